@@ -1,0 +1,63 @@
+"""Bloom filters in Parquet: add them to files that exist, read them back, skip row groups with them.
+
+    import parquet_bloom
+
+    parquet_bloom.add_filters("events.parquet", "events-with-filters.parquet", columns=["trace_id"])
+    parquet_bloom.check("events-with-filters.parquet", "trace_id = '4bf92f3577b34da6'")
+
+Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
+numba are loaded by the functions that need them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parquet_bloom._version import __version__
+
+if TYPE_CHECKING:
+    from parquet_bloom.files.add import AddReport, add_filters
+    from parquet_bloom.files.check import RowGroupVerdict, check
+    from parquet_bloom.files.inspect import inspect
+    from parquet_bloom.files.remove import RemoveReport, remove_filters
+    from parquet_bloom.files.verify import verify
+    from parquet_bloom.files.write import FilterWriter, write_table
+
+_HOMES = {
+    "AddReport": "add",
+    "FilterWriter": "write",
+    "RemoveReport": "remove",
+    "RowGroupVerdict": "check",
+    "add_filters": "add",
+    "check": "check",
+    "inspect": "inspect",
+    "remove_filters": "remove",
+    "verify": "verify",
+    "write_table": "write",
+}
+
+__all__ = [
+    "AddReport",
+    "FilterWriter",
+    "RemoveReport",
+    "RowGroupVerdict",
+    "__version__",
+    "add_filters",
+    "check",
+    "inspect",
+    "remove_filters",
+    "verify",
+    "write_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"parquet_bloom.files.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,116 @@
+"""Everything that can go wrong, sorted by whose doing it is: the file's, the request's or the text's.
+
+Every message is one line that names the file (where there is one), the reason and what to do.
+The command line prints it and ends with exit status 2; a library caller catches
+`ParquetBloomError` or one of its kinds.
+"""
+
+from __future__ import annotations
+
+
+class ParquetBloomError(Exception):
+    """The root of all errors that this package raises on purpose."""
+
+
+# --- the file's doing -------------------------------------------------------------------------
+
+
+class FileError(ParquetBloomError):
+    """A file could not be used. `path` names it, `reason` says why."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        self.path = str(path)
+        self.reason = reason
+        super().__init__(f"{self.path}: {reason}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason)
+
+
+class NotParquetError(FileError):
+    """The bytes are not those of a Parquet file."""
+
+
+class DamagedFileError(FileError):
+    """A Parquet file whose bytes contradict each other."""
+
+
+class EncryptedFileError(FileError):
+    """A Parquet file with encrypted parts; adding to it would break its signature or its keys."""
+
+
+class LayoutError(FileError):
+    """A sound file whose bytes must not be moved, or not in the way that was asked for."""
+
+
+class StorageError(FileError):
+    """The operating system or the store refused: no such file, no permission, disk full."""
+
+
+class TableFormatError(FileError):
+    """The file belongs to an Iceberg, Delta or Hudi table, whose log holds its size."""
+
+
+# --- the request's doing ----------------------------------------------------------------------
+
+
+class RequestError(ParquetBloomError, ValueError):
+    """What was asked for makes no sense, whatever the file holds."""
+
+
+class UnknownColumnError(RequestError):
+    """No column, or more than one, has the name that was asked for."""
+
+
+class RefusedTypeError(RequestError):
+    """A Bloom filter over this column's type would be wrong or useless."""
+
+
+# --- the text's doing -------------------------------------------------------------------------
+
+
+class TextError(RequestError):
+    """A predicate's text could not be understood; the message marks the spot.
+
+    text    the whole text
+    column  where it stopped making sense, characters from the start
+    """
+
+    def __init__(self, text: str, column: int, reason: str) -> None:
+        self.text = text
+        self.column = column
+        self.reason = reason
+        super().__init__(f"{reason}\n  {text}\n  {' ' * column}^")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.text, self.column, self.reason)
+
+
+# --- bytes that are no filter -----------------------------------------------------------------
+
+
+class FilterFormatError(ParquetBloomError):
+    """The bytes at a filter's place are not a filter that can be trusted."""
+
+
+class UnknownFilterError(FilterFormatError):
+    """A filter of a kind that this version does not know: no evidence, and no damage either."""
+
+
+class FilterShapeError(FilterFormatError):
+    """A bitset whose shape cannot be that of a split block Bloom filter."""
+
+
+class FilterWarning(UserWarning):
+    """A filter was ignored because its header, length or place contradict each other."""
+
+
+# --- bytes that are no footer -----------------------------------------------------------------
+
+
+class FooterError(ParquetBloomError):
+    """Bytes that should be Thrift (a footer, a page index) are not; storage adds the file's name."""
+
+
+class EncryptedFooterError(FooterError):
+    """The footer, or a part of it, is encrypted."""
