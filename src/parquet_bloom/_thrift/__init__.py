@@ -1,0 +1,1 @@
+"""Thrift bindings, written by thrift/regenerate and never edited."""
