@@ -1,0 +1,191 @@
+"""The split block Bloom filter: insert, probe, fold, size, and its exact false positive rate.
+
+A bitset of z blocks; a block is 32 bytes, eight little-endian words:
+
+    block b:  | word 0 | word 1 | ... | word 7 |     one bit of each word is set for a hash
+               bit = (uint32(h) * SALT[i] mod 2^32) >> 27
+
+Which block a hash h belongs to is the one thing the forms differ in:
+"multiply-shift" ((h >> 32) * z) >> 32, any z; "mask" (h >> 32) & (z - 1), z a power of two.
+
+Sources: parquet-format BloomFilter.md; the exact rate is the mean over blocks of the product over
+the words of popcount / 32 (Apple, "Split block Bloom filters", arXiv:2101.01719, sections 2-3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import FilterShapeError
+
+IndexRule = Literal["multiply-shift", "mask"]
+Blocks = NDArray[np.uint32]
+
+BLOCK_BYTES = 32
+MIN_BYTES = 64  # Impala misreads filters of one block
+MAX_BYTES = 1 << 27  # Arrow C++ and parquet-java refuse larger ones
+
+# Mirrors kernels.native.SALT; stands here too so that one value can be probed without numba.
+SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+
+
+def empty(num_bytes: int) -> Blocks:
+    """Make a filter that holds nothing: uint32[num_bytes / 32, 8], all zero."""
+    if num_bytes <= 0 or num_bytes % BLOCK_BYTES:
+        raise FilterShapeError(f"a filter of {num_bytes} bytes is not a positive multiple of {BLOCK_BYTES}")
+    return np.zeros((num_bytes // BLOCK_BYTES, 8), np.uint32)
+
+
+def from_bytes(data: bytes | memoryview) -> Blocks:
+    """View a bitset as it lies in the file as uint32[n_blocks, 8], little-endian, read-only."""
+    if not len(data) or len(data) % BLOCK_BYTES:
+        raise FilterShapeError(f"a bitset of {len(data)} bytes is not a positive multiple of {BLOCK_BYTES}")
+    return np.frombuffer(data, "<u4").reshape(-1, 8)
+
+
+def _words(blocks: Blocks, rule: IndexRule) -> NDArray[np.uint32]:
+    """Flatten blocks for the kernels, after the checks without which they would touch foreign memory."""
+    if blocks.ndim != 2 or blocks.shape[1] != 8 or not 1 <= blocks.shape[0] <= 1 << 32:
+        raise FilterShapeError(f"blocks of shape {blocks.shape} are not uint32[n_blocks >= 1, 8]")
+    if blocks.dtype != np.uint32 or not blocks.flags.c_contiguous:
+        raise FilterShapeError(f"blocks of {blocks.dtype} are not contiguous uint32[n_blocks, 8]")
+    if rule == "mask" and blocks.shape[0] & (blocks.shape[0] - 1):
+        raise FilterShapeError(f"{blocks.shape[0]} blocks are not a power of two, which mask indexing needs")
+    return blocks.reshape(-1)
+
+
+def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = "multiply-shift") -> None:
+    """Insert hashes, uint64[n], into blocks, uint32[n_blocks, 8], in place."""
+    from parquet_bloom.kernels import native
+
+    words = _words(blocks, rule)
+    run = native.insert_mask if rule == "mask" else native.insert_multiply_shift
+    run(words, np.ascontiguousarray(hashes, np.uint64))
+
+
+def contains_hashes(
+    blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = "multiply-shift"
+) -> NDArray[np.bool_]:
+    """Say which hashes may have been inserted: True is "perhaps", False is "certainly not".
+
+    blocks   uint32[n_blocks, 8], words as they lie in the file, little-endian
+    hashes   uint64[n], of each value's PLAIN bytes
+    returns  bool[n]
+
+    Raises FilterShapeError unless n_blocks >= 1 and there are 8 words: bytes read at a wrong
+    offset must stop here, because any answer drawn from them could hide rows.
+    Source: parquet-format BloomFilter.md, "filter_check"; vectors bloom_filter.xxhash.bin.
+    """
+    from parquet_bloom.kernels import native
+
+    words = _words(blocks, rule)
+    out = np.empty(len(hashes), np.bool_)
+    run = native.contains_mask if rule == "mask" else native.contains_multiply_shift
+    run(words, np.ascontiguousarray(hashes, np.uint64), out)
+    return out
+
+
+def block_index(h: int, n_blocks: int, rule: IndexRule) -> int:
+    """Tell which block a hash belongs to, 0 <= index < n_blocks."""
+    upper = h >> 32
+    if rule == "mask":
+        if n_blocks & (n_blocks - 1):
+            raise FilterShapeError(f"{n_blocks} blocks are not a power of two, which mask indexing needs")
+        return upper & (n_blocks - 1)
+    return (upper * n_blocks) >> 32
+
+
+def block_contains(block: bytes, h: int) -> bool:
+    """Probe one block (32 bytes as they lie in the file): True is "perhaps", False is "certainly not"."""
+    if len(block) != BLOCK_BYTES:
+        raise FilterShapeError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
+    low = h & 0xFFFFFFFF
+    for i, salt in enumerate(SALT):
+        word = int.from_bytes(block[4 * i : 4 * i + 4], "little")
+        if not word >> ((low * salt & 0xFFFFFFFF) >> 27) & 1:
+            return False
+    return True
+
+
+def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:
+    """Halve a filter of an even number of blocks; the result is what building at that size gives.
+
+    Multiply-shift of a power of two takes the upper bits, so neighbours 2j and 2j+1 become one;
+    mask takes the lower bits, so j and j + z/2 do.
+    """
+    half = blocks.shape[0] // 2
+    if blocks.shape[0] != 2 * half or half == 0:
+        raise FilterShapeError(f"{blocks.shape[0]} blocks cannot be folded in two")
+    if rule == "mask":
+        return blocks[:half] | blocks[half:]
+    return blocks[0::2] | blocks[1::2]
+
+
+_RATE_SLICE = 1 << 16
+
+
+def exact_rate(blocks: Blocks) -> float:
+    """The probability that a random hash which was never inserted is admitted, 0.0 to 1.0.
+
+    Exact for this very bitset: all sums are integers (a block's product is at most 2^40).
+    """
+    total = 0
+    for start in range(0, blocks.shape[0], _RATE_SLICE):
+        counts = np.ascontiguousarray(np.bitwise_count(blocks[start : start + _RATE_SLICE]).T)
+        product = counts[0].astype(np.uint64)
+        for word in counts[1:]:
+            product *= word
+        total += int(product.sum())
+    return total / (blocks.shape[0] << 40)
+
+
+def bits_set(blocks: Blocks) -> int:
+    """Count the bits that are set, of 256 * n_blocks."""
+    return sum(
+        int(np.bitwise_count(blocks[start : start + _RATE_SLICE]).sum(dtype=np.int64))
+        for start in range(0, blocks.shape[0], _RATE_SLICE)
+    )
+
+
+def estimated_ndv(blocks: Blocks) -> float:
+    """Estimate how many distinct hashes were inserted, from the share of bits that are set.
+
+    One insertion leaves a given bit of its block clear with probability 31/32, and hits a block
+    with probability 1/z, so the expected share of clear bits after n is (1 - 1/(32 z))^n.
+    Infinite when every bit is set.
+    """
+    clear = 1 - bits_set(blocks) / (256 * blocks.shape[0])
+    if clear <= 0:
+        return math.inf
+    return math.log(clear) / math.log1p(-1 / (32 * blocks.shape[0]))
+
+
+def expected_rate(ndv: float, num_bytes: int) -> float:
+    """The false positive rate to expect of num_bytes holding ndv distinct values.
+
+    Blocks fill unevenly: sum over i of Poisson(i; ndv / z) * (1 - (31/32)^i)^8. The usual formula
+    for classic filters under-sizes (9.68 bits a value for 1 %, truly 10.5).
+    """
+    load = ndv * BLOCK_BYTES / num_bytes
+    if load <= 0:
+        return 0.0
+    if load > 600:
+        return 1.0  # every word is full: (1 - (31/32)^600)^8 > 0.9999999
+    rate = 0.0
+    term = math.exp(-load)
+    for i in range(1, int(load + 12 * math.sqrt(load)) + 40):
+        term *= load / i
+        rate += term * (1 - (31 / 32) ** i) ** 8
+    return min(rate, 1.0)
+
+
+def size_for(ndv: int, fpp: float, max_bytes: int = MAX_BYTES) -> int:
+    """The smallest power of two of bytes, 64 to max_bytes, expected to keep ndv values within fpp."""
+    size = MIN_BYTES
+    while size * 2 <= max_bytes and expected_rate(ndv, size) > fpp:
+        size *= 2
+    return size
