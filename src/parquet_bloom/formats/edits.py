@@ -1,0 +1,218 @@
+"""Edits of a footer or a page index that keep all they do not understand.
+
+One edit, two ways to carry it out: through the bindings where they re-encode the bytes exactly
+(fast), through the generic tree where not (a later version's fields, extension field 32767,
+unknown union members, odd orders). Which one did it cannot be told from the result.
+
+Which fields hold absolute offsets: formats.md section 6, repeated at `_move_chunk` below.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
+from parquet_bloom.errors import FooterError
+from parquet_bloom.formats import compact
+from parquet_bloom.formats.compact_tree import BINARY, I32, I64, Node, NodeList, parse
+
+_FOOTER = {4: {1: {3: {}}}, 5: {}}
+_OFFSET_INDEX = {1: {}}
+EXTENSION = 32767
+_MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
+
+
+class Moves:
+    """Where bytes go: one monotone map from offsets of the old file to offsets of the new.
+
+    Built from steps (position, delta): from `position` on, `delta` more bytes precede. A cut is a
+    negative delta at its end. Offsets below 4 stay, and offsets past the end move like the end,
+    meaningful or not, so that the inverse map gives every one of them back.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, int]] = ()) -> None:
+        self.positions: list[int] = []
+        self.totals: list[int] = []
+        self._total = 0
+        for position, delta in steps:
+            self.add(position, delta)
+
+    def add(self, position: int, delta: int) -> None:
+        """Append a step; positions must not fall."""
+        if self.positions and position < self.positions[-1]:
+            raise ValueError(f"step at {position} after one at {self.positions[-1]}")
+        self._total += delta
+        if self.positions and self.positions[-1] == position:
+            self.totals[-1] = self._total
+        else:
+            self.positions.append(position)
+            self.totals.append(self._total)
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    def __bool__(self) -> bool:
+        return any(self.totals)
+
+    def __call__(self, offset: int) -> int:
+        if offset < _MAGIC_END:
+            return offset
+        at = bisect_right(self.positions, offset)
+        moved = offset + (self.totals[at - 1] if at else 0)
+        if moved >= 1 << 63:
+            raise FooterError(f"offset {offset} cannot be moved within 64 bits")
+        return moved
+
+
+@dataclass(slots=True)
+class FooterEdit:
+    """What changes in a footer.
+
+    moves          applied to every absolute offset that is there
+    places         (row group, column) -> (bloom_filter_offset in the new file, length or None);
+                   None takes the filter's fields out
+    index_lengths  (row group, column) -> new offset_index_length
+    key_values     position in key_value_metadata -> new value; None takes the pair out
+    append         pairs to add at the end
+    keep_empty     leave an empty key_value_metadata list behind rather than none
+    """
+
+    moves: Moves = field(default_factory=Moves)
+    places: Mapping[tuple[int, int], tuple[int, int | None] | None] = field(default_factory=dict)
+    index_lengths: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    key_values: Mapping[int, str | None] = field(default_factory=dict)
+    append: Sequence[tuple[str, str]] = ()
+    keep_empty: bool = False
+
+
+# --- one way to reach a field of a binding or of a tree ------------------------------------------
+
+
+def _get(struct: Any, number: int) -> Any:
+    return struct.get(number) if isinstance(struct, Node) else getattr(struct, struct.thrift_spec[number][2])
+
+
+def _put(struct: Any, number: int, value: int | str | None, wire: int = I64) -> None:
+    if not isinstance(struct, Node):
+        setattr(struct, struct.thrift_spec[number][2], value)
+    elif value is None:
+        struct.drop(number)
+    else:
+        struct.put(number, value, wire)
+
+
+def _move(struct: Any, number: int, moves: Moves) -> None:
+    old = _get(struct, number)
+    if isinstance(old, int) and (new := moves(old)) != old:
+        _put(struct, number, new)
+
+
+def _pair(like: Any, key: str, value: str) -> Any:
+    if not isinstance(like, Node):
+        return KeyValue(key=key, value=value)
+    pair = Node()
+    pair.put(1, key, BINARY)
+    pair.put(2, value, BINARY)
+    return pair
+
+
+def _exact(kind: type[Any], data: bytes) -> Any:
+    """Decode through the bindings; None where they would not write the same bytes again."""
+    try:
+        value, used = compact.decode(kind, data)
+    except FooterError:
+        return None
+    return value if used == len(data) and compact.encode(value) == data else None
+
+
+def has_extension(data: bytes) -> bool:
+    """Whether any struct an edit may touch carries Thrift extension field 32767."""
+    if _exact(FileMetaData, data) is not None:
+        return False
+    node, _ = parse(data, _FOOTER)
+    return any(f.id == EXTENSION for n in _nodes(node) for f in n.fields)
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for f in node.fields:
+        below = [f.value] if isinstance(f.value, Node) else f.value.items if isinstance(f.value, NodeList) else []
+        for child in below:
+            yield from _nodes(child)
+
+
+# --- the edits ------------------------------------------------------------------------------------
+
+
+def _move_chunk(chunk: Any, moves: Moves) -> None:
+    for number in (2, 4, 6):  # file_offset, offset_index_offset, column_index_offset
+        _move(chunk, number, moves)
+    if (meta := _get(chunk, 3)) is not None:
+        for number in (9, 10, 11, 14):  # data page, index page, dictionary page, Bloom filter
+            _move(meta, number, moves)
+
+
+def _edit_key_values(root: Any, edit: FooterEdit) -> None:
+    if not edit.key_values and not edit.append:
+        return
+    pairs = _get(root, 5)
+    was_there = pairs is not None
+    pairs = pairs if was_there else []
+    for at, value in sorted(edit.key_values.items(), reverse=True):
+        if value is None:
+            del pairs[at]
+        else:
+            _put(pairs[at], 2, value, BINARY)
+    pairs.extend(_pair(root, key, value) for key, value in edit.append)
+    if not pairs and not edit.keep_empty:
+        _put(root, 5, None)
+    elif not was_there:
+        if isinstance(root, Node):
+            root.put_list(5, pairs)
+        else:
+            root.key_value_metadata = pairs
+
+
+def _apply(root: Any, edit: FooterEdit) -> None:
+    moving = bool(edit.moves)
+    for i, group in enumerate(_get(root, 4) or []):
+        if moving:
+            _move(group, 5, edit.moves)  # file_offset
+        for j, chunk in enumerate(_get(group, 1) or []):
+            if moving:
+                _move_chunk(chunk, edit.moves)
+            if (i, j) in edit.index_lengths:
+                _put(chunk, 5, edit.index_lengths[i, j], I32)
+            if (i, j) in edit.places:
+                meta, place = _get(chunk, 3), edit.places[i, j]
+                _put(meta, 14, place and place[0], I64)
+                _put(meta, 15, place and place[1], I32)
+    _edit_key_values(root, edit)
+
+
+def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
+    """Carry out an edit on footer bytes (FileMetaData, no length, no magic)."""
+    root = _exact(FileMetaData, data)
+    if root is not None:
+        _apply(root, edit)
+        return compact.encode(root)
+    node, used = parse(data, _FOOTER)
+    _apply(node, edit)
+    return node.encode() + data[used:]
+
+
+def move_offset_index(data: bytes, moves: Moves) -> bytes:
+    """Move the page offsets of one OffsetIndex; its length may change with the offsets' varints."""
+    index = _exact(OffsetIndex, data)
+    if index is not None:
+        for location in index.page_locations:
+            location.offset = moves(location.offset)
+        return compact.encode(index)
+    node, used = parse(data, _OFFSET_INDEX)
+    for location in node.get(1) or []:
+        _move(location, 1, moves)
+    return node.encode() + data[used:]

@@ -1,0 +1,153 @@
+"""A Bloom filter as a value, and FORMATS: every form this package writes.
+
+    at bloom_filter_offset:  | header | bitset: n_blocks x 32 bytes |
+
+What a form decides: the header's bytes, where the filter lies, whether the footer tells its
+length, and the rule by which a value becomes a hash and a hash becomes a block. A header that
+does not say its rule leaves several candidates; a value is absent only if all of them say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.formats import final, parquet_41
+from parquet_bloom.formats.rules import Candidate, Header, Rule
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.hashes import hash_array
+
+Placement = Literal["footer", "chunk-start"]
+HEADER_BYTES = 64  # no known header is longer
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One form of filter.
+
+    header         bitset bytes -> header bytes
+    rule           how values are hashed and blocks are chosen
+    placement      where filters lie unless told otherwise; `placements` are allowed
+    writes_length  whether the footer has bloom_filter_length (the 2018 drafts know no such field)
+    breaks         engines that fail on a file with such filters, measured; "" for none
+    """
+
+    name: str
+    header: Callable[[int], bytes]
+    rule: Rule
+    placement: Placement
+    placements: tuple[Placement, ...]
+    writes_length: bool
+    breaks: str = ""
+
+
+_2018_BREAKS = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format("final", final.header, final.RULE, "footer", get_args(Placement), True),
+        Format("parquet-41", parquet_41.page_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
+        Format("parquet-41-early", parquet_41.early_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
+        Format("parquet-41-raw", parquet_41.raw_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
+    )
+}  # fmt: skip
+
+
+def format_named(spec: str) -> Format:
+    if spec not in FORMATS:
+        raise RequestError(f"unknown spec {spec}; there are: {', '.join(FORMATS)}")
+    return FORMATS[spec]
+
+
+def recognise(data: bytes, total: int | None = None) -> Header:
+    """Read the header at the start of data, of whatever form it is.
+
+    data   the first bytes at bloom_filter_offset, HEADER_BYTES of them where the file has so many
+    total  bytes of header and bitset if something other than the header tells them
+
+    Raises UnknownFilterError for a kind we do not know (no evidence), FilterFormatError for bytes
+    that are damaged or no filter.
+    """
+    if not data:
+        raise FilterFormatError("there are no bytes at the filter's offset")
+    if data[0] == 0x15:  # compact Thrift: field 1, i32
+        return parquet_41.read_thrift(data)
+    return parquet_41.read_raw(data, total)
+
+
+def believe(header: Header, rule: Rule | None) -> Header:
+    """Keep only the candidates that follow a rule the file's own metadata tells, if there are any."""
+    if rule is None:
+        return header
+    kept = tuple(c for c in header.candidates if c.rule == rule)
+    return Header(header.spec, header.num_bytes, kept, header.crc) if kept else header
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """A whole filter in memory: blocks, uint32[n_blocks, 8], under each rule it may follow."""
+
+    header: Header
+    parts: tuple[tuple[Rule, split_block.Blocks], ...]
+
+    @property
+    def spec(self) -> str:
+        return self.header.spec
+
+    @property
+    def blocks(self) -> split_block.Blocks:
+        """The bitset under the likeliest rule, which is the first."""
+        return self.parts[0][1]
+
+    def might_contain(self, plain: bytes) -> bool:
+        """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
+        return any(_probe(rule, blocks, plain) for rule, blocks in self.parts)
+
+    def might_contain_array(self, values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+        """Probe each value of an Arrow array that is not null, of the column's physical type."""
+        answers = [
+            split_block.contains_hashes(blocks, hash_array(values, rule.hash, rule.seed), rule.index)
+            for rule, blocks in self.parts
+        ]
+        return np.logical_or.reduce(answers)
+
+
+def _probe(rule: Rule, blocks: split_block.Blocks, plain: bytes) -> bool:
+    h = rule.hash_value(plain)
+    return split_block.block_contains(blocks[split_block.block_index(h, len(blocks), rule.index)].tobytes(), h)
+
+
+def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = None) -> BloomFilter:
+    """Decode header and bitset from their bytes.
+
+    Raises as `recognise`, and FilterFormatError where the bitset is cut off.
+    """
+    header = believe(recognise(data[:HEADER_BYTES], total), rule)
+    parts = []
+    for candidate in header.candidates:
+        end = candidate.bits_at + header.num_bytes
+        if end <= len(data):
+            parts.append((candidate.rule, split_block.from_bytes(data[candidate.bits_at : end])))
+    if not parts:  # a reading whose bitset would end past the data is merely not the right one
+        raise FilterFormatError(f"the filter takes {header.total} bytes, but only {len(data)} are there")
+    return BloomFilter(header, tuple(parts))
+
+
+def encode_filter(spec: str, blocks: split_block.Blocks) -> bytes:
+    """Write header and bitset: blocks, uint32[n_blocks, 8] -> bytes as they lie in the file."""
+    form = format_named(spec)
+    bits = np.ascontiguousarray(blocks, "<u4").tobytes()
+    return form.header(len(bits)) + bits
+
+
+__all__ = [
+    "FORMATS", "HEADER_BYTES", "BloomFilter", "Candidate", "FilterFormatError", "Format", "Header", "Placement",
+    "Rule", "UnknownFilterError", "believe", "decode_filter", "encode_filter", "format_named", "recognise",
+]  # fmt: skip

@@ -1,0 +1,148 @@
+"""Footer bytes <-> row groups and column chunks.
+
+    file:  PAR1 | pages, filters, page indexes ... | FileMetaData | u32 length, little-endian | PAR1
+
+Field names are those of parquet.thrift. What an edit may change is in formats.edits.
+Source: parquet-format README.md, "File format" and "Metadata".
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData
+from parquet_bloom.errors import EncryptedFooterError, FooterError
+from parquet_bloom.formats import compact, lenient
+from parquet_bloom.formats.schema import Leaf, leaves_of
+
+MAGIC = b"PAR1"
+ENCRYPTED_MAGIC = b"PARE"
+TAIL_BYTES = 8  # length and magic
+SIGNATURE_BYTES = 28  # nonce and tag behind a plaintext footer of an encrypted file
+
+
+def footer_length(tail: bytes, file_size: int) -> int:
+    """Read the last bytes of a file: how many bytes of footer lie before them.
+
+    tail       at least the last 8 bytes of the file (fewer only if the file is shorter)
+    file_size  bytes
+    Raises FooterError (no Parquet, or a length that does not fit), EncryptedFooterError.
+    """
+    if file_size < 4 + TAIL_BYTES:
+        raise FooterError(f"{file_size} bytes are too short for a Parquet file" if file_size else "the file is empty")
+    magic = tail[-4:]
+    if magic == ENCRYPTED_MAGIC:
+        raise EncryptedFooterError("the footer is encrypted")
+    if magic != MAGIC:
+        raise FooterError(f"the file ends with {magic!r}, not {MAGIC!r}: no Parquet file, or its end is cut off")
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length > file_size - TAIL_BYTES - 4:
+        raise FooterError(f"the footer claims {length} bytes, but the file has {file_size}")
+    return length
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A decoded footer.
+
+    data      its bytes as they lie in the file, without length and magic
+    start     where they lie, bytes from the start of the file
+    metadata  FileMetaData
+    leaves    the columns; leaf i describes chunk i of every row group
+    """
+
+    data: bytes
+    start: int
+    metadata: FileMetaData
+    leaves: tuple[Leaf, ...]
+
+    def chunk(self, row_group: int, column: int) -> ColumnChunk:
+        return self.metadata.row_groups[row_group].columns[column]
+
+    def meta(self, row_group: int, column: int) -> ColumnMetaData:
+        return self.chunk(row_group, column).meta_data
+
+    def chunks(self) -> Iterator[tuple[int, int, ColumnChunk]]:
+        for i, group in enumerate(self.metadata.row_groups):
+            for j, chunk in enumerate(group.columns):
+                yield i, j, chunk
+
+    @property
+    def n_row_groups(self) -> int:
+        return len(self.metadata.row_groups)
+
+    @cached_property
+    def structure_starts(self) -> list[int]:
+        """Where every known structure begins: chunks, filters, page indexes, the footer. Sorted."""
+        starts = {self.start}
+        for _, _, chunk in self.chunks():
+            meta = chunk.meta_data
+            starts.add(chunk_extent(meta)[0])
+            starts.update(at for at in (chunk.offset_index_offset, chunk.column_index_offset) if at)
+            if (meta.bloom_filter_offset or 0) > 0:
+                starts.add(meta.bloom_filter_offset)
+        return sorted(starts)
+
+    def room_at(self, offset: int) -> int:
+        """Bytes from offset to the next known structure: more than a filter there can have."""
+        starts = self.structure_starts
+        at = bisect_right(starts, offset)
+        return (starts[at] if at < len(starts) else self.start) - offset
+
+
+def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:
+    """Where a chunk's pages lie: start and end, bytes from the start of the file.
+
+    dictionary_page_offset may be 0 or garbage when there is no dictionary page: it counts only
+    between the magic and the first data page.
+    """
+    start = meta.data_page_offset
+    dictionary = meta.dictionary_page_offset
+    if dictionary is not None and 4 <= dictionary < start:
+        start = dictionary
+    return start, start + meta.total_compressed_size
+
+
+def decode_footer(data: bytes, start: int) -> Footer:
+    """Decode footer bytes and check that row groups, chunks and schema agree.
+
+    Raises FooterError, and EncryptedFooterError for a plaintext footer with encrypted columns
+    (which must not reach pyarrow: it ends the process on some of them).
+    """
+    collecting = gc.isenabled()
+    gc.disable()  # a footer is one tree without cycles; the collector would visit it ten times
+    try:
+        try:
+            metadata, _ = compact.decode(FileMetaData, data)
+        except FooterError:
+            metadata = lenient.decode(FileMetaData, data)
+    finally:
+        if collecting:
+            gc.enable()
+    if metadata.schema is None or metadata.row_groups is None:
+        raise FooterError(f"{len(data)} bytes of footer hold no schema or no row groups")
+    if metadata.encryption_algorithm is not None:
+        raise EncryptedFooterError("the file is encrypted and its footer is signed")
+    leaves = leaves_of(metadata.schema)
+    for i, group in enumerate(metadata.row_groups):
+        if group.columns is None or len(group.columns) != len(leaves):
+            found = 0 if group.columns is None else len(group.columns)
+            raise FooterError(f"row group {i} has {found} column chunks, the schema has {len(leaves)} columns")
+        for j, chunk in enumerate(group.columns):
+            _check_chunk(chunk, f"row group {i}, column {leaves[j].name}")
+    return Footer(data, start, metadata, leaves)
+
+
+def _check_chunk(chunk: ColumnChunk, where: str) -> None:
+    if chunk.crypto_metadata is not None or chunk.encrypted_column_metadata is not None:
+        raise EncryptedFooterError(f"{where} is encrypted")
+    meta = chunk.meta_data
+    if meta is None:
+        raise FooterError(f"{where} has no metadata")
+    needed = (meta.type, meta.num_values, meta.total_compressed_size, meta.data_page_offset)
+    if any(value is None for value in needed):
+        raise FooterError(f"{where} lacks its type, num_values, size or page offset")

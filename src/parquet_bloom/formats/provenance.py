@@ -1,0 +1,171 @@
+"""What a file says of the filters this package put into it: key-value `parquet_bloom`.
+
+A JSON list, one entry per `add`:
+
+    [{"version": "0.1.0", "spec": "parquet-41-raw", "hash": "murmur3", "seed": 1361930890,
+      "index": "mask", "columns": ["id"], "places": 2843371104}]
+
+so that a form whose header does not say its hash needs no guess, and a bad release can be
+recalled. "row_groups" is there when the entry speaks of some row groups only.
+
+Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
+the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.rules import Rule
+from parquet_bloom.formats.schema import Leaf
+
+KEY = "parquet_bloom"
+Chunk = tuple[int, int]  # (row group, column)
+Places = Mapping[Chunk, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One believed entry: its place in the footer, its JSON object, and the filters it speaks of."""
+
+    pair: int  # position in key_value_metadata
+    position: int  # position in the list
+    body: dict[str, Any]
+    chunks: tuple[Chunk, ...]
+
+    @property
+    def rule(self) -> Rule | None:
+        try:
+            name, seed, index = (self.body[k] for k in ("hash", "seed", "index"))
+        except KeyError:
+            return None
+        if name not in ("xxh64", "murmur3") or index not in ("mask", "multiply-shift") or not isinstance(seed, int):
+            return None
+        return Rule(name, seed, index)
+
+
+def places_crc(places: Places) -> int:
+    """CRC-32 over the places in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
+    packed = b"".join(struct.pack("<iiqq", *key, offset, length or 0) for key, (offset, length) in sorted(places.items()))
+    return zlib.crc32(packed)
+
+
+def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
+    """Every filter the footer points at."""
+    return {
+        (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
+        for i, j, chunk in footer.chunks()
+        if (chunk.meta_data.bloom_filter_offset or 0) > 0
+    }
+
+
+def read_entries(footer: Footer) -> list[Entry]:
+    """The entries that still match the footer; all others are foreign or stale and left alone."""
+    entries: list[Entry] = []
+    places = None
+    for at, pair in enumerate(footer.metadata.key_value_metadata or []):
+        if pair.key != KEY:
+            continue
+        if places is None:
+            places = footer_places(footer)
+        entries.extend(_believed(at, _parse(pair.value), footer.leaves, places))
+    return entries
+
+
+def _parse(text: str | None) -> list[Any]:
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], places: Places) -> Iterable[Entry]:
+    for position, body in enumerate(bodies):
+        if not isinstance(body, dict) or not isinstance(body.get("columns"), list):
+            continue
+        names = {name for name in body["columns"] if isinstance(name, str)}
+        columns = {leaf.index for leaf in leaves if leaf.name in names}
+        groups = body.get("row_groups")
+        chunks = {
+            key: place
+            for key, place in places.items()
+            if key[1] in columns and (groups is None or (isinstance(groups, list) and key[0] in groups))
+        }
+        if chunks and places_crc(chunks) == body.get("places"):
+            yield Entry(pair, position, body, tuple(sorted(chunks)))
+
+
+def rules_of(entries: Iterable[Entry]) -> dict[Chunk, Rule]:
+    """The rule that each believed entry tells for its filters."""
+    return {key: rule for entry in entries if (rule := entry.rule) is not None for key in entry.chunks}
+
+
+def new_entries(version: str, spec: str, rule: Rule, footer: Footer, places: Places) -> list[dict[str, Any]]:
+    """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
+
+    footer  of the file the filters went into, for its names
+    places  of the new filters only
+    """
+    groups_of: dict[int, list[int]] = defaultdict(list)
+    for group, column in sorted(places):
+        groups_of[column].append(group)
+    columns_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for column, groups in sorted(groups_of.items()):
+        columns_of[tuple(groups)].append(column)
+    entries = []
+    for groups, columns in columns_of.items():
+        body: dict[str, Any] = {"version": version, "spec": spec, "hash": rule.hash, "seed": rule.seed}
+        body |= {"index": rule.index, "columns": [footer.leaves[c].name for c in columns]}
+        if len(groups) < footer.n_row_groups:
+            body["row_groups"] = list(groups)
+        body["places"] = places_crc({(g, c): places[g, c] for c in columns for g in groups})
+        if footer.metadata.key_value_metadata == []:
+            body["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
+        entries.append(body)
+    return entries
+
+
+def rewritten(footer: Footer, places: Places, added: list[dict[str, Any]]) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
+    """The key-values after an edit: believed entries follow their filters, emptied ones go.
+
+    footer  as it was
+    places  of all filters after the edit; those that are gone are not in it
+    added   new entries
+    returns changes for formats.edits: position -> text or None, and pairs to append
+    """
+    by_pair: dict[int, dict[int, Entry]] = defaultdict(dict)
+    for entry in read_entries(footer):
+        by_pair[entry.pair][entry.position] = entry
+    changes: dict[int, str | None] = {}
+    for at, known in by_pair.items():
+        bodies = _parse(footer.metadata.key_value_metadata[at].value)
+        kept = [_follow(known[i], places, footer.leaves) if i in known else body for i, body in enumerate(bodies)]
+        kept = [body for body in kept if body is not None]
+        if added:
+            kept, added = kept + added, []
+        changes[at] = _text(kept) if kept else None
+    return changes, [(KEY, _text(added))] if added else []
+
+
+def _follow(entry: Entry, places: Places, leaves: Sequence[Leaf]) -> dict[str, Any] | None:
+    left = {key: places[key] for key in entry.chunks if key in places}
+    if not left:
+        return None
+    body = dict(entry.body)
+    if len(left) < len(entry.chunks):
+        body["columns"] = [leaves[column].name for column in sorted({column for _, column in left})]
+        body["row_groups"] = sorted({group for group, _ in left})
+    body["places"] = places_crc(left)
+    return body
+
+
+def _text(bodies: list[dict[str, Any]]) -> str:
+    return json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
