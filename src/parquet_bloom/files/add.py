@@ -1,0 +1,347 @@
+"""Add filters to files that exist; every byte that is not an offset stays as it was.
+
+    footer -> plan -> workers: decode, hash, insert, fold      -> filters, in file order
+                      meanwhile: the operating system copies the old bytes
+           -> new footer -> read back and checked -> fsync -> rename
+
+At no time is more than `threads` x one column of one row group in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from parquet_bloom._version import __version__
+from parquet_bloom.errors import FooterError, LayoutError, RequestError
+from parquet_bloom.files.build import Built, build
+from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
+from parquet_bloom.files.locate import Places, span_of
+from parquet_bloom.files.paths import Failed, each, is_single, targets
+from parquet_bloom.files.plan import Chunk, Plan, Skipped, check_fpp, check_sizes, plan, upper_bound
+from parquet_bloom.files.removal import check_undoable, plan_removal
+from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.filters import Format, format_named
+from parquet_bloom.formats.footer import Footer, decode_footer
+from parquet_bloom.formats.provenance import footer_places, new_entries, rewritten
+
+Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFilter:
+    """One filter that was written.
+
+    offset, length  header and bitset in the new file, bytes
+    num_bytes       of the bitset
+    rate            its exact false positive rate; `reached` says whether that is within fpp
+    """
+
+    row_group: int
+    column: str
+    offset: int
+    length: int
+    num_bytes: int
+    rate: float
+    reached: bool
+    estimated_ndv: float
+
+
+@dataclass(slots=True)
+class AddedFile:
+    """What `add` did to one file, or would do (dry_run)."""
+
+    source: str
+    output: str
+    row_groups: int
+    columns: list[str]
+    bytes_before: int
+    bytes_after: int = 0
+    filters: list[AddedFilter] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    seconds: float = 0.0
+    dry_run: bool = False
+    planned_filters: int = 0
+    bytes_needed: int = 0  # of disk, at most, while the new file is written
+
+    @property
+    def filter_bytes(self) -> int:
+        return sum(f.length for f in self.filters)
+
+
+@dataclass(slots=True)
+class AddReport:
+    """What `add` did: a report a file, and the files among several that failed."""
+
+    files: list[AddedFile]
+    failed: list[Failed]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    columns: Sequence[str] | None
+    exclude: Sequence[str] | None
+    form: Format
+    at_chunk_start: bool
+    fpp: float | Mapping[str, float] | None
+    ndv: int | None
+    max_bytes: int | None
+    in_place: bool
+    overwrite: bool
+    replace: bool
+    sync: bool
+    force: bool
+    threads: int
+    dry_run: bool
+    progress: Progress | None
+
+
+def add_filters(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    spec: str = "final",
+    placement: str | None = None,
+    fpp: float | Mapping[str, float] | None = None,
+    ndv: int | None = None,
+    max_bytes: int | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    replace: bool = False,
+    sync: bool = True,
+    force: bool = False,
+    threads: int | None = None,
+    filesystem: Any = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> AddReport:
+    """Add Bloom filters to one Parquet file, several, a folder or a glob.
+
+    source      path or paths
+    output      a new file, or a folder for several; or else in_place=True
+    columns     names or patterns; None: every column a filter can help
+    spec        "final", "parquet-41", "parquet-41-early" or "parquet-41-raw"
+    placement   "footer" (default of final) or "chunk-start" (default of the others)
+    fpp         false positive rate, 0.01 unless given; or a mapping column -> rate, "*" for others
+    ndv         first guess of distinct values per row group; the size comes from the data anyway
+    max_bytes   the most a filter's bitset may take
+    replace     build filters anew where there are some; otherwise those stay
+    sync        wait for the disk before the new file takes its place
+    force       also inside a table's folder, a file with hard links, a read-only target
+    threads     that decode and hash at a time; the processors there are, unless given
+
+    Raises RequestError and its kinds for a wrong request. For one file, FileError and its kinds;
+    for several, those come in the report's `failed`.
+    """
+    form = format_named(spec)
+    chosen = placement or form.placement
+    if chosen not in form.placements:
+        raise RequestError(f"--placement {chosen} is not for {spec}, which allows: {', '.join(form.placements)}")
+    if filesystem is not None:
+        raise RequestError("add_filters writes to local files only; read functions take a filesystem")
+    if threads is not None and threads < 1:
+        raise RequestError(f"threads {threads} is not positive")
+    check_fpp(fpp)
+    check_sizes(ndv, max_bytes)
+    if isinstance(columns, str) or isinstance(exclude, str):
+        raise RequestError("columns and exclude take a list of names, not one text")
+    request = _Request(
+        columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
+        force, threads or len(os.sched_getaffinity(0)), dry_run, progress,
+    )  # fmt: skip
+    pairs = dict(targets(source, output, in_place, overwrite))
+    results = each(list(pairs), lambda path: _add(path, pairs[path], request), is_single(source))
+    return AddReport(list(results), results.failed)
+
+
+def _add(path: str, target: str, request: _Request) -> AddedFile:
+    started = time.perf_counter()
+    with Source(path) as source:
+        footer = source.footer()
+        made = plan(
+            footer, request.columns, request.exclude, request.fpp, request.ndv, request.max_bytes, request.replace
+        )
+        report = AddedFile(
+            path, target, footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
+        )
+        report.skipped = made.skipped
+        report.planned_filters = len(made.chosen)
+        report.bytes_needed = source.size + upper_bound(footer, made) + 4096 * (1 + len(made.chosen))
+        report.dry_run = request.dry_run
+        if made.chosen or not request.in_place:
+            check_target(path, target, request.in_place, request.force)
+        if made.chosen and request.at_chunk_start:
+            check_movable(path, footer, request.force)
+        if not request.dry_run:
+            _carry_out(source, footer, made, target, request, report)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _carry_out(
+    source: Source, footer: Footer, made: Plan, target: str, request: _Request, report: AddedFile
+) -> None:
+    report.bytes_after = source.size
+    if not made.chosen:
+        if not request.in_place:
+            copy_whole(source, target, request.overwrite, request.sync)
+        return
+    require_space(target, report.bytes_needed)
+    with NewFile(target, source.path, request.overwrite or request.in_place, request.sync) as new:
+        written = _Writer(source, footer, made, request).write(new)
+        if not written.places:
+            report.skipped += written.skipped
+            new.discard()
+            if not request.in_place:
+                copy_whole(source, target, request.overwrite, request.sync)
+            return
+        report.filters, report.skipped = written.filters, report.skipped + written.skipped
+        report.bytes_after = new.at
+        check_written(source, new.path, written.body.moves, written.checksums, written.places)
+        if not written.cut:
+            with Source(new.path) as again:
+                check_undoable(source.path, footer, source.read, again.footer(), again.read, written.places)
+        source.check_unchanged()
+        new.commit()
+
+
+def ordered(
+    pool: ThreadPoolExecutor, work: Callable[[Chunk], Built], keys: Sequence[Chunk], ahead: int
+) -> Iterator[Built]:
+    """Work on keys in parallel, at most `ahead` of them at a time, and give the results in order."""
+    rest = iter(keys)
+    pending: deque[Future[Built]] = deque(pool.submit(work, key) for key in islice(rest, ahead))
+    while pending:
+        result = pending.popleft().result()
+        for key in islice(rest, 1):
+            pending.append(pool.submit(work, key))
+        yield result
+
+
+class _Writer:
+    """Writes the new file's bytes and remembers what the checks and the report need."""
+
+    def __init__(self, source: Source, footer: Footer, made: Plan, request: _Request) -> None:
+        self.source, self.footer, self.made, self.request = source, footer, made, request
+        self.body = Body()
+        self.filters: list[AddedFilter] = []
+        self.skipped: list[Skipped] = []
+        self.checksums: dict[Chunk, int] = {}
+        self.places: dict[Chunk, tuple[int, int]] = {}
+        self.cut = False
+        self._built: dict[Chunk, Built] = {}
+        self._readers = {c: ColumnReader(source.path, footer, footer.leaves[c]) for c in made.columns}
+
+    def write(self, new: NewFile) -> _Writer:
+        pool = ThreadPoolExecutor(self.request.threads, "parquet-bloom")
+        try:
+            if self.request.at_chunk_start:
+                self._at_chunk_starts(new, pool)
+            else:
+                self._before_footer(new, pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        if self.places:
+            write_footer(new, self._new_footer())
+            self._report()
+        return self
+
+    def _build(self, key: Chunk) -> Built:
+        group, column = key
+        return build(self._readers[column], self.footer, group, self.request.form, self.made.chosen[key])
+
+    def _results(self, pool: ThreadPoolExecutor, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
+        for done, (key, built) in enumerate(zip(keys, ordered(pool, self._build, keys, 2 * self.request.threads), strict=True)):
+            group, column = key
+            if built.data is None:
+                self.skipped.append(Skipped(self.footer.leaves[column].name, group, built.reason))
+            else:
+                self.checksums[key] = zlib.crc32(built.data)
+                self._built[key] = Built(b"", "", built.rate, built.num_bytes, built.estimated_ndv, built.reached)
+            if self.request.progress is not None:
+                self.request.progress(self.source.path, done + 1, len(keys))
+            yield key, built.data
+
+    def _cuts(self) -> list[Event]:
+        """With --replace: the old filters of the chosen chunks leave, as far as they can."""
+        if not self.request.replace:
+            return []
+        places = Places(self.footer)
+        spans = {
+            key: span_of(self.source, self.footer, place)
+            for key in self.made.chosen
+            if (place := places[key]) is not None
+        }
+        self.cut = bool(spans)
+        return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
+
+    def _at_chunk_starts(self, new: NewFile, pool: ThreadPoolExecutor) -> None:
+        inserts = insert_events(self.footer, list(self.made.chosen))
+        cuts = [e for e in self._cuts() if e.kind == "cut"]
+        events = sorted([*inserts, *cuts, *index_events(self.footer)])
+        keys = [e.key for e in events if e.kind == "insert"]
+        results = self._results(pool, keys)
+        sink = FileSink(new, self.source)
+        self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
+        self.places = dict(self.body.places)
+        new.at = sink.at
+
+    def _before_footer(self, new: NewFile, pool: ThreadPoolExecutor) -> None:
+        events = self._cuts()
+        sink = FileSink(new, self.source)
+
+        def body() -> Body:
+            written = write_body(events, self.footer.start, self.source.read, lambda _: None, sink)
+            new.flush()  # the disk works while the filters are still being built
+            return written
+
+        with ThreadPoolExecutor(1, "parquet-bloom-copy") as copier:
+            copying = copier.submit(body)
+            if events:
+                copying.result()  # only then is it known where the filters begin
+            new.at = sink.at if events else self.footer.start
+            for key, data in self._results(pool, sorted(self.made.chosen)):
+                if data is not None:
+                    self.places[key] = (new.at, len(data))
+                    new.append(data)
+            self.body = copying.result()
+
+    def _new_footer(self) -> bytes:
+        form, moves = self.request.form, self.body.moves
+        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.places.items()}
+        old = footer_places(self.footer)
+        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in self.made.chosen}
+        entries = new_entries(__version__, form.name, form.rule, self.footer, new)
+        changes, append = rewritten(self.footer, {**stay, **new}, entries)
+        gone = {key: None for key in old if key in self.made.chosen and key not in new}
+        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append)
+        try:
+            data = edit_footer(self.footer.data, edit)
+            decode_footer(data, 0)
+        except FooterError as error:
+            raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
+        return data
+
+    def _report(self) -> None:
+        for (group, column), (offset, length) in sorted(self.places.items()):
+            b = self._built[group, column]
+            name = self.footer.leaves[column].name
+            self.filters.append(
+                AddedFilter(group, name, offset, length, b.num_bytes, b.rate, b.reached, b.estimated_ndv)
+            )
+
+
+__all__ = ["AddReport", "AddedFile", "AddedFilter", "add_filters"]

@@ -1,0 +1,239 @@
+"""A new file beside its target, and the one moment in which it takes the target's place.
+
+Until `commit`, and if anything at all goes wrong, the target is what it was:
+
+    .NAME.HOST-PID-RANDOM.parquet-bloom   written, read back, fsync, rename, fsync of the folder
+
+The temporary file is locked while its process lives; a later run in the same folder removes
+those that a killed one left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import secrets
+import shutil
+import socket
+import stat
+from types import TracebackType
+
+from parquet_bloom.errors import StorageError
+from parquet_bloom.files.storage import storage_error
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".parquet-bloom"
+_COPY_STEP = 64 << 20  # so that a signal is noticed
+_CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+
+
+class NewFile:
+    """A file that is being written and will replace, or become, `target`.
+
+    like       path whose permissions the new file takes (and owner and attributes, if replacing it)
+    overwrite  whether target may exist when the new file takes its place
+    """
+
+    def __init__(self, target: str, like: str, overwrite: bool, sync: bool) -> None:
+        self.target = os.path.realpath(target) if overwrite else target
+        self._like = os.path.realpath(like)
+        self._overwrite = overwrite
+        self._sync = sync
+        self._folder = os.path.dirname(self.target) or "."
+        self._made: list[str] = []
+        self.fd = -1
+        self.path = ""
+        self.at = 0  # where the next append goes
+        try:
+            self._make_folder()
+            remove_stale(self._folder)
+            self._open()
+        except OSError as error:
+            self._abandon()
+            raise storage_error(self.target, error) from error
+
+    def _make_folder(self) -> None:
+        folder = self._folder
+        while not os.path.isdir(folder):
+            self._made.append(folder)
+            folder = os.path.dirname(folder) or "."
+        os.makedirs(self._folder, exist_ok=True)
+
+    def _open(self) -> None:
+        name = os.path.basename(self.target)[:120]
+        while True:
+            own = f".{name}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+            self.path = os.path.join(self._folder, own)
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            if fcntl is None:
+                return
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(self.fd).st_nlink:  # else another run took it for stale before the lock
+                return
+            os.close(self.fd)
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._abandon()
+        if isinstance(error, OSError):
+            raise storage_error(self.target, error) from error
+
+    def _abandon(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        if self.path:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+            self.path = ""
+            for folder in self._made:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+
+    def append(self, data: bytes) -> None:
+        """Write new bytes at the end."""
+        self.write_at(self.at, data)
+        self.at += len(data)
+
+    def write_at(self, at: int, data: bytes) -> None:
+        """Write new bytes at an offset."""
+        view = memoryview(data)
+        while view:
+            n = os.pwrite(self.fd, view, at)
+            view, at = view[n:], at + n
+
+    def copy_to(self, at: int, source_fd: int, start: int, stop: int) -> None:
+        """Copy [start, stop) of another file to an offset."""
+        copy_range(source_fd, self.fd, start, at, stop - start)
+
+    def discard(self) -> None:
+        """Give the new file up; the target stays what it was."""
+        self._abandon()
+
+    def flush(self) -> None:
+        """Wait until what was written so far is on the disk, unless sync is off."""
+        if self._sync:
+            os.fsync(self.fd)
+
+    def commit(self) -> None:
+        """Take the target's place. Raises StorageError; the target is then what it was."""
+        try:
+            self._take_attributes()
+            self.flush()
+            if self._overwrite:
+                os.replace(self.path, self.target)
+            else:
+                self._link()
+            self.path = ""
+            crc = os.path.join(self._folder, f".{os.path.basename(self.target)}.crc")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(crc)  # Hadoop's checksum of the old bytes: Spark would refuse the new ones
+            if self._sync:
+                sync_folder(self._folder)
+        except OSError as error:
+            raise storage_error(self.target, error) from error
+
+    def _link(self) -> None:
+        """Become the target unless something has that name by now: link fails where rename would not."""
+        try:
+            os.link(self.path, self.target)
+            os.unlink(self.path)
+        except FileExistsError:
+            raise StorageError(self.target, "exists; give --overwrite to replace it") from None
+        except OSError:
+            if os.path.lexists(self.target):
+                raise StorageError(self.target, "exists; give --overwrite to replace it") from None
+            os.rename(self.path, self.target)
+
+    def _take_attributes(self) -> None:
+        old = os.stat(self._like)
+        if self._like != self.target:  # a new file is its owner's to write, as whole as the source's is secret
+            os.fchmod(self.fd, stat.S_IMODE(old.st_mode) & 0o777 | 0o200)
+            return
+        os.fchmod(self.fd, stat.S_IMODE(old.st_mode))
+        with contextlib.suppress(OSError):  # not the owner, and not root
+            os.fchown(self.fd, old.st_uid, old.st_gid)
+            os.fchmod(self.fd, stat.S_IMODE(old.st_mode))  # chown clears set-id bits
+        if hasattr(os, "listxattr"):
+            with contextlib.suppress(OSError):
+                for name in os.listxattr(self._like):
+                    with contextlib.suppress(OSError):
+                        os.setxattr(self.fd, name, os.getxattr(self._like, name))
+
+
+def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+    """Copy bytes between files inside the operating system, or through a buffer where it cannot."""
+    while length:
+        step = min(length, _COPY_STEP)
+        try:
+            n = os.copy_file_range(source, target, step, source_at, target_at)
+        except AttributeError:
+            n = _copy_step(source, target, source_at, target_at, step)
+        except OSError as error:
+            if error.errno not in _CROSS_DEVICE:
+                raise
+            n = _copy_step(source, target, source_at, target_at, step)
+        if n == 0:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        source_at, target_at, length = source_at + n, target_at + n, length - n
+
+
+def _copy_step(source: int, target: int, source_at: int, target_at: int, length: int) -> int:
+    data = memoryview(os.pread(source, min(length, 1 << 20), source_at))
+    n = len(data)
+    while data:
+        written = os.pwrite(target, data, target_at)
+        data, target_at = data[written:], target_at + written
+    return n
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename durable."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _host() -> str:
+    return socket.gethostname().replace("/", "_").replace("-", "_")[:40] or "host"
+
+
+def remove_stale(folder: str) -> None:
+    """Remove temporary files of runs on this machine that are no longer alive."""
+    if fcntl is None:
+        return
+    for path in glob.glob(os.path.join(glob.escape(folder), f".*.{glob.escape(_host())}-*{SUFFIX}")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its process lives
+                os.unlink(path)
+            finally:
+                os.close(fd)
+
+
+def free_space(target: str) -> int:
+    """Bytes free for us where target will lie, or in the nearest folder above it that exists."""
+    folder = os.path.dirname(os.path.realpath(target)) or "."
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
+def require_space(target: str, needed: int) -> None:
+    free = free_space(target)
+    if needed > free:
+        raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")

@@ -1,0 +1,140 @@
+"""The stored values of one column, as physical values, decoded by pyarrow.
+
+pyarrow is given a footer of its own, made for one column: the schema is the path to that leaf
+without any logical type, so that every type comes as INT32, INT64, FLOAT, DOUBLE, binary or
+fixed_size_binary, nested columns as plain lists and structs, and nothing else in the file (an
+unknown type, another column's damage) can get in the way:
+
+    message { optional group user (MAP) { repeated group key_value { required binary key (STRING) } } }
+    ->        group user { repeated group key_value { required binary key } }      one chunk per row group
+
+Page checksums are verified: a rotten page must not become a filter that loses rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from parquet_bloom._thrift.parquet.ttypes import (
+    ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement,
+)  # fmt: skip
+from parquet_bloom.errors import DamagedFileError
+from parquet_bloom.formats import compact
+from parquet_bloom.formats.footer import MAGIC, Footer
+from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+
+BATCH_ROWS = 1 << 16  # values, hashes and a filter of ordinary size then share the processor's cache
+_STREAM_BYTES = 1 << 20
+
+
+class ColumnReader:
+    """Decodes one column of one file; one object may be used by many threads."""
+
+    def __init__(self, path: str, footer: Footer, leaf: Leaf, filesystem: Any = None) -> None:
+        self.path = path
+        self.leaf = leaf
+        self._filesystem = filesystem
+        data = compact.encode(_one_column(footer, leaf))
+        shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
+        try:
+            self._metadata = pq.read_metadata(pa.BufferReader(shell))
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def batches(self, row_group: int) -> Iterator[pa.Array]:
+        """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
+
+        Raises DamagedFileError where pages do not decode or a checksum is wrong.
+        """
+        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
+        try:
+            with pq.ParquetFile(
+                self.path,
+                metadata=self._metadata,
+                filesystem=self._filesystem,
+                buffer_size=_STREAM_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                **options,
+            ) as file:
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                    yield _leaf_values(batch.column(0))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise self._damaged(error, row_group) from error
+
+    def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
+        where = f"row group {row_group}, " if row_group is not None else ""
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first}")
+
+
+def _leaf_values(array: pa.Array) -> pa.Array:
+    while pt.is_nested(array.type):
+        # A list's flatten leaves out what lies under null lists, a struct's hands its nulls down.
+        array = array.flatten()[0] if pt.is_struct(array.type) else array.flatten()
+    return array
+
+
+def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
+    metadata = footer.metadata
+    path = _elements_to(metadata.schema, leaf)
+    schema = [SchemaElement(name="schema", num_children=1)]
+    for depth, e in enumerate(path):
+        last = depth == len(path) - 1
+        schema.append(
+            SchemaElement(
+                type=e.type if last else None,
+                type_length=e.type_length if last else None,
+                repetition_type=e.repetition_type or 0,
+                name=f"c{depth}",
+                num_children=None if last else 1,
+            )
+        )
+    names = [e.name for e in schema[1:]]
+    groups = [_one_chunk(group, leaf.index, names) for group in metadata.row_groups]
+    # created_by stays: pyarrow knows by it which old writers' mistakes to make good.
+    return FileMetaData(
+        version=metadata.version or 1,
+        schema=schema,
+        num_rows=metadata.num_rows or 0,
+        row_groups=groups,
+        created_by=metadata.created_by,
+    )
+
+
+def _elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
+    """The schema elements from below the root down to the leaf."""
+    path: list[tuple[SchemaElement, int]] = []  # element, children still to come
+    for at, element in enumerate(schema):
+        while path and path[-1][1] == 0:
+            path.pop()
+        if path:
+            path[-1] = (path[-1][0], path[-1][1] - 1)
+        path.append((element, element.num_children or 0))
+        if at == leaf.element:
+            break
+    return [element for element, _ in path[1:]]
+
+
+def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
+    chunk, meta = group.columns[index], group.columns[index].meta_data
+    column = ColumnChunk(
+        file_offset=chunk.file_offset or 0,
+        meta_data=ColumnMetaData(
+            type=meta.type,
+            encodings=meta.encodings or [],
+            path_in_schema=names,
+            codec=meta.codec or 0,
+            num_values=meta.num_values,
+            total_uncompressed_size=meta.total_uncompressed_size or 0,
+            total_compressed_size=meta.total_compressed_size,
+            data_page_offset=meta.data_page_offset,
+            dictionary_page_offset=meta.dictionary_page_offset,
+        ),
+    )
+    return RowGroup(columns=[column], total_byte_size=group.total_byte_size or 0, num_rows=group.num_rows or 0)

@@ -1,0 +1,127 @@
+"""What every rewrite ends with: the checks before it, the footer, and the checks after it."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquet_bloom.errors import FilterFormatError, LayoutError, StorageError
+from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.locate import Places, contradiction, read_header
+from parquet_bloom.files.storage import Source
+from parquet_bloom.files.tables import refuse_table_file
+from parquet_bloom.formats.edits import Moves
+from parquet_bloom.formats.filters import decode_filter
+from parquet_bloom.formats.footer import MAGIC, chunk_extent
+
+Chunk = tuple[int, int]
+_PAGE_HEADER_BYTES = 64
+
+
+class FileSink:
+    """Appends to a new file at a place of its own: copying and other writing may go on side by side."""
+
+    def __init__(self, new: NewFile, source: Source) -> None:
+        assert source.fd is not None
+        self._new, self._fd = new, source.fd
+        self.at = 0
+
+    def copy(self, start: int, stop: int) -> None:
+        self._new.copy_to(self.at, self._fd, start, stop)
+        self.at += stop - start
+
+    def write(self, data: bytes) -> None:
+        self._new.write_at(self.at, data)
+        self.at += len(data)
+
+
+def check_target(path: str, target: str, in_place: bool, force: bool) -> None:
+    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders."""
+    refuse_table_file(path, target, force)
+    real = os.path.realpath(target)
+    if not os.path.exists(real) or force:
+        return
+    if in_place and os.stat(real).st_nlink > 1:
+        raise StorageError(path, "has other hard links, which would keep the old bytes; give --force or --output")
+    if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
+        raise StorageError(target, "is read-only; give --force to replace it, or another --output")
+
+
+def copy_whole(source: Source, target: str, overwrite: bool, sync: bool) -> None:
+    """Copy a file that needs no change to its output."""
+    require_space(target, source.size)
+    with NewFile(target, source.path, overwrite, sync) as new:
+        FileSink(new, source).copy(0, source.size)
+        source.check_unchanged()
+        new.commit()
+
+
+def write_footer(new: NewFile, data: bytes) -> None:
+    """Append footer, length and magic."""
+    new.append(data + len(data).to_bytes(4, "little") + MAGIC)
+
+
+def check_written(
+    source: Source, path: str, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+) -> None:
+    """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
+
+    source     the old file
+    path       the new one
+    checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
+    places     (row group, column) -> (offset, bytes) of the new filters
+    """
+    with Source(path) as new:
+        old_footer, new_footer = source.footer(), new.footer()
+        if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
+            raise _wrong(source, "its footer describes other row groups or columns")
+        if moves:
+            _check_pages(source, new, moves)
+        located = Places(new_footer)
+        for key, (offset, length) in places.items():
+            data = new.read(offset, length)
+            place = located[key]
+            try:
+                if place is None or place.offset != offset or zlib.crc32(data) != checksums[key]:
+                    raise FilterFormatError("it is not where the footer says, or not as it was built")
+                problem = contradiction(read_header(new, place), place)
+                if problem is not None:
+                    raise FilterFormatError(problem)
+                decode_filter(data, length, place.rule)
+            except FilterFormatError as error:
+                raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+    _check_opens(source, path)
+
+
+def _check_pages(source: Source, new: Source, moves: Moves) -> None:
+    """The first page header of every moved chunk lies where the footer says and is the old one."""
+    old_footer, new_footer = source.footer(), new.footer()
+    for i, j, chunk in old_footer.chunks():
+        start, stop = chunk_extent(chunk.meta_data)
+        moved, _ = chunk_extent(new_footer.meta(i, j))
+        n = min(stop - start, _PAGE_HEADER_BYTES)
+        if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
+            raise _wrong(source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be")
+
+
+def _check_opens(source: Source, path: str) -> None:
+    """pyarrow opens the new file, unless it does not open the old one either."""
+    try:
+        pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        try:
+            pq.read_metadata(source.path)
+        except (pa.ArrowException, OSError):
+            return
+        raise _wrong(source, f"pyarrow does not open it: {error}") from error
+
+
+def _wrong(source: Source, reason: str) -> LayoutError:
+    return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")
+
+
+__all__ = ["FileSink", "check_target", "check_written", "copy_whole", "write_footer"]

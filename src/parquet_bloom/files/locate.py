@@ -1,0 +1,142 @@
+"""Where a column chunk's filter lies, what its bytes say, and whether the two agree.
+
+Unknown is no error: a hash or a form we do not know gives no evidence. Damage is one: header,
+length, file range and the gap to the next known structure must agree, because bits read under a
+wrong size or at a wrong place answer "absent" for values that are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquet_bloom.errors import FilterFormatError
+from parquet_bloom.files.storage import Source
+from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
+from parquet_bloom.formats.footer import Footer, chunk_extent
+from parquet_bloom.formats.provenance import read_entries, rules_of
+from parquet_bloom.formats.rules import Rule
+from parquet_bloom.kernels import split_block
+
+Chunk = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the footer says a filter lies.
+
+    offset  bytes from the start of the file
+    length  bloom_filter_length, header and bitset; None where the footer has none
+    room    bytes to the next known structure
+    rule    what the file's own metadata says of the hash, if it is believed
+    """
+
+    offset: int
+    length: int | None
+    room: int
+    rule: Rule | None = None
+
+    @property
+    def total(self) -> int:
+        """Bytes of header and bitset as something other than the header tells them."""
+        return self.length if self.length is not None else self.room
+
+
+class Places:
+    """The places of all filters of one file."""
+
+    def __init__(self, footer: Footer) -> None:
+        self._footer = footer
+        self._rules = rules_of(read_entries(footer))
+
+    def __getitem__(self, key: Chunk) -> Place | None:
+        """The place of a chunk's filter; None where the footer points at none."""
+        meta = self._footer.meta(*key)
+        offset = meta.bloom_filter_offset
+        if offset is None or offset <= 0:
+            return None
+        room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
+        return Place(offset, meta.bloom_filter_length, room, self._rules.get(key))
+
+
+def read_header(source: Source, place: Place) -> Header:
+    """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
+    if place.offset < 4 or place.room <= 0:
+        raise FilterFormatError(f"bloom_filter_offset {place.offset} lies outside the file's body")
+    data = source.read_up_to(place.offset, HEADER_BYTES)
+    return believe(recognise(data, place.total), place.rule)
+
+
+def contradiction(header: Header, place: Place) -> str | None:
+    """Where header, length and place disagree, with both numbers; None if they agree."""
+    totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
+    shown = " or ".join(map(str, totals))
+    if place.length is not None and place.length not in totals:
+        return f"bloom_filter_length is {place.length}, header and bitset take {shown} bytes"
+    if totals[0] > place.room:
+        return f"header and bitset take {shown} bytes, but the next structure begins after {place.room}"
+    if place.length is None and place.room not in totals:
+        return f"no bloom_filter_length; header and bitset take {shown} bytes, the next structure begins after {place.room}"
+    return None
+
+
+def read_filter(source: Source, place: Place) -> BloomFilter:
+    """Read a whole filter whose header, length and place agree. Raises FilterFormatError where not."""
+    header = read_header(source, place)
+    problem = contradiction(header, place)
+    if problem is not None:
+        raise FilterFormatError(problem)
+    end = max(c.bits_at for c in header.candidates) + header.num_bytes
+    return decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+
+
+def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | None:
+    """The bytes a filter takes, for cutting them out; None where that is not certain."""
+    try:
+        header = read_header(source, place)
+    except FilterFormatError:
+        return None
+    totals = [c.bits_at + header.num_bytes for c in header.candidates]
+    total = place.room if place.room in totals else totals[0]
+    if total > place.room:
+        return None
+    start, stop = place.offset, place.offset + total
+    for _, _, chunk in footer.chunks():
+        low, high = chunk_extent(chunk.meta_data)
+        if start < high and low < stop:
+            return None
+    return start, stop
+
+
+def probe(source: Source, place: Place, plain: bytes) -> bool:
+    """Ask a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
+
+    Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
+    together: they are then the header of `final` and its block, if the header is so to the byte.
+    Probing by length alone would lose rows (malformed_lab/04_unknown_hash2).
+
+    Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
+    """
+    from parquet_bloom.formats import final
+
+    num_bytes = final.num_bytes_for(place.length) if place.length is not None else None
+    if num_bytes is not None and place.offset >= 4 and place.length is not None and place.length <= place.room:
+        expected = final.header(num_bytes)
+        h = final.RULE.hash_value(plain)
+        at = len(expected) + 32 * split_block.block_index(h, num_bytes // 32, final.RULE.index)
+        head, block = source.read_ranges([(place.offset, len(expected)), (place.offset + at, 32)])
+        if head == expected:
+            return split_block.block_contains(block, h)
+    header = read_header(source, place)
+    problem = contradiction(header, place)
+    if problem is not None:
+        raise FilterFormatError(problem)
+    ranges, hashes = [], []
+    for candidate in header.candidates:
+        rule = candidate.rule
+        h = rule.hash_value(plain)
+        block_at = candidate.bits_at + 32 * split_block.block_index(h, header.num_bytes // 32, rule.index)
+        if place.offset + block_at + 32 <= source.size:
+            ranges.append((place.offset + block_at, 32))
+            hashes.append(h)
+    blocks = source.read_ranges(ranges)
+    return any(split_block.block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -1,0 +1,112 @@
+"""Working out how filters leave a file: cuts, moved offsets, key-values. No writing.
+
+Also the proof that `add` can be undone: before a new file takes its place, its removal is worked
+out in memory and must give the old footer and the old page indexes back, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from parquet_bloom.errors import LayoutError
+from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
+from parquet_bloom.formats.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.provenance import footer_places, read_entries, rewritten
+
+Chunk = tuple[int, int]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Cuts, and the events that go with them; `stays` are filters whose bytes must stay behind."""
+
+    events: tuple[Event, ...]
+    stays: tuple[Chunk, ...]
+
+
+def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], force: bool = False) -> Removal:
+    """Decide which bytes can be cut out, all or none of them.
+
+    spans  (row group, column) -> the bytes of its filter, None where they are not certain
+    Where bytes must not move (formats.md section 6) nothing is cut and only the footer changes.
+    """
+    cuts: dict[Span, Chunk] = {}
+    for key, span in sorted(spans.items()):
+        if span is not None:
+            cuts.setdefault(span, key)
+    stays = [key for key, span in spans.items() if span is None]
+    shared = _in_use(footer, spans, cuts)
+    cuts = {span: key for span, key in cuts.items() if span not in shared}
+    events = [Event(start, stop, "cut", key) for (start, stop), key in cuts.items()]
+    if _overlapping(events):
+        return Removal((), tuple(spans))
+    if _moves_something(footer, cuts):
+        try:
+            check_movable(path, footer, force)
+        except LayoutError:
+            return Removal((), tuple(spans))
+        events += index_events(footer)
+        if _overlapping(events):
+            return Removal((), tuple(spans))
+    return Removal(tuple(sorted(events)), tuple(sorted(stays)))
+
+
+def _in_use(footer: Footer, spans: Mapping[Chunk, Span | None], cuts: Mapping[Span, Chunk]) -> set[Span]:
+    """Cuts that a filter which is to stay points into."""
+    others = sorted(offset for key, (offset, _) in footer_places(footer).items() if key not in spans)
+    return {cut for cut in cuts if any(cut[0] <= offset < cut[1] for offset in others)}
+
+
+def _overlapping(events: list[Event]) -> bool:
+    ordered = sorted(events)
+    return any(b.start < a.stop for a, b in zip(ordered, ordered[1:], strict=False))
+
+
+def _moves_something(footer: Footer, cuts: Mapping[Span, Chunk]) -> bool:
+    if not cuts:
+        return False
+    first = min(start for start, _ in cuts)
+    starts = {start for start, _ in cuts} | {footer.start}
+    return any(at >= first and at not in starts for at in footer.structure_starts)
+
+
+def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> FooterEdit:
+    """The footer's edit for a body that was written without the filters of `chunks`."""
+    moves = body.moves
+    left = {key: (moves(at), length) for key, (at, length) in footer_places(footer).items() if key not in chunks}
+    changes, _ = rewritten(footer, left, [])
+    gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
+    return FooterEdit(
+        moves=moves,
+        places=dict.fromkeys(chunks),
+        index_lengths=body.index_lengths,
+        key_values=changes,
+        keep_empty=any(entry.body.get("empty_list") for entry in gone),
+    )
+
+
+def check_undoable(
+    path: str,
+    old: Footer,
+    old_index: Callable[[int, int], bytes],
+    new: Footer,
+    new_index: Callable[[int, int], bytes],
+    places: Mapping[Chunk, tuple[int, int]],
+) -> None:
+    """Raise LayoutError unless taking the new filters out again gives the old file back.
+
+    old_index, new_index  (offset, length) -> bytes of the old and of the new file
+    places                (row group, column) -> (offset, bytes) of the new filters
+    """
+    spans: dict[Chunk, Span | None] = {key: (at, at + n) for key, (at, n) in places.items()}
+    removal = plan_removal(path, new, spans, force=True)
+    undone = write_body(removal.events, new.start, new_index, lambda _: None, Nowhere())
+    if removal.stays or edit_footer(new.data, removal_edit(new, places, undone)) != old.data:
+        raise LayoutError(path, "the footer could not be brought back byte for byte; try --placement footer")
+    for (i, j), data in undone.indexes.items():
+        chunk = old.chunk(i, j)
+        if old_index(chunk.offset_index_offset, chunk.offset_index_length) != data:
+            raise LayoutError(path, "the page index could not be brought back byte for byte; try --placement footer")
