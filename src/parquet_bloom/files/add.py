@@ -191,9 +191,7 @@ def _add(path: str, target: str, request: _Request) -> AddedFile:
     return report
 
 
-def _carry_out(
-    source: Source, footer: Footer, made: Plan, target: str, request: _Request, report: AddedFile
-) -> None:
+def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request: _Request, report: AddedFile) -> None:
     report.bytes_after = source.size
     if not made.chosen:
         if not request.in_place:
@@ -264,7 +262,9 @@ class _Writer:
         return build(self._readers[column], self.footer, group, self.request.form, self.made.chosen[key])
 
     def _results(self, pool: ThreadPoolExecutor, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
-        for done, (key, built) in enumerate(zip(keys, ordered(pool, self._build, keys, 2 * self.request.threads), strict=True)):
+        for done, (key, built) in enumerate(
+            zip(keys, ordered(pool, self._build, keys, 2 * self.request.threads), strict=True)
+        ):
             group, column = key
             if built.data is None:
                 self.skipped.append(Skipped(self.footer.leaves[column].name, group, built.reason))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.rules import Rule
@@ -63,6 +64,12 @@ def stored_hashes(values: pa.Array, leaf: Leaf, rule: Rule) -> Iterable[NDArray[
         else:
             floats = values.to_numpy(zero_copy_only=False)
         plain = twins(floats)
+        if leaf.float_bits == 16 and rule == final.RULE:
+            # DuckDB 2.0 asks a FLOAT16 filter for the four bytes of a FLOAT and so loses rows that
+            # other writers' filters deny; with both spellings in, it finds them.
+            wide = floats.astype(np.float32)
+            yield hash_array(pa.array(wide), rule.hash, rule.seed)
+            plain += twins(wide)
         if plain:
             yield np.array([rule.hash_value(p) for p in plain], np.uint64)
 
@@ -115,7 +122,8 @@ def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, si
                 reader.path, f"row group {row_group}, column {leaf.name} decodes to {seen} values for {rows} rows"
             )
 
-    blocks, rate = fill(batches, leaf, form.rule, sizing, max(1, meta.num_values))
+    spellings = 2 if leaf.float_bits == 16 else 1
+    blocks, rate = fill(batches, leaf, form.rule, sizing, max(1, meta.num_values) * spellings)
     if blocks is None:
         return Built(None, "no value is stored")
     if rate > USELESS_RATE:

@@ -38,13 +38,15 @@ class NewFile:
 
     like       path whose permissions the new file takes (and owner and attributes, if replacing it)
     overwrite  whether target may exist when the new file takes its place
+    mode       permissions while it is being written, less the umask
     """
 
-    def __init__(self, target: str, like: str, overwrite: bool, sync: bool) -> None:
+    def __init__(self, target: str, like: str, overwrite: bool, sync: bool, mode: int = 0o600) -> None:
         self.target = os.path.realpath(target) if overwrite else target
         self._like = os.path.realpath(like)
         self._overwrite = overwrite
         self._sync = sync
+        self._mode = mode
         self._folder = os.path.dirname(self.target) or "."
         self._made: list[str] = []
         self.fd = -1
@@ -70,7 +72,7 @@ class NewFile:
         while True:
             own = f".{name}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
             self.path = os.path.join(self._folder, own)
-            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
             if fcntl is None:
                 return
             with contextlib.suppress(OSError):  # a file system without locks

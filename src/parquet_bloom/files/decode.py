@@ -21,7 +21,11 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import (
-    ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+    SchemaElement,
 )  # fmt: skip
 from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.formats import compact

@@ -105,7 +105,9 @@ def _check_pages(source: Source, new: Source, moves: Moves) -> None:
         moved, _ = chunk_extent(new_footer.meta(i, j))
         n = min(stop - start, _PAGE_HEADER_BYTES)
         if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
-            raise _wrong(source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be")
+            raise _wrong(
+                source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be"
+            )
 
 
 def _check_opens(source: Source, path: str) -> None:

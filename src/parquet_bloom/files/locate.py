@@ -75,7 +75,8 @@ def contradiction(header: Header, place: Place) -> str | None:
     if totals[0] > place.room:
         return f"header and bitset take {shown} bytes, but the next structure begins after {place.room}"
     if place.length is None and place.room not in totals:
-        return f"no bloom_filter_length; header and bitset take {shown} bytes, the next structure begins after {place.room}"
+        next_one = f"the next structure begins after {place.room}"
+        return f"no bloom_filter_length; header and bitset take {shown} bytes, {next_one}"
     return None
 
 

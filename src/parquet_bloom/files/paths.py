@@ -155,7 +155,10 @@ def each(paths: Sequence[str], work: Callable[[str], R], single: bool) -> Result
     results: Results[R] = Results()
     for path in paths:
         try:
-            results.append(work(path))
+            try:
+                results.append(work(path))
+            except RequestError as error:  # a column that this file lacks, a type that it has
+                raise type(error)(f"{path}: {error}") from error
         except ParquetBloomError as error:
             if single:
                 raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from parquet_bloom.errors import LayoutError
 from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
@@ -62,7 +63,7 @@ def _in_use(footer: Footer, spans: Mapping[Chunk, Span | None], cuts: Mapping[Sp
 
 def _overlapping(events: list[Event]) -> bool:
     ordered = sorted(events)
-    return any(b.start < a.stop for a, b in zip(ordered, ordered[1:], strict=False))
+    return any(after.start < before.stop for before, after in pairwise(ordered))
 
 
 def _moves_something(footer: Footer, cuts: Mapping[Span, Chunk]) -> bool:

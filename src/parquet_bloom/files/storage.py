@@ -11,12 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquet_bloom.errors import (
-    DamagedFileError, EncryptedFileError, EncryptedFooterError, FooterError, NotParquetError, StorageError,
+    DamagedFileError,
+    EncryptedFileError,
+    EncryptedFooterError,
+    FooterError,
+    NotParquetError,
+    StorageError,
 )  # fmt: skip
 from parquet_bloom.formats.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
 
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
-_JOIN_GAP = 4 << 10  # ranges that lie closer are read at once: a page of the disk costs no more
+# Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
+_LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
 
 PathLike = str | os.PathLike[str]
 
@@ -103,9 +109,10 @@ class Source:
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read (offset, length) ranges, those that lie close together in one request."""
         answers: dict[tuple[int, int], bytes] = {}
+        gap = _LOCAL_GAP if self.fd is not None else _REMOTE_GAP
         group: list[tuple[int, int]] = []
         for wanted in [*sorted(set(ranges)), None]:
-            if group and (wanted is None or wanted[0] > max(o + n for o, n in group) + _JOIN_GAP):
+            if group and (wanted is None or wanted[0] > max(o + n for o, n in group) + gap):
                 start, stop = group[0][0], max(o + n for o, n in group)
                 data = self.read(start, stop - start)
                 answers.update(((o, n), data[o - start : o - start + n]) for o, n in group)

@@ -33,5 +33,7 @@ def refuse_table_file(path: str, target: str, force: bool) -> None:
     found = None if force else table_above(target)
     if found is not None:
         kind, folder = found
-        reason = f"lies in the {kind} table {folder}, whose log holds file sizes; rewrite it through the table, or --force"
+        reason = (
+            f"lies in the {kind} table {folder}, whose log holds file sizes; rewrite it through the table, or --force"
+        )
         raise TableFormatError(path, reason)

@@ -17,10 +17,10 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import BINARY, I32, I64, Node, NodeList, parse
+from parquet_bloom.formats.compact_tree import BINARY, I32, I64, Node, NodeList, Template, parse
 
-_FOOTER = {4: {1: {3: {}}}, 5: {}}
-_OFFSET_INDEX = {1: {}}
+_FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
+_OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 

@@ -47,17 +47,20 @@ class Format:
     breaks: str = ""
 
 
-_2018_BREAKS = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
+def _of_2018(name: str, header: Callable[[int], bytes]) -> Format:
+    breaks = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
+    return Format(name, header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, breaks)
+
 
 FORMATS: dict[str, Format] = {
-    f.name: f
-    for f in (
+    form.name: form
+    for form in (
         Format("final", final.header, final.RULE, "footer", get_args(Placement), True),
-        Format("parquet-41", parquet_41.page_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
-        Format("parquet-41-early", parquet_41.early_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
-        Format("parquet-41-raw", parquet_41.raw_header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, _2018_BREAKS),
+        _of_2018("parquet-41", parquet_41.page_header),
+        _of_2018("parquet-41-early", parquet_41.early_header),
+        _of_2018("parquet-41-raw", parquet_41.raw_header),
     )
-}  # fmt: skip
+}
 
 
 def format_named(spec: str) -> Format:
@@ -116,7 +119,8 @@ class BloomFilter:
             split_block.contains_hashes(blocks, hash_array(values, rule.hash, rule.seed), rule.index)
             for rule, blocks in self.parts
         ]
-        return np.logical_or.reduce(answers)
+        admitted: NDArray[np.bool_] = np.logical_or.reduce(answers)
+        return admitted
 
 
 def _probe(rule: Rule, blocks: split_block.Blocks, plain: bytes) -> bool:

@@ -61,10 +61,12 @@ class Footer:
     leaves: tuple[Leaf, ...]
 
     def chunk(self, row_group: int, column: int) -> ColumnChunk:
-        return self.metadata.row_groups[row_group].columns[column]
+        chunk: ColumnChunk = self.metadata.row_groups[row_group].columns[column]
+        return chunk
 
     def meta(self, row_group: int, column: int) -> ColumnMetaData:
-        return self.chunk(row_group, column).meta_data
+        meta: ColumnMetaData = self.chunk(row_group, column).meta_data
+        return meta
 
     def chunks(self) -> Iterator[tuple[int, int, ColumnChunk]]:
         for i, group in enumerate(self.metadata.row_groups):

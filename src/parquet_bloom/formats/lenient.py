@@ -8,14 +8,28 @@ when the fast reader has failed. Source: thrift's "Compact protocol" specificati
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from thrift.Thrift import TType
 
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats.compact_tree import (
-    BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, SET, STRUCT, TRUE,
-    field_header, list_header, skip, skip_element, varint,
+    BINARY,
+    BYTE,
+    DOUBLE,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    SET,
+    STRUCT,
+    TRUE,
+    field_header,
+    list_header,
+    skip,
+    skip_element,
+    varint,
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -36,7 +50,7 @@ _WIRE = {
 def decode(kind: type[T], data: bytes) -> T:
     """Read one struct, leaving out fields whose type is not the one the definition gives."""
     value, _ = _struct(kind, data, 0, 0)
-    return value
+    return cast("T", value)
 
 
 def _struct(kind: Any, data: bytes, at: int, depth: int) -> tuple[Any, int]:

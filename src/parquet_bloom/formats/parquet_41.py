@@ -82,10 +82,10 @@ def read_thrift(data: bytes) -> Header:
     if len(shape) != len(node.fields):
         raise FilterFormatError("the header has a field twice")
     if shape == {1: i32, 2: "struct", 3: "struct", 4: "struct"}:
-        _only_member(node, 2, "algorithm"), _only_member(node, 3, "hash"), _only_member(node, 4, "compression")
+        _only_members(node, {2: "algorithm", 3: "hash", 4: "compression"})
         return Header("final", _bitset_bytes(node.get(1)), (Candidate(final.RULE, size),))
     if shape == {1: i32, 2: "struct", 3: "struct"}:
-        _only_member(node, 2, "algorithm"), _only_member(node, 3, "hash")
+        _only_members(node, {2: "algorithm", 3: "hash"})
         num_bytes = _bitset_bytes(node.get(1), power_of_two=True)
         return Header("parquet-41-early", num_bytes, (Candidate(RULE, size), Candidate(_XXH64_MASK, size)))
     if {k: v for k, v in shape.items() if k != 4} == {1: i32, 2: i32, 3: i32, 9: "struct"}:
@@ -99,7 +99,7 @@ def _page(node: Node, size: int) -> Header:
         raise FilterFormatError(f"a page of type {page_type} lies there, not a Bloom filter page (4)")
     if {f.id for f in inner.fields} != {1, 2, 3} or not isinstance(inner.get(1), int):
         raise UnknownFilterError("the Bloom filter page's header is of no known form")
-    _only_member(inner, 2, "algorithm"), _only_member(inner, 3, "hash")
+    _only_members(inner, {2: "algorithm", 3: "hash"})
     num_bytes = _bitset_bytes(inner.get(1), power_of_two=True)
     for number, name in ((2, "uncompressed_page_size"), (3, "compressed_page_size")):
         if node.get(number) != num_bytes:
@@ -107,12 +107,13 @@ def _page(node: Node, size: int) -> Header:
     return Header("parquet-41", num_bytes, (Candidate(RULE, size),), node.get(4))
 
 
-def _only_member(node: Node, number: int, what: str) -> None:
-    """Check that a union names its member 1, the only one of any known form."""
-    union = node.get(number)
-    members = [f.id for f in union.fields] if isinstance(union, Node) else []
-    if members != [1] or not isinstance(union.fields[0].value, Node):
-        raise UnknownFilterError(f"{what} {members[0]} is unknown" if members else f"the header names no {what}")
+def _only_members(node: Node, unions: dict[int, str]) -> None:
+    """Check that each union names its member 1, the only one of any known form."""
+    for number, what in unions.items():
+        union = node.get(number)
+        members = [f.id for f in union.fields] if isinstance(union, Node) else []
+        if members != [1] or not isinstance(union.fields[0].value, Node):
+            raise UnknownFilterError(f"{what} {members[0]} is unknown" if members else f"the header names no {what}")
 
 
 def _bitset_bytes(num_bytes: int, power_of_two: bool = False) -> int:

@@ -53,7 +53,9 @@ class Entry:
 
 def places_crc(places: Places) -> int:
     """CRC-32 over the places in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
-    packed = b"".join(struct.pack("<iiqq", *key, offset, length or 0) for key, (offset, length) in sorted(places.items()))
+    packed = b"".join(
+        struct.pack("<iiqq", *key, offset, length or 0) for key, (offset, length) in sorted(places.items())
+    )
     return zlib.crc32(packed)
 
 
@@ -121,19 +123,21 @@ def new_entries(version: str, spec: str, rule: Rule, footer: Footer, places: Pla
     for column, groups in sorted(groups_of.items()):
         columns_of[tuple(groups)].append(column)
     entries = []
-    for groups, columns in columns_of.items():
+    for filled, columns in columns_of.items():
         body: dict[str, Any] = {"version": version, "spec": spec, "hash": rule.hash, "seed": rule.seed}
         body |= {"index": rule.index, "columns": [footer.leaves[c].name for c in columns]}
-        if len(groups) < footer.n_row_groups:
-            body["row_groups"] = list(groups)
-        body["places"] = places_crc({(g, c): places[g, c] for c in columns for g in groups})
+        if len(filled) < footer.n_row_groups:
+            body["row_groups"] = list(filled)
+        body["places"] = places_crc({(g, c): places[g, c] for c in columns for g in filled})
         if footer.metadata.key_value_metadata == []:
             body["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
         entries.append(body)
     return entries
 
 
-def rewritten(footer: Footer, places: Places, added: list[dict[str, Any]]) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
+def rewritten(
+    footer: Footer, places: Places, added: list[dict[str, Any]]
+) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
     footer  as it was
@@ -147,8 +151,8 @@ def rewritten(footer: Footer, places: Places, added: list[dict[str, Any]]) -> tu
     changes: dict[int, str | None] = {}
     for at, known in by_pair.items():
         bodies = _parse(footer.metadata.key_value_metadata[at].value)
-        kept = [_follow(known[i], places, footer.leaves) if i in known else body for i, body in enumerate(bodies)]
-        kept = [body for body in kept if body is not None]
+        followed = (_follow(known[i], places, footer.leaves) if i in known else body for i, body in enumerate(bodies))
+        kept = [body for body in followed if body is not None]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None

@@ -22,8 +22,27 @@ from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96
 FLOAT, DOUBLE, BYTE_ARRAY, FLBA = Type.FLOAT, Type.DOUBLE, Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY
 
-_LOGICAL = ("STRING MAP LIST ENUM DECIMAL DATE TIME TIMESTAMP INTEGER UNKNOWN JSON BSON UUID FLOAT16 "
-            "VARIANT GEOMETRY GEOGRAPHY FILE").split()  # fmt: skip
+# The members of LogicalType in the order of their ids.
+_LOGICAL = (
+    "STRING",
+    "MAP",
+    "LIST",
+    "ENUM",
+    "DECIMAL",
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "INTEGER",
+    "UNKNOWN",
+    "JSON",
+    "BSON",
+    "UUID",
+    "FLOAT16",
+    "VARIANT",
+    "GEOMETRY",
+    "GEOGRAPHY",
+    "FILE",
+)
 _CONVERTED = {
     ConvertedType.UTF8: "STRING",
     ConvertedType.ENUM: "ENUM",

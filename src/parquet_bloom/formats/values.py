@@ -102,7 +102,15 @@ def _unknown(reason: str) -> Encoded:
 
 def _mismatch(value: Literal, leaf: Leaf) -> Encoded:
     shown = repr(value) if isinstance(value, int | float | str | bytes) else str(value)
-    return _unknown(f"{shown} is not a literal for {leaf.type_name}")
+    hint = _SPELLED.get(leaf.logical or "")
+    return _unknown(f"{shown} is not a literal for {leaf.type_name}" + (f"; write {hint}" if hint else ""))
+
+
+_SPELLED = {
+    "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
+    "TIME": "TIME '12:00:00'",
+    "DATE": "DATE '2026-01-31'",
+}
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -116,7 +124,7 @@ def _exact_integer(value: Literal, leaf: Leaf, scale: int = 0) -> int | Encoded:
             return _unknown(f"{value!r} is not exact enough for {leaf.type_name}")
         value = Decimal(value)
     if isinstance(value, int):
-        return int(value) * 10**scale
+        return int(value * 10**scale)
     if not isinstance(value, Decimal):
         return _mismatch(value, leaf)
     if not value.is_finite():
@@ -135,7 +143,7 @@ def _exact_integer(value: Literal, leaf: Leaf, scale: int = 0) -> int | Encoded:
         number //= 10**-exponent
     else:
         number *= 10**exponent
-    return -number if sign else number
+    return int(-number if sign else number)
 
 
 def _fits(number: int, bits: int, signed: bool, leaf: Leaf) -> Encoded | None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from numba import njit
 
@@ -67,12 +67,12 @@ class Kernel:
             except OSError:
                 return None  # the cache's disk is full, or its folder went away
         dispatcher.disable_compile()
-        return dispatcher
+        return cast("Callable[..., Any]", dispatcher)
 
     def _uncached(self) -> Callable[..., Any]:
         dispatcher = njit(nogil=True)(self.python)
         dispatcher.compile(self.signature)
-        return dispatcher
+        return cast("Callable[..., Any]", dispatcher)
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:

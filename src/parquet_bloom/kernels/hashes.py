@@ -52,7 +52,7 @@ def hash_array(array: pa.Array | pa.ChunkedArray, name: HashName = "xxh64", seed
 
 
 def _is_variable(kind: pa.DataType) -> bool:
-    return pt.is_binary(kind) or pt.is_string(kind) or pt.is_large_binary(kind) or pt.is_large_string(kind)
+    return bool(pt.is_binary(kind) or pt.is_string(kind) or pt.is_large_binary(kind) or pt.is_large_string(kind))
 
 
 def _hash_dictionary(array: pa.DictionaryArray, name: HashName, seed: int) -> NDArray[np.uint64]:
@@ -64,7 +64,8 @@ def _hash_dictionary(array: pa.DictionaryArray, name: HashName, seed: int) -> ND
         indices = indices.filter(valid.take(indices))
         position = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
         indices = position.take(indices)
-    return hash_array(entries, name, seed)[indices.to_numpy(zero_copy_only=False)]
+    hashed: NDArray[np.uint64] = hash_array(entries, name, seed)[indices.to_numpy(zero_copy_only=False)]
+    return hashed
 
 
 def _hash_variable(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uint64]:
@@ -75,8 +76,8 @@ def _hash_variable(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uin
     out = np.empty(len(array), np.uint64)
     if not len(array):
         return out
-    offsets = np.frombuffer(offset_buffer, np.int64 if large else np.int32)
-    offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.uint64)
+    stored = np.frombuffer(offset_buffer, np.int64 if large else np.int32)
+    offsets: NDArray[np.uint64] = stored[array.offset : array.offset + len(array) + 1].astype(np.uint64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
     if offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
         raise ValueError("offsets of an Arrow array reach outside its values")

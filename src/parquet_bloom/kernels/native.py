@@ -78,7 +78,7 @@ def _loader(bits: int) -> Any:
     def load(typing_context: Any, data: Any, index: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             width = ir.IntType(bits)
-            at = _pointer(context, builder, signature.args[0], *arguments, width)
+            at = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], width)
             value = builder.load(at, align=1)
             return value if bits == 64 else builder.zext(value, ir.IntType(64))
 

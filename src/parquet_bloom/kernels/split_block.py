@@ -140,7 +140,7 @@ def exact_rate(blocks: Blocks) -> float:
         for word in counts[1:]:
             product *= word
         total += int(product.sum())
-    return total / (blocks.shape[0] << 40)
+    return total / (int(blocks.shape[0]) << 40)
 
 
 def bits_set(blocks: Blocks) -> int:

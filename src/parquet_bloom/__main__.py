@@ -1,0 +1,5 @@
+"""`python -m parquet_bloom` is `parquet-bloom`."""
+
+from parquet_bloom.cli import main
+
+main()

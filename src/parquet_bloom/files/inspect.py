@@ -1,0 +1,192 @@
+"""What filters a file has, where they lie, how full they are, and what is wrong with them.
+
+Reads the filters, never the data: what only decoding can show (another hash under a good header)
+is the job of `verify`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.files.locate import Place, Places, contradiction, read_header
+from parquet_bloom.files.paths import Failed, each, expand, is_single
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.filters import Header, decode_filter
+from parquet_bloom.formats.footer import Footer, chunk_extent
+from parquet_bloom.formats.schema import Leaf, choose_leaves
+from parquet_bloom.kernels import split_block
+
+
+@dataclass(slots=True)
+class FilterInfo:
+    """One filter.
+
+    spec            its form; None where the header is not understood
+    rule            how its values were hashed; several, joined by "or", where the header does not say
+    offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes
+    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks
+    num_bytes       of the bitset; blocks are 32 bytes each
+    bits_set        of 256 * blocks
+    rate            exact false positive rate for random absent values
+    estimated_ndv   distinct values, from the share of bits set
+    problems        contradictions, each with both numbers; empty for a sound filter
+    notes           what is not wrong but makes it no evidence
+    """
+
+    row_group: int
+    column: str
+    offset: int
+    length: int | None
+    place: str
+    spec: str | None = None
+    rule: str | None = None
+    num_bytes: int = 0
+    blocks: int = 0
+    bits_set: int = 0
+    rate: float = 0.0
+    estimated_ndv: float = 0.0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FileInfo:
+    """All filters of a file, in the order of row groups and columns."""
+
+    path: str
+    size: int
+    rows: int
+    row_groups: int
+    columns: int
+    created_by: str | None
+    filters: list[FilterInfo] = field(default_factory=list)
+
+    @property
+    def filter_bytes(self) -> int:
+        return sum(f.num_bytes for f in self.filters)
+
+    @property
+    def problems(self) -> int:
+        return sum(len(f.problems) for f in self.filters)
+
+
+@dataclass(slots=True)
+class InspectReport:
+    """A report a file, and the files among several that could not be read."""
+
+    files: list[FileInfo]
+    failed: list[Failed]
+
+
+def inspect(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    filesystem: Any = None,
+) -> InspectReport:
+    """Describe the filters of one Parquet file, several, a folder or a glob.
+
+    filesystem  any pyarrow file system; source then names files on it
+    Raises FileError for one file that cannot be read, UnknownColumnError.
+    """
+
+    def work(path: str) -> FileInfo:
+        with Source(path, filesystem) as opened:
+            return _inspect(opened, columns, exclude)
+
+    paths, single = readable(source, filesystem)
+    results = each(paths, work, single)
+    return InspectReport(list(results), results.failed)
+
+
+def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[str], bool]:
+    """The files to read, and whether one was named alone; on a file system given, paths are files."""
+    if filesystem is None:
+        return [found.path for found in expand(source)], is_single(source)
+    many = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    return [str(path) for path in many], len(many) == 1
+
+
+def wanted_leaves(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Leaf]:
+    """The columns that names and patterns choose; all without any."""
+    chosen = list(footer.leaves) if columns is None else choose_leaves(footer.leaves, columns)
+    left_out = {leaf.index for leaf in choose_leaves(footer.leaves, exclude or ())}
+    return [leaf for leaf in chosen if leaf.index not in left_out]
+
+
+def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> FileInfo:
+    footer = source.footer()
+    metadata = footer.metadata
+    info = FileInfo(
+        source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
+    )
+    places = Places(footer)
+    leaves = wanted_leaves(footer, columns, exclude)
+    pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
+    for group in range(footer.n_row_groups):
+        for leaf in leaves:
+            meta = footer.meta(group, leaf.index)
+            place = places[group, leaf.index]
+            if place is not None:
+                where = _where(place, meta, pages_end)
+                found = FilterInfo(group, leaf.name, place.offset, place.length, where)
+                info.filters.append(_filter(source, found, leaf, meta, place))
+            elif meta.bloom_filter_offset is not None:
+                missing = FilterInfo(group, leaf.name, meta.bloom_filter_offset, meta.bloom_filter_length, "nowhere")
+                missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
+                info.filters.append(missing)
+    return info
+
+
+def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, place: Place) -> FilterInfo:
+    if leaf.refusal is not None:
+        info.notes.append(f"not used: {leaf.refusal}")
+    try:
+        header = read_header(source, place)
+    except UnknownFilterError as error:
+        info.notes.append(f"not used: {error}")
+        return info
+    except (FilterFormatError, DamagedFileError) as error:
+        info.problems.append(str(error))
+        return info
+    info.spec, info.num_bytes, info.blocks = header.spec, header.num_bytes, header.num_bytes // split_block.BLOCK_BYTES
+    info.rule = " or ".join(str(c.rule) for c in header.candidates)
+    problem = contradiction(header, place)
+    if problem is not None:
+        info.problems.append(problem)
+    _contents(source, place, header, meta, info)
+    return info
+
+
+def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData, info: FilterInfo) -> None:
+    end = max(c.bits_at for c in header.candidates) + header.num_bytes
+    if header.total > place.room or place.offset + header.total > source.size:
+        return  # said already; a bitset that runs into pages or past the end has no fill to speak of
+    bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    blocks = bloom.blocks
+    info.bits_set = split_block.bits_set(blocks)
+    info.rate = split_block.exact_rate(blocks)
+    info.estimated_ndv = split_block.estimated_ndv(blocks)
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    stored = meta.num_values - nulls if nulls is not None else None
+    if not info.bits_set and stored:
+        info.problems.append(f"no bit is set, but {stored} values are stored")
+    if header.crc is not None and zlib.crc32(blocks.tobytes()) != header.crc & 0xFFFFFFFF:
+        info.problems.append(
+            f"crc is {header.crc & 0xFFFFFFFF:08x}, the bitset's is {zlib.crc32(blocks.tobytes()):08x}"
+        )
+
+
+def _where(place: Place, meta: ColumnMetaData, pages_end: int) -> str:
+    start, stop = chunk_extent(meta)
+    if place.offset + place.room == start:
+        return "chunk-start"
+    if start <= place.offset < stop:
+        return "inside the chunk"
+    return "footer" if place.offset >= pages_end else "between"

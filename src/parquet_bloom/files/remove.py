@@ -1,0 +1,142 @@
+"""Take filters out again: all forms, whoever wrote them; the file is then as it was before them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.errors import FooterError, LayoutError, RequestError
+from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
+from parquet_bloom.files.locate import Places, span_of
+from parquet_bloom.files.paths import Failed, each, is_single, targets
+from parquet_bloom.files.removal import plan_removal, removal_edit
+from parquet_bloom.files.rewrite import write_body
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.edits import edit_footer
+from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.provenance import footer_places
+from parquet_bloom.formats.schema import choose_leaves
+
+Chunk = tuple[int, int]
+
+
+@dataclass(slots=True)
+class RemovedFile:
+    """What `remove` did to one file.
+
+    removed      filters that the footer no longer points at
+    bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
+    """
+
+    source: str
+    output: str
+    removed: int
+    columns: list[str]
+    bytes_stay: int
+    bytes_before: int
+    bytes_after: int
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class RemoveReport:
+    """What `remove` did: a report a file, and the files among several that failed."""
+
+    files: list[RemovedFile]
+    failed: list[Failed]
+
+
+def remove_filters(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    sync: bool = True,
+    force: bool = False,
+    filesystem: Any = None,
+    dry_run: bool = False,
+) -> RemoveReport:
+    """Remove the filters of all columns, or of some, from one Parquet file or several.
+
+    A file that got its filters from `add_filters` and loses all of them is byte for byte the file
+    it was. Filters of other programs are cut out too where no byte that must stay is in the way.
+    Arguments and errors are those of `add_filters`.
+    """
+    if filesystem is not None:
+        raise RequestError("remove_filters writes to local files only; read functions take a filesystem")
+    if isinstance(columns, str) or isinstance(exclude, str):
+        raise RequestError("columns and exclude take a list of names, not one text")
+    pairs = dict(targets(source, output, in_place, overwrite))
+
+    def work(path: str) -> RemovedFile:
+        started = time.perf_counter()
+        with Source(path) as opened:
+            report = _remove(opened, pairs[path], columns, exclude, in_place, overwrite, sync, force, dry_run)
+        report.seconds = time.perf_counter() - started
+        return report
+
+    results = each(list(pairs), work, is_single(source))
+    return RemoveReport(list(results), results.failed)
+
+
+def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Chunk]:
+    wanted = {leaf.index for leaf in (footer.leaves if columns is None else choose_leaves(footer.leaves, columns))}
+    wanted -= {leaf.index for leaf in choose_leaves(footer.leaves, exclude or ())}
+    # Offsets of 0 and below point at nothing, but leave with the rest.
+    return [(i, j) for i, j, c in footer.chunks() if j in wanted and c.meta_data.bloom_filter_offset is not None]
+
+
+def _remove(
+    source: Source,
+    target: str,
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    in_place: bool,
+    overwrite: bool,
+    sync: bool,
+    force: bool,
+    dry_run: bool,
+) -> RemovedFile:
+    footer = source.footer()
+    chunks = _chosen(footer, columns, exclude)
+    names = [footer.leaves[j].name for j in sorted({j for _, j in chunks})]
+    report = RemovedFile(source.path, target, len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
+    if chunks or not in_place:
+        check_target(source.path, target, in_place, force)
+    places = Places(footer)
+    located = footer_places(footer)
+    spans = {
+        key: span_of(source, footer, place) if (place := places[key]) is not None else None
+        for key in chunks
+        if key in located
+    }
+    removal = plan_removal(source.path, footer, spans, force)
+    report.bytes_stay = len(removal.stays)
+    if dry_run:
+        return report
+    if not chunks:
+        if not in_place:
+            copy_whole(source, target, overwrite, sync)
+        return report
+    require_space(target, source.size)
+    with NewFile(target, source.path, overwrite or in_place, sync) as new:
+        sink = FileSink(new, source)
+        body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
+        new.at = sink.at
+        try:
+            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body))
+        except FooterError as error:
+            raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
+        write_footer(new, data)
+        report.bytes_after = new.at
+        check_written(source, new.path, body.moves, {}, {})
+        source.check_unchanged()
+        new.commit()
+    return report

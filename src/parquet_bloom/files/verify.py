@@ -1,0 +1,198 @@
+"""Whether a filter tells the truth: every stored value is admitted, and how many absent ones are.
+
+A filter that misses one stored value costs rows in every engine that uses it, so the column is
+decoded and each value is asked for. This finds what no header can show: another hash, another
+byte order, a filter of another row group, bits lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.inspect import readable, wanted_leaves
+from parquet_bloom.files.locate import Place, Places, read_filter
+from parquet_bloom.files.paths import Failed, each
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.filters import BloomFilter
+from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.hashes import hash_array
+
+ABSENT_PROBES = 100_000
+
+
+@dataclass(slots=True)
+class Verified:
+    """The verdict on one filter.
+
+    status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
+                   (of a kind that cannot be judged)
+    values         stored values that were asked for, not counting nulls
+    missed         of these, how many the filter denies: each is a row lost to its readers
+    measured_rate  share of `absent` random values, none of them stored, that the filter admits
+    reason         why it is wrong or unknown
+    """
+
+    row_group: int
+    column: str
+    status: str
+    spec: str | None = None
+    values: int = 0
+    missed: int = 0
+    absent: int = 0
+    measured_rate: float | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class VerifiedFile:
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
+
+    path: str
+    row_groups: int
+    sampled: int
+    filters: list[Verified] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[Verified]:
+        return [f for f in self.filters if f.status == "wrong"]
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """Verdicts a file, and the files that could not be read."""
+
+    files: list[VerifiedFile]
+    failed: list[Failed]
+
+
+def verify(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    sample: int | None = None,
+    filesystem: Any = None,
+) -> VerifyReport:
+    """Check the filters of one Parquet file or several against the stored values.
+
+    sample  look at so many row groups a file only, spread evenly
+    Raises FileError for one file that cannot be read, UnknownColumnError, RequestError.
+    """
+    if sample is not None and sample < 1:
+        raise RequestError(f"sample {sample} is not a positive number of row groups")
+
+    def work(path: str) -> VerifiedFile:
+        with Source(path, filesystem) as opened:
+            return _verify(opened, columns, exclude, sample, filesystem)
+
+    paths, single = readable(source, filesystem)
+    results = each(paths, work, single)
+    return VerifyReport(list(results), results.failed)
+
+
+def _verify(
+    source: Source,
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    sample: int | None,
+    filesystem: Any,
+) -> VerifiedFile:
+    footer = source.footer()
+    n = footer.n_row_groups
+    groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
+    verified = VerifiedFile(source.path, n, len(groups))
+    places = Places(footer)
+    for leaf in wanted_leaves(footer, columns, exclude):
+        located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
+        broken = [
+            g for g in groups if g not in dict(located) and footer.meta(g, leaf.index).bloom_filter_offset is not None
+        ]
+        for group in broken:
+            offset = footer.meta(group, leaf.index).bloom_filter_offset
+            verified.filters.append(
+                Verified(
+                    group, leaf.name, "wrong", reason=f"bloom_filter_offset is {offset}, which points at no filter"
+                )
+            )
+        if not located:
+            continue
+        reader = ColumnReader(source.path, footer, leaf, filesystem)
+        verified.filters += [_verify_filter(source, footer, reader, group, place) for group, place in located]
+    verified.filters.sort(key=lambda f: f.row_group)
+    return verified
+
+
+def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: int, place: Place) -> Verified:
+    leaf = reader.leaf
+    verdict = Verified(group, leaf.name, "right")
+    try:
+        bloom = read_filter(source, place)
+    except UnknownFilterError as error:
+        verdict.status, verdict.reason = "unknown", str(error)
+        return verdict
+    except FilterFormatError as error:
+        verdict.status, verdict.reason = "wrong", str(error)
+        return verdict
+    verdict.spec = bloom.spec
+    if leaf.refusal is not None:
+        if not split_block.bits_set(bloom.blocks) and _holds_values(footer, group, leaf):
+            verdict.status, verdict.reason = "wrong", "no bit is set, but values are stored"
+        else:
+            verdict.status, verdict.reason = "unknown", f"not used: {leaf.refusal}"
+        return verdict
+    _ask_all(bloom, reader, group, verdict)
+    if verdict.missed:
+        verdict.status = "wrong"
+        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
+    return verdict
+
+
+def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
+    meta = footer.meta(group, leaf.index)
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    return nulls is not None and int(meta.num_values) > int(nulls)
+
+
+def _ask_all(bloom: BloomFilter, reader: ColumnReader, group: int, verdict: Verified) -> None:
+    stored: list[NDArray[np.uint64]] = []
+    for values in reader.batches(group):
+        admitted = bloom.might_contain_array(values)
+        verdict.values += len(admitted)
+        verdict.missed += int(len(admitted) - np.count_nonzero(admitted))
+        stored.append(np.unique(hash_array(values)))
+    absent = absent_values(reader.leaf, np.unique(np.concatenate(stored)) if stored else np.empty(0, np.uint64))
+    verdict.absent = len(absent)
+    if len(absent):
+        verdict.measured_rate = float(np.count_nonzero(bloom.might_contain_array(absent)) / len(absent))
+
+
+def absent_values(leaf: Leaf, stored: NDArray[np.uint64], count: int = ABSENT_PROBES) -> pa.Array:
+    """Random values of the column's physical type that are certainly not stored.
+
+    stored   uint64[n], sorted: XXH64 of every stored value
+    returns  at most `count` values; fewer where a type has few values and most are stored
+    """
+    rng = np.random.default_rng(len(stored))
+    if leaf.physical == BYTE_ARRAY:
+        data = rng.bytes(16 * count)
+        values = pa.array([data[i : i + 16] for i in range(0, len(data), 16)], pa.binary())
+    else:
+        values = pa.Array.from_buffers(
+            pa.binary(leaf.width), count, [None, pa.py_buffer(rng.bytes(leaf.width * count))]
+        )
+    hashes = hash_array(values)
+    at = np.searchsorted(stored, hashes)
+    known = np.zeros(len(hashes), bool)
+    inside = at < len(stored)
+    known[inside] = stored[at[inside]] == hashes[inside]
+    return values.filter(pa.array(~known))
