@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 from parquet_bloom._version import __version__
 
 if TYPE_CHECKING:
-    from parquet_bloom.files.add import AddReport, add_filters
+    from parquet_bloom.files.add import add_filters
     from parquet_bloom.files.check import RowGroupVerdict, check
     from parquet_bloom.files.inspect import inspect
-    from parquet_bloom.files.remove import RemoveReport, remove_filters
+    from parquet_bloom.files.remove import remove_filters
+    from parquet_bloom.files.reports import AddReport, RemoveReport
     from parquet_bloom.files.verify import verify
     from parquet_bloom.files.write import FilterWriter, write_table
 
 _HOMES = {
-    "AddReport": "add",
+    "AddReport": "reports",
     "FilterWriter": "write",
-    "RemoveReport": "remove",
+    "RemoveReport": "reports",
     "RowGroupVerdict": "check",
     "add_filters": "add",
     "check": "check",

@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -26,9 +26,10 @@ from parquet_bloom.files.commit import NewFile, require_space
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
 from parquet_bloom.files.locate import Places, span_of
-from parquet_bloom.files.paths import Failed, each, is_single, targets
+from parquet_bloom.files.paths import each, is_single, targets
 from parquet_bloom.files.plan import Chunk, Plan, Skipped, check_fpp, check_sizes, plan, upper_bound
 from parquet_bloom.files.removal import check_undoable, plan_removal
+from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
@@ -37,55 +38,6 @@ from parquet_bloom.formats.footer import Footer, decode_footer
 from parquet_bloom.formats.provenance import footer_places, new_entries, rewritten
 
 Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
-
-
-@dataclass(frozen=True, slots=True)
-class AddedFilter:
-    """One filter that was written.
-
-    offset, length  header and bitset in the new file, bytes
-    num_bytes       of the bitset
-    rate            its exact false positive rate; `reached` says whether that is within fpp
-    """
-
-    row_group: int
-    column: str
-    offset: int
-    length: int
-    num_bytes: int
-    rate: float
-    reached: bool
-    estimated_ndv: float
-
-
-@dataclass(slots=True)
-class AddedFile:
-    """What `add` did to one file, or would do (dry_run)."""
-
-    source: str
-    output: str
-    row_groups: int
-    columns: list[str]
-    bytes_before: int
-    bytes_after: int = 0
-    filters: list[AddedFilter] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    seconds: float = 0.0
-    dry_run: bool = False
-    planned_filters: int = 0
-    bytes_needed: int = 0  # of disk, at most, while the new file is written
-
-    @property
-    def filter_bytes(self) -> int:
-        return sum(f.length for f in self.filters)
-
-
-@dataclass(slots=True)
-class AddReport:
-    """What `add` did: a report a file, and the files among several that failed."""
-
-    files: list[AddedFile]
-    failed: list[Failed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +112,16 @@ def add_filters(
         raise RequestError("columns and exclude take a list of names, not one text")
     request = _Request(
         columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-        force, threads or len(os.sched_getaffinity(0)), dry_run, progress,
+        force, threads or processors(), dry_run, progress,
     )  # fmt: skip
     pairs = dict(targets(source, output, in_place, overwrite))
     results = each(list(pairs), lambda path: _add(path, pairs[path], request), is_single(source))
     return AddReport(list(results), results.failed)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _add(path: str, target: str, request: _Request) -> AddedFile:
@@ -344,4 +301,4 @@ class _Writer:
             )
 
 
-__all__ = ["AddReport", "AddedFile", "AddedFilter", "add_filters"]
+__all__ = ["add_filters"]

@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from parquet_bloom.errors import FilterFormatError, FilterWarning, UnknownFilterError
 from parquet_bloom.files.inspect import readable
@@ -19,12 +19,13 @@ from parquet_bloom.files.locate import Place, Places, probe
 from parquet_bloom.files.paths import Failed, each
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.schema import find_leaf
-from parquet_bloom.formats.values import Encoded, encode_literal
+from parquet_bloom.formats.values import encode_literal
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.predicates.text import parse_equality
 from parquet_bloom.predicates.tree import Compare
 
 logger = logging.getLogger("parquet_bloom")
+logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +82,44 @@ def _check(source: Source, compare: Compare) -> list[RowGroupVerdict]:
     encoded = encode_literal(compare.value, leaf)
     places = Places(footer)
     verdicts = []
+    ignored: list[str] = []
     for i, group in enumerate(footer.metadata.row_groups):
         before = source.bytes_read
-        outcome, decided_by, reason = Outcomes.ANY, None, "no filter"
+        answer = _Answer(Outcomes.ANY, None, "no filter")
         if group.num_rows == 0:
-            outcome, decided_by, reason = Outcomes.NONE, "no rows", "the row group has no rows"
+            answer = _Answer(Outcomes.NONE, "no rows", "the row group has no rows")
         elif encoded.probes is None:
-            reason = encoded.reason
+            answer = _Answer(Outcomes.ANY, None, encoded.reason)
         elif not encoded.probes:
-            outcome, decided_by, reason = Outcomes.FALSE | Outcomes.NULL, "literal", encoded.reason
+            answer = _Answer(Outcomes.FALSE | Outcomes.NULL, "literal", encoded.reason)
         elif (place := places[i, leaf.index]) is not None:
-            outcome, decided_by, reason = _ask(source, place, encoded, f"row group {i}, column {leaf.name}")
-        skipped = Outcomes.TRUE not in outcome
+            try:
+                answer = _ask(source, place, encoded.probes)
+            except FilterFormatError as error:
+                answer = _Answer(Outcomes.ANY, None, f"filter ignored: {error}")
+                ignored.append(f"row group {i}, column {leaf.name}: {error}")
+        skipped = Outcomes.TRUE not in answer.outcome
+        read = source.bytes_read - before
         verdicts.append(
-            RowGroupVerdict(source.path, i, outcome, skipped, decided_by, reason, source.bytes_read - before)
+            RowGroupVerdict(source.path, i, answer.outcome, skipped, answer.decided_by, answer.reason, read)
         )
+    if ignored:
+        message = f"{source.path}: {len(ignored)} damaged filters ignored, the first: {ignored[0]}"
+        logger.warning(message)
+        warnings.warn(message, FilterWarning, stacklevel=2)
     return verdicts
 
 
-def _ask(source: Source, place: Place, encoded: Encoded, where: str) -> tuple[Outcomes, str | None, str]:
-    assert encoded.probes is not None
+class _Answer(NamedTuple):
+    outcome: Outcomes
+    decided_by: str | None
+    reason: str
+
+
+def _ask(source: Source, place: Place, probes: Sequence[bytes]) -> _Answer:
     try:
-        if any(probe(source, place, plain) for plain in encoded.probes):
-            return Outcomes.ANY, None, "the filter admits the value"
+        if any(probe(source, place, plain) for plain in probes):
+            return _Answer(Outcomes.ANY, None, "the filter admits the value")
     except UnknownFilterError as error:
-        return Outcomes.ANY, None, f"filter not used: {error}"
-    except FilterFormatError as error:
-        message = f"{source.path}: {where}: filter ignored: {error}"
-        logger.warning(message)
-        warnings.warn(message, FilterWarning, stacklevel=2)
-        return Outcomes.ANY, None, f"filter ignored: {error}"
-    return Outcomes.FALSE | Outcomes.NULL, "filter", "the filter denies the value"
+        return _Answer(Outcomes.ANY, None, f"filter not used: {error}")
+    return _Answer(Outcomes.FALSE | Outcomes.NULL, "filter", "the filter denies the value")

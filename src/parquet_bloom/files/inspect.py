@@ -17,8 +17,8 @@ from parquet_bloom.files.locate import Place, Places, contradiction, read_header
 from parquet_bloom.files.paths import Failed, each, expand, is_single
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import Header, decode_filter
-from parquet_bloom.formats.footer import Footer, chunk_extent
-from parquet_bloom.formats.schema import Leaf, choose_leaves
+from parquet_bloom.formats.footer import chunk_extent
+from parquet_bloom.formats.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 
 
@@ -113,13 +113,6 @@ def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[li
     return [str(path) for path in many], len(many) == 1
 
 
-def wanted_leaves(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Leaf]:
-    """The columns that names and patterns choose; all without any."""
-    chosen = list(footer.leaves) if columns is None else choose_leaves(footer.leaves, columns)
-    left_out = {leaf.index for leaf in choose_leaves(footer.leaves, exclude or ())}
-    return [leaf for leaf in chosen if leaf.index not in left_out]
-
-
 def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
@@ -127,14 +120,14 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
     places = Places(footer)
-    leaves = wanted_leaves(footer, columns, exclude)
+    leaves = select_leaves(footer.leaves, columns, exclude)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
     for group in range(footer.n_row_groups):
         for leaf in leaves:
             meta = footer.meta(group, leaf.index)
             place = places[group, leaf.index]
             if place is not None:
-                where = _where(place, meta, pages_end)
+                where = _where(place, pages_end)
                 found = FilterInfo(group, leaf.name, place.offset, place.length, where)
                 info.filters.append(_filter(source, found, leaf, meta, place))
             elif meta.bloom_filter_offset is not None:
@@ -183,8 +176,8 @@ def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData
         )
 
 
-def _where(place: Place, meta: ColumnMetaData, pages_end: int) -> str:
-    start, stop = chunk_extent(meta)
+def _where(place: Place, pages_end: int) -> str:
+    start, stop = place.pages
     if place.offset + place.room == start:
         return "chunk-start"
     if start <= place.offset < stop:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from parquet_bloom.errors import FilterFormatError
 from parquet_bloom.files.storage import Source
+from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.formats.footer import Footer, chunk_extent
 from parquet_bloom.formats.provenance import read_entries, rules_of
-from parquet_bloom.formats.rules import Rule
+from parquet_bloom.formats.rules import Candidate, Rule
 from parquet_bloom.kernels import split_block
 
 Chunk = tuple[int, int]
@@ -27,13 +28,20 @@ class Place:
     offset  bytes from the start of the file
     length  bloom_filter_length, header and bitset; None where the footer has none
     room    bytes to the next known structure
+    pages   where the chunk's own pages lie, start and end
     rule    what the file's own metadata says of the hash, if it is believed
     """
 
     offset: int
     length: int | None
     room: int
+    pages: tuple[int, int]
     rule: Rule | None = None
+
+    def fits(self, num_bytes: int) -> bool:
+        """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
+        header = Header("final", num_bytes, (Candidate(final.RULE, (self.length or 0) - num_bytes),))
+        return self.offset >= 4 and self.length is not None and contradiction(header, self) is None
 
     @property
     def total(self) -> int:
@@ -55,7 +63,7 @@ class Places:
         if offset is None or offset <= 0:
             return None
         room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
-        return Place(offset, meta.bloom_filter_length, room, self._rules.get(key))
+        return Place(offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key))
 
 
 def read_header(source: Source, place: Place) -> Header:
@@ -72,6 +80,9 @@ def contradiction(header: Header, place: Place) -> str | None:
     shown = " or ".join(map(str, totals))
     if place.length is not None and place.length not in totals:
         return f"bloom_filter_length is {place.length}, header and bitset take {shown} bytes"
+    start, stop = place.pages
+    if place.offset < stop and start < place.offset + totals[0]:
+        return f"header and bitset take {shown} bytes at {place.offset}, among the chunk's pages from {start} to {stop}"
     if totals[0] > place.room:
         return f"header and bitset take {shown} bytes, but the next structure begins after {place.room}"
     if place.length is None and place.room not in totals:
@@ -117,10 +128,8 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
 
     Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
     """
-    from parquet_bloom.formats import final
-
     num_bytes = final.num_bytes_for(place.length) if place.length is not None else None
-    if num_bytes is not None and place.offset >= 4 and place.length is not None and place.length <= place.room:
+    if num_bytes is not None and place.fits(num_bytes):
         expected = final.header(num_bytes)
         h = final.RULE.hash_value(plain)
         at = len(expected) + 32 * split_block.block_index(h, num_bytes // 32, final.RULE.index)

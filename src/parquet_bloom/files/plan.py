@@ -9,7 +9,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, Encoding, PageT
 from parquet_bloom.errors import RefusedTypeError, RequestError
 from parquet_bloom.files.build import Sizing
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import Leaf, choose_leaves, is_pattern, match_leaves
+from parquet_bloom.formats.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
 
 Chunk = tuple[int, int]
@@ -74,14 +74,9 @@ def plan(
     """
     limit = check_sizes(ndv, max_bytes)
     leaves = footer.leaves
-    left_out = {leaf.index for leaf in choose_leaves(leaves, exclude or ())}
-    named: set[int] = set()
-    if columns is None:
-        wanted = [leaf for leaf in leaves if leaf.index not in left_out]
-    else:
-        wanted = [leaf for leaf in choose_leaves(leaves, columns) if leaf.index not in left_out]
-        names = [c for c in columns if not is_pattern(leaves, c)]
-        named = {leaf.index for leaf in choose_leaves(leaves, names)}
+    wanted = select_leaves(leaves, columns, exclude)
+    names = [c for c in columns or () if not is_pattern(leaves, c)]
+    named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, fpp)
     made = Plan()
     for leaf in wanted:

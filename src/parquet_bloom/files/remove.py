@@ -4,50 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.files.commit import NewFile, require_space
 from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
 from parquet_bloom.files.locate import Places, span_of
-from parquet_bloom.files.paths import Failed, each, is_single, targets
+from parquet_bloom.files.paths import each, is_single, targets
 from parquet_bloom.files.removal import plan_removal, removal_edit
+from parquet_bloom.files.reports import RemovedFile, RemoveReport
 from parquet_bloom.files.rewrite import write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places
-from parquet_bloom.formats.schema import choose_leaves
+from parquet_bloom.formats.schema import select_leaves
 
 Chunk = tuple[int, int]
-
-
-@dataclass(slots=True)
-class RemovedFile:
-    """What `remove` did to one file.
-
-    removed      filters that the footer no longer points at
-    bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
-    """
-
-    source: str
-    output: str
-    removed: int
-    columns: list[str]
-    bytes_stay: int
-    bytes_before: int
-    bytes_after: int
-    seconds: float = 0.0
-    dry_run: bool = False
-
-
-@dataclass(slots=True)
-class RemoveReport:
-    """What `remove` did: a report a file, and the files among several that failed."""
-
-    files: list[RemovedFile]
-    failed: list[Failed]
 
 
 def remove_filters(
@@ -87,8 +60,7 @@ def remove_filters(
 
 
 def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Chunk]:
-    wanted = {leaf.index for leaf in (footer.leaves if columns is None else choose_leaves(footer.leaves, columns))}
-    wanted -= {leaf.index for leaf in choose_leaves(footer.leaves, exclude or ())}
+    wanted = {leaf.index for leaf in select_leaves(footer.leaves, columns, exclude)}
     # Offsets of 0 and below point at nothing, but leave with the rest.
     return [(i, j) for i, j, c in footer.chunks() if j in wanted and c.meta_data.bloom_filter_offset is not None]
 

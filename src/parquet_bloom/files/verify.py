@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.inspect import readable, wanted_leaves
+from parquet_bloom.files.inspect import readable
 from parquet_bloom.files.locate import Place, Places, read_filter
 from parquet_bloom.files.paths import Failed, each
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
@@ -112,18 +112,8 @@ def _verify(
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
     places = Places(footer)
-    for leaf in wanted_leaves(footer, columns, exclude):
+    for leaf in select_leaves(footer.leaves, columns, exclude):
         located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
-        broken = [
-            g for g in groups if g not in dict(located) and footer.meta(g, leaf.index).bloom_filter_offset is not None
-        ]
-        for group in broken:
-            offset = footer.meta(group, leaf.index).bloom_filter_offset
-            verified.filters.append(
-                Verified(
-                    group, leaf.name, "wrong", reason=f"bloom_filter_offset is {offset}, which points at no filter"
-                )
-            )
         if not located:
             continue
         reader = ColumnReader(source.path, footer, leaf, filesystem)

@@ -194,6 +194,8 @@ class Node:
         found = self._find(number)
         if found is not None:
             found.value = raw
+            if found.wire != wire:  # whatever was there, it was not what the format says
+                found.wire, found.previous = wire, -1
             return
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
         self.fields.insert(at, _Field(number, wire, -1, b"", raw))

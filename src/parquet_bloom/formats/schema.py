@@ -212,6 +212,13 @@ def choose_leaves(leaves: Sequence[Leaf], patterns: Iterable[str]) -> list[Leaf]
     return [chosen[i] for i in sorted(chosen)]
 
 
+def select_leaves(leaves: Sequence[Leaf], columns: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Leaf]:
+    """The leaves that `columns` mean (None: all of them), less those that `exclude` mean."""
+    left_out = {leaf.index for leaf in choose_leaves(leaves, exclude or ())}
+    chosen = leaves if columns is None else choose_leaves(leaves, columns)
+    return [leaf for leaf in chosen if leaf.index not in left_out]
+
+
 def is_pattern(leaves: Sequence[Leaf], text: str) -> bool:
     return any(c in text for c in "*?[") and all(leaf.name != text for leaf in leaves)
 

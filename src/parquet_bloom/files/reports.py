@@ -1,0 +1,84 @@
+"""What `add` and `remove` did, as values: for people, for JSON, for Spark's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parquet_bloom.files.paths import Failed
+from parquet_bloom.files.plan import Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class AddedFilter:
+    """One filter that was written.
+
+    offset, length  header and bitset in the new file, bytes
+    num_bytes       of the bitset
+    rate            its exact false positive rate; `reached` says whether that is within fpp
+    """
+
+    row_group: int
+    column: str
+    offset: int
+    length: int
+    num_bytes: int
+    rate: float
+    reached: bool
+    estimated_ndv: float
+
+
+@dataclass(slots=True)
+class AddedFile:
+    """What `add` did to one file, or would do (dry_run)."""
+
+    source: str
+    output: str
+    row_groups: int
+    columns: list[str]
+    bytes_before: int
+    bytes_after: int = 0
+    filters: list[AddedFilter] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    seconds: float = 0.0
+    dry_run: bool = False
+    planned_filters: int = 0
+    bytes_needed: int = 0  # of disk, at most, while the new file is written
+
+    @property
+    def filter_bytes(self) -> int:
+        return sum(f.length for f in self.filters)
+
+
+@dataclass(slots=True)
+class AddReport:
+    """What `add` did: a report a file, and the files among several that failed."""
+
+    files: list[AddedFile]
+    failed: list[Failed]
+
+
+@dataclass(slots=True)
+class RemovedFile:
+    """What `remove` did to one file.
+
+    removed      filters that the footer no longer points at
+    bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
+    """
+
+    source: str
+    output: str
+    removed: int
+    columns: list[str]
+    bytes_stay: int
+    bytes_before: int
+    bytes_after: int
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class RemoveReport:
+    """What `remove` did: a report a file, and the files among several that failed."""
+
+    files: list[RemovedFile]
+    failed: list[Failed]
