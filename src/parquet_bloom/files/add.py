@@ -282,7 +282,7 @@ class _Writer:
         old = footer_places(self.footer)
         stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in self.made.chosen}
         entries = new_entries(__version__, form.name, form.rule, self.footer, new)
-        changes, append = rewritten(self.footer, {**stay, **new}, entries)
+        changes, append = rewritten(self.footer, stay, entries)
         gone = {key: None for key in old if key in self.made.chosen and key not in new}
         edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append)
         try:
@@ -299,6 +299,3 @@ class _Writer:
             self.filters.append(
                 AddedFilter(group, name, offset, length, b.num_bytes, b.rate, b.reached, b.estimated_ndv)
             )
-
-
-__all__ = ["add_filters"]

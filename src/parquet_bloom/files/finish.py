@@ -9,7 +9,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import FilterFormatError, LayoutError, StorageError
+from parquet_bloom.errors import (
+    DamagedFileError,
+    EncryptedFileError,
+    FilterFormatError,
+    LayoutError,
+    NotParquetError,
+    StorageError,
+)
 from parquet_bloom.files.commit import NewFile, require_space
 from parquet_bloom.files.locate import Places, contradiction, read_header
 from parquet_bloom.files.storage import Source
@@ -75,6 +82,16 @@ def check_written(
     checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
     places     (row group, column) -> (offset, bytes) of the new filters
     """
+    try:
+        _check(source, path, moves, checksums, places)
+    except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
+        raise _wrong(source, error.reason) from error
+    _check_opens(source, path)
+
+
+def _check(
+    source: Source, path: str, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+) -> None:
     with Source(path) as new:
         old_footer, new_footer = source.footer(), new.footer()
         if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
@@ -94,7 +111,6 @@ def check_written(
                 decode_filter(data, length, place.rule)
             except FilterFormatError as error:
                 raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
-    _check_opens(source, path)
 
 
 def _check_pages(source: Source, new: Source, moves: Moves) -> None:
@@ -124,6 +140,3 @@ def _check_opens(source: Source, path: str) -> None:
 
 def _wrong(source: Source, reason: str) -> LayoutError:
     return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")
-
-
-__all__ = ["FileSink", "check_target", "check_written", "copy_whole", "write_footer"]

@@ -147,6 +147,3 @@ def upper_bound(footer: Footer, made: Plan) -> int:
         size = 2 * split_block.size_for(max(values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
         total += min(size, sizing.max_bytes) + 32
     return total
-
-
-__all__ = ["Chunk", "Plan", "Skipped", "check_fpp", "check_sizes", "plan", "upper_bound"]

@@ -141,7 +141,7 @@ def rewritten(
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
     footer  as it was
-    places  of all filters after the edit; those that are gone are not in it
+    places  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
     returns changes for formats.edits: position -> text or None, and pairs to append
     """

@@ -1,0 +1,69 @@
+"""Small files for the tests, written by pyarrow, and ways to look at them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FIXTURES = REPOSITORY / "fixtures"
+
+ROW_GROUPS, ROWS = 3, 400
+
+
+def keys_table(rows: int = ROW_GROUPS * ROWS, seed: int = 7) -> pa.Table:
+    """Random keys of several kinds; `id` i of row group g is never in another row group."""
+    rng = np.random.default_rng(seed)
+    ids = rng.choice(2**62, rows, replace=False)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "name": pa.array([f"user-{i:x}" for i in ids]),
+            "half_null": pa.array([None if i % 2 else float(i) for i in range(rows)], pa.float64()),
+            "flag": pa.array([bool(i % 3) for i in range(rows)]),
+            "colour": pa.array(["red", "green", "blue"] * (rows // 3) + ["red"] * (rows % 3)),
+            "tags": pa.array([[int(i), int(i) + 1] for i in ids], pa.list_(pa.int64())),
+            "user": pa.array([{"id": int(i), "mail": f"{i}@x"} for i in ids]),
+        }
+    )
+
+
+def write_keys(path: Path, **options: object) -> Path:
+    """A file of three row groups; `colour` is wholly dictionary-encoded, the others are not."""
+    options = {"row_group_size": ROWS, "use_dictionary": ["colour"], "compression": "zstd", **options}
+    pq.write_table(keys_table(), path, **options)
+    return path
+
+
+def same_rows(a: pa.Table, b: pa.Table) -> bool:
+    """Equal schema and values, NaN equal to NaN and -0.0 different from 0.0."""
+    return a.schema.equals(b.schema) and repr(a.to_pylist()) == repr(b.to_pylist())
+
+
+def digest(path: Path | str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Temporary files of ours in a folder: there must never be any."""
+    return [name for name in os.listdir(folder) if name.endswith(".parquet-bloom")]
+
+
+def command(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `parquet-bloom` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "parquet_bloom", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        timeout=240,
+        check=False,
+    )
