@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -30,6 +31,23 @@ class _Commands(click.Group):
         command = import_module(f"parquet_bloom.cli.{name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # Before click sees them: it would end with status 1, and with an empty line.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderGone from error
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+
+
+class _ReaderGone(Exception):
+    """Whoever read our output has seen enough."""
+
+
+class _Interrupted(Exception):
+    """Control-C."""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -59,12 +77,12 @@ def run(arguments: list[str] | None = None) -> int:
         _say(f"{error.format_message()} (see {where} --help)")
     except click.ClickException as error:
         _say(error.format_message())
-    except click.Abort:
+    except (_Interrupted, click.Abort):
         _say("interrupted; files that were not finished are as they were")
         return 130
     except ParquetBloomError as error:
         _say(str(error))
-    except BrokenPipeError:  # the reader has seen enough
+    except (_ReaderGone, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError:

@@ -80,7 +80,10 @@ def _in_glob(pattern: str) -> list[Found]:
     first = next(i for i, part in enumerate(parts) if set(part) & _GLOB)
     root = os.sep.join(parts[:first]) or (os.sep if pattern.startswith(os.sep) else ".")
     files = []
+    hidden = any(part.startswith("_") for part in parts)  # asked for, as glob itself has it with dots
     for path in sorted(glob.glob(pattern, recursive=True)):
+        if not hidden and any(part.startswith("_") for part in os.path.relpath(path, root).split(os.sep)):
+            continue
         if os.path.isdir(path):
             files += _in_folder(path, root)
         else:

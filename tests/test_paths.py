@@ -1,0 +1,91 @@
+"""Files, folders, globs and outputs; every conflict is found before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.files.paths import expand, targets
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet", "in/notes.txt", "in/_metadata",
+                 "in/.hidden.parquet", "in/_delta_log/e.parquet", "other/a.parquet", "bare"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path
+
+
+def names(tree: Path, *sources: object) -> list[str]:
+    return [Path(f.path).relative_to(tree).as_posix() for f in expand([str(s) for s in sources])]
+
+
+def test_a_folder_gives_its_parquet_files_sorted_without_hidden_ones(tree: Path) -> None:
+    assert names(tree, tree / "in") == ["in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet"]
+
+
+def test_a_named_file_counts_whatever_its_name_and_once(tree: Path) -> None:
+    assert names(tree, tree / "bare", tree / "bare", tree / "in/../bare") == ["bare"]
+
+
+def test_globs(tree: Path) -> None:
+    assert names(tree, tree / "in/*.parquet") == ["in/a.parquet"]
+    assert names(tree, tree / "in/**/*.pa*q*") == ["in/a.parquet", "in/sub/b.parq", "in/x=1/d.parquet"]
+    assert names(tree, tree / "in/s?b") == ["in/sub/b.parq", "in/sub/c.PQ"], "a glob may fit a folder"
+    (tree / "in/[odd].parquet").write_bytes(b"x")
+    assert names(tree, tree / "in/[odd].parquet") == ["in/[odd].parquet"], "a file of that very name goes first"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"), [("no", "no such file"), ("in/_delta_log/x*", "no file fits"), ("empty", "no Parquet file")]
+)
+def test_nothing_found(tree: Path, source: str, says: str) -> None:
+    (tree / "empty").mkdir()
+    with pytest.raises(StorageError, match=says) as caught:
+        expand(str(tree / source))
+    assert source in str(caught.value)
+
+
+def pairs(tree: Path, sources: object, output: str, **options: bool) -> dict[str, str]:
+    found = targets(sources, tree / output if not output.endswith("/") else f"{tree}/{output}", False, **options)
+    return {Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found}
+
+
+def test_outputs(tree: Path) -> None:
+    assert pairs(tree, str(tree / "bare"), "new", overwrite=False) == {"bare": "new"}
+    assert pairs(tree, str(tree / "bare"), "new/", overwrite=False) == {"bare": "new/bare"}
+    assert pairs(tree, str(tree / "bare"), "other", overwrite=False) == {"bare": "other/bare"}, "a folder that exists"
+    assert pairs(tree, str(tree / "in"), "new", overwrite=False) == {
+        "in/a.parquet": "new/a.parquet", "in/sub/b.parq": "new/sub/b.parq",
+        "in/sub/c.PQ": "new/sub/c.PQ", "in/x=1/d.parquet": "new/x=1/d.parquet",
+    }  # fmt: skip
+    several = [str(tree / "bare"), str(tree / "other/a.parquet")]
+    assert pairs(tree, several, "new", overwrite=False) == {"bare": "new/bare", "other/a.parquet": "new/a.parquet"}
+
+
+def test_conflicts(tree: Path) -> None:
+    bare = str(tree / "bare")
+    with pytest.raises(RequestError, match="--output FILE_OR_DIR.*--in-place"):
+        targets(bare, None, False, False)
+    with pytest.raises(RequestError, match="exclude each other"):
+        targets(bare, "x", True, False)
+    with pytest.raises(RequestError, match="would both go to"):
+        targets([str(tree / "in/a.parquet"), str(tree / "other/a.parquet")], tree / "new", False, False)
+    with pytest.raises(RequestError, match="itself a source"):
+        targets(bare, bare, False, True)
+    (tree / "link").symlink_to("bare")
+    with pytest.raises(RequestError, match="itself a source"):
+        targets(bare, tree / "link", False, True)
+    with pytest.raises(StorageError, match="--overwrite"):
+        targets(bare, tree / "other/a.parquet", False, False)
+    with pytest.raises(StorageError, match="not a folder"):
+        targets(str(tree / "in"), bare, False, True)
+    with pytest.raises(StorageError, match="is a folder"):
+        (tree / "out/bare").mkdir(parents=True)
+        targets(bare, tree / "out", False, True)
+    with pytest.raises(RequestError, match="no file was named"):
+        expand([])
