@@ -57,7 +57,8 @@ def test_json_is_one_document(tmp_path: Path, keys: Path) -> None:
 def test_help_and_version_are_quick_and_light() -> None:
     script = (
         "import sys; from parquet_bloom.cli import run; status = run(['--help']);"
-        "heavy = {'numba', 'pyarrow', 'numpy', 'rich'} & set(sys.modules); print(heavy, file=sys.stderr); sys.exit(status)"
+        "heavy = {'numba', 'pyarrow', 'numpy', 'rich'} & set(sys.modules);"
+        "print(heavy, file=sys.stderr); sys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == "set()\n"

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from samples import ROWS, digest, keys_table, leftovers
@@ -69,7 +70,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="schema"), parquet_bloom.FilterWriter(path, table.schema) as writer:
         writer.write_table(table)
         writer.write_table(table.select(["id"]))
-    with pytest.raises(OSError, match="codec|compression|Unsupported|nonsense"):
+    with pytest.raises(pa.ArrowException, match="nonsense"):
         parquet_bloom.write_table(table, path, compression="nonsense")
     assert path.read_bytes() == b"precious"
     assert leftovers(tmp_path) == []

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, Encoding, PageType
 from parquet_bloom.errors import RefusedTypeError, RequestError
 from parquet_bloom.files.build import Sizing
+from parquet_bloom.formats.edits import foreign_filter_fields
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
@@ -78,6 +79,7 @@ def plan(
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, fpp)
+    foreign = foreign_filter_fields(footer.data)
     made = Plan()
     for leaf in wanted:
         if leaf.refusal is not None:
@@ -90,6 +92,8 @@ def plan(
         for group in range(footer.n_row_groups):
             meta = footer.meta(group, leaf.index)
             reason = _why_not(meta, replace, forced=leaf.index in named)
+            if (group, leaf.index) in foreign:
+                reason = "another program keeps something else where a filter's place goes in the footer"
             if reason:
                 reasons[group] = reason
             else:

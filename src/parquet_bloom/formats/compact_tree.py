@@ -184,6 +184,11 @@ class Node:
             return found.value[start:].decode("utf-8", "replace")
         return found.value
 
+    def wire(self, number: int) -> int | None:
+        """The Thrift type of field `number` as it was written; None if it is absent."""
+        found = self._find(number)
+        return found.wire if found is not None else None
+
     def put(self, number: int, value: int | str, wire: int = I64) -> None:
         """Set an integer or a text; a field that is new goes where its id belongs."""
         if isinstance(value, str):

@@ -22,6 +22,7 @@ from parquet_bloom.formats.compact_tree import BINARY, I32, I64, Node, NodeList,
 _FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
 _OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
+_FILTER_FIELDS = {14: I64, 15: I32}
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
 
@@ -137,6 +138,24 @@ def has_extension(data: bytes) -> bool:
     return any(f.id == EXTENSION for n in _nodes(node) for f in n.fields)
 
 
+def foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
+    """The (row group, column) whose ColumnMetaData 14 or 15 holds something else than a filter's place.
+
+    Some program gave the id another meaning: a filter there would overwrite what it wrote.
+    """
+    if _exact(FileMetaData, data) is not None:
+        return set()
+    node, _ = parse(data, _FOOTER)
+    found = set()
+    for i, group in enumerate(node.get(4) or []):
+        for j, chunk in enumerate(group.get(1) or []):
+            meta = chunk.get(3)
+            fields = meta.fields if isinstance(meta, Node) else []
+            if any(f.wire != _FILTER_FIELDS.get(f.id, f.wire) for f in fields):
+                found.add((i, j))
+    return found
+
+
 def _nodes(node: Node) -> Iterator[Node]:
     yield node
     for f in node.fields:
@@ -177,6 +196,12 @@ def _edit_key_values(root: Any, edit: FooterEdit) -> None:
             root.key_value_metadata = pairs
 
 
+def _place(meta: Any, place: tuple[int, int | None] | None) -> None:
+    for (number, wire), value in zip(_FILTER_FIELDS.items(), place or (None, None), strict=True):
+        if value is not None or not isinstance(meta, Node) or meta.wire(number) in (wire, None):
+            _put(meta, number, value, wire)
+
+
 def _apply(root: Any, edit: FooterEdit) -> None:
     moving = bool(edit.moves)
     for i, group in enumerate(_get(root, 4) or []):
@@ -188,9 +213,7 @@ def _apply(root: Any, edit: FooterEdit) -> None:
             if (i, j) in edit.index_lengths:
                 _put(chunk, 5, edit.index_lengths[i, j], I32)
             if (i, j) in edit.places:
-                meta, place = _get(chunk, 3), edit.places[i, j]
-                _put(meta, 14, place and place[0], I64)
-                _put(meta, 15, place and place[1], I32)
+                _place(_get(chunk, 3), edit.places[i, j])
     _edit_key_values(root, edit)
 
 

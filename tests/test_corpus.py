@@ -1,0 +1,111 @@
+"""Every file of the corpus: filters go in, are right, and come out again without a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpus import corpus_file, corpus_files
+from samples import digest, leftovers, same_rows
+
+import parquet_bloom
+from parquet_bloom.errors import DamagedFileError, EncryptedFileError, LayoutError, NotParquetError, RefusedTypeError
+from parquet_bloom.files.storage import Source
+
+# Pages that no program decodes (their README says so) and checksums that are wrong on purpose.
+UNDECODABLE = {
+    "parquet-testing__ARROW-GH-41317", "parquet-testing__ARROW-GH-41321", "parquet-testing__ARROW-GH-45185", "parquet-testing__ARROW-GH-47662",
+    "parquet-testing__ARROW-RS-GH-6229-DICTHEADER", "parquet-testing__ARROW-RS-GH-6229-LEVELS",
+    "parquet-testing__datapage_v1-corrupt-checksum", "parquet-testing__rle-dict-uncompressed-corrupt-checksum",
+    "start_final_instream",
+}  # fmt: skip
+# Chunks that overlap, begin below 4 or end past the footer: their bytes must not move.
+UNMOVABLE = {
+    "parquet-testing__column_chunk_key_value_metadata", "parquet-testing__ARROW-RS-GH-6229-DICTHEADER",
+    "hyparquet__issue97", "parquet-testing__PARQUET-1481",
+}  # fmt: skip
+
+
+def readable() -> list[str]:
+    names = []
+    for name in corpus_files():
+        try:
+            with Source(corpus_file(name)) as source:
+                source.footer()
+        except (EncryptedFileError, NotParquetError, DamagedFileError):
+            continue
+        names.append(name)
+    return names
+
+
+READABLE = readable()
+
+
+def test_the_corpus_is_read() -> None:
+    if not corpus_files():
+        pytest.skip("no corpus here; set PARQUET_BLOOM_CORPUS")
+    assert len(READABLE) >= 95
+
+
+def columns_of(path: Path) -> list[str]:
+    """Every column that may have a filter, by name, so that dictionaries do not excuse any."""
+    with Source(path) as source:
+        footer = source.footer()
+    names = [leaf.name for leaf in footer.leaves if leaf.refusal is None]
+    return [name for name in names if names.count(name) == 1]
+
+
+@pytest.mark.parametrize(("spec", "placement"), [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None)])
+@pytest.mark.parametrize("name", READABLE)
+def test_add_verify_remove(name: str, spec: str, placement: str | None, tmp_path: Path) -> None:
+    source, out, back = corpus_file(name), tmp_path / "out.parquet", tmp_path / "back.parquet"
+    stem = Path(name).name.split(".")[0]
+    columns = columns_of(source)
+    had = parquet_bloom.inspect(source).files[0].filters
+    try:
+        report = parquet_bloom.add_filters(
+            source, out, columns=columns or None, spec=spec, placement=placement, sync=False
+        ).files[0]
+    except DamagedFileError:
+        assert stem in UNDECODABLE
+        assert leftovers(tmp_path) == []
+        return
+    except LayoutError:
+        assert stem in UNMOVABLE
+        assert placement != "footer", "before the footer nothing moves"
+        return
+    new = {(f.row_group, f.column) for f in report.filters}
+    verdicts = {(f.row_group, f.column): f for f in parquet_bloom.verify(out).files[0].filters}
+    assert all(verdicts[key].status == "right" for key in new)
+    if not new:
+        assert digest(out) == digest(source)
+        return
+    parquet_bloom.remove_filters(out, back, columns=sorted({column for _, column in new}), sync=False)
+    if not had:
+        assert digest(back) == digest(source), "the file is the file it was"
+    try:
+        before = pq.read_table(source)
+    except (pa.ArrowException, OSError, NotImplementedError, ValueError):
+        return  # nothing to compare with: pyarrow does not read the source either
+    for path in (out, back):
+        after = pq.read_table(path)
+        assert after.equals(before) or same_rows(after, before)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_inspect_and_verify_never_stumble(name: str) -> None:
+    path = corpus_file(name)
+    for info in parquet_bloom.inspect(path).files[0].filters:
+        assert 0 <= info.rate <= 1
+    try:
+        parquet_bloom.verify(path)
+    except DamagedFileError:
+        assert Path(name).name.split(".")[0] in UNDECODABLE
+
+
+def test_refused_types_are_refused_by_name() -> None:
+    path = corpus_file("nasty/parquet-testing__int96_from_spark.parquet")
+    with pytest.raises(RefusedTypeError, match="INT96"):
+        parquet_bloom.add_filters(path, "/nonexistent/x", columns=["a"])

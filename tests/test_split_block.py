@@ -1,0 +1,302 @@
+"""The split block filter against tests/naive.py, and against bits that other programs wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+import naive
+import numpy as np
+import pytest
+from corpus import corpus_file, vector_file
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquet_bloom.errors import FilterShapeError
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.split_block import (
+    bits_set,
+    block_contains,
+    block_index,
+    contains_hashes,
+    empty,
+    estimated_ndv,
+    exact_rate,
+    expected_rate,
+    fold,
+    from_bytes,
+    insert_hashes,
+    size_for,
+)  # fmt: skip
+
+RULES = ("multiply-shift", "mask")
+BY_RULE = pytest.mark.parametrize("rule", RULES)
+SEED_2018 = 1361930890
+WORDS = ["hello", "parquet", "bloom", "filter"]
+CORNERS = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0xFFFFFFFF00000000, 0x8000000080000000]
+
+
+def hashes(n: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
+
+
+def built(values, n_blocks: int, rule: str) -> np.ndarray:
+    blocks = empty(32 * n_blocks)
+    insert_hashes(blocks, np.asarray(values, np.uint64), rule)
+    return blocks
+
+
+# --- insert and probe -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "n_blocks"),
+    [("multiply-shift", n) for n in (1, 2, 3, 7, 31, 64, 1000)] + [("mask", n) for n in (1, 2, 32, 1024)],
+)
+def test_insert_and_probe_are_those_of_the_twin(rule, n_blocks):
+    inserted = [*CORNERS, *hashes(400).tolist()]
+    blocks = built(inserted, n_blocks, rule)
+    words = naive.build(inserted, n_blocks, rule)
+    assert blocks.reshape(-1).tolist() == words
+    assert contains_hashes(blocks, np.array(inserted, np.uint64), rule).all(), "an inserted hash is never absent"
+    asked = [*inserted, *hashes(400, seed=2).tolist()]
+    answers = contains_hashes(blocks, np.array(asked, np.uint64), rule)
+    assert answers.tolist() == [naive.probe(words, h, rule) for h in asked]
+    raw = blocks.tobytes()
+    for h, answer in zip(asked, answers, strict=True):
+        at = 32 * block_index(h, n_blocks, rule)
+        assert at == 32 * naive.block_of(h, n_blocks, rule)
+        assert block_contains(raw[at : at + 32], h) == answer, "one block must answer as the whole filter does"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.integers(0, 6), st.sampled_from(RULES))
+def test_any_hashes(values, level, rule):
+    blocks = built(values, 1 << level, rule)
+    assert blocks.reshape(-1).tolist() == naive.build(values, 1 << level, rule)
+    assert contains_hashes(blocks, np.array(values, np.uint64), rule).all()
+    assert bits_set(blocks) == sum(word.bit_count() for word in blocks.reshape(-1).tolist())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(min_size=32, max_size=32), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
+def test_any_block(raw, values):
+    answers = contains_hashes(from_bytes(raw), np.array(values, np.uint64)).tolist()
+    assert answers == [block_contains(raw, h) for h in values]
+    assert answers == [naive.probe(naive.words_from_bytes(raw), h, "mask") for h in values]
+
+
+def test_inserting_adds_and_keeps():
+    values = hashes(100)
+    blocks = built(values[:50], 8, "mask")
+    insert_hashes(blocks, values[50:], "mask")
+    insert_hashes(blocks, values[:0], "mask")
+    assert np.array_equal(blocks, built(values, 8, "mask"))
+
+
+def test_blocks_of_a_file_are_read_only_and_may_begin_anywhere():
+    values = hashes(50)
+    raw = built(values, 16, "multiply-shift").tobytes()
+    for shift in range(8):
+        view = memoryview(bytes(shift) + raw)[shift:]
+        blocks = from_bytes(view)
+        assert not blocks.flags.writeable
+        assert contains_hashes(blocks, values).all()
+        assert blocks.tobytes() == raw
+
+
+def test_strided_hashes():
+    values = hashes(200)
+    assert np.array_equal(built(values[::2], 8, "mask"), built(values[::2].copy(), 8, "mask"))
+    assert contains_hashes(built(values[::2], 8, "mask"), values[::2], "mask").all()
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_bytes", [0, -32, 1, 31, 33, 63])
+def test_empty_and_from_bytes_refuse_what_is_no_bitset(num_bytes):
+    with pytest.raises(FilterShapeError, match=f"{num_bytes} bytes"):
+        empty(num_bytes)
+    with pytest.raises(FilterShapeError, match="bytes"):
+        from_bytes(bytes(max(num_bytes, 0)))
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        np.zeros((0, 8), np.uint32),
+        np.zeros((4, 4), np.uint32),
+        np.zeros((4, 9), np.uint32),
+        np.zeros(8, np.uint32),
+        np.zeros((2, 2, 8), np.uint32),
+        np.zeros((4, 8), np.uint64),
+        np.zeros((4, 8), np.int32),
+        np.zeros((4, 8), ">u4"),
+        np.zeros((4, 16), np.uint32)[:, ::2],
+        np.zeros((8, 4), np.uint32).T,
+    ],
+    ids=lambda b: f"{b.dtype}{b.shape}",
+)
+def test_blocks_of_another_shape_are_refused(blocks):
+    for rule in RULES:
+        with pytest.raises(FilterShapeError):
+            insert_hashes(blocks, hashes(1), rule)
+        with pytest.raises(FilterShapeError):
+            contains_hashes(blocks, hashes(1), rule)
+
+
+@pytest.mark.parametrize("n_blocks", [3, 5, 6, 12, 1023])
+def test_mask_indexing_needs_a_power_of_two(n_blocks):
+    blocks = empty(32 * n_blocks)
+    for call in (insert_hashes, contains_hashes):
+        with pytest.raises(FilterShapeError, match=str(n_blocks)):
+            call(blocks, hashes(1), "mask")
+    with pytest.raises(FilterShapeError, match=str(n_blocks)):
+        block_index(1, n_blocks, "mask")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 4, 31, 33, 64])
+def test_a_block_has_32_bytes(n_bytes):
+    with pytest.raises(FilterShapeError):
+        block_contains(b"\xff" * n_bytes, 1)
+
+
+# --- fold -----------------------------------------------------------------------------------------
+
+
+@BY_RULE
+def test_folding_gives_what_building_smaller_gives(rule):
+    values = hashes(3000)
+    blocks = built(values, 512, rule)
+    for n_blocks in (256, 128, 64, 32, 16, 8, 4, 2, 1):
+        words = blocks.reshape(-1).tolist()
+        blocks = fold(blocks, rule)
+        assert blocks.reshape(-1).tolist() == naive.fold(words, rule)
+        assert np.array_equal(blocks, built(values, n_blocks, rule))
+        assert contains_hashes(blocks, values, rule).all(), "a folded filter must still hold every value"
+
+
+def test_multiply_shift_folds_any_even_number_of_blocks():
+    values = hashes(500)
+    for n_blocks in (6, 10, 24, 50):  # floor(floor(x) / 2) == floor(x / 2)
+        assert np.array_equal(fold(built(values, n_blocks, RULES[0])), built(values, n_blocks // 2, RULES[0]))
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3, 7])
+def test_an_odd_number_of_blocks_cannot_be_folded(n_blocks):
+    for rule in RULES:
+        with pytest.raises(FilterShapeError, match=str(n_blocks)):
+            fold(empty(32 * n_blocks), rule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=60), st.integers(1, 7), st.sampled_from(RULES))
+def test_any_fold(values, level, rule):
+    assert np.array_equal(fold(built(values, 1 << level, rule), rule), built(values, 1 << (level - 1), rule))
+
+
+# --- rates and sizes ------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=80).map(lambda words: words[: len(words) // 8 * 8]))
+def test_the_exact_rate_is_a_fraction(words):
+    blocks = from_bytes(naive.words_to_bytes(words))
+    assert exact_rate(blocks) == pytest.approx(float(naive.exact_rate(words)), rel=1e-15, abs=0)
+
+
+def test_the_exact_rate_of_full_and_empty_filters():
+    assert exact_rate(empty(64)) == 0.0
+    assert exact_rate(from_bytes(b"\xff" * 64)) == 1.0
+    one_word_clear = from_bytes(b"\xff" * 28 + bytes(4) + b"\xff" * 32)
+    assert exact_rate(one_word_clear) == 0.5  # nothing passes the first block, everything the second
+    many = np.full((1 << 17, 8), 0xFFFFFFFF, np.uint32)  # more than one slice; 2^57 would not fit a double
+    assert exact_rate(many) == 1.0
+    assert bits_set(many) == 256 << 17
+
+
+@BY_RULE
+@pytest.mark.parametrize("ndv", [300, 1000, 3000])
+def test_the_exact_rate_is_the_measured_one(rule, ndv):
+    blocks = built(hashes(ndv), 64, rule)
+    n = 400_000
+    measured = contains_hashes(blocks, hashes(n, seed=3), rule).mean()
+    rate = exact_rate(blocks)
+    assert abs(measured - rate) < 6 * math.sqrt(rate / n), "six standard deviations"
+
+
+@pytest.mark.parametrize(("ndv", "num_bytes"), [(1, 64), (100, 64), (1000, 1024), (10**6, 1 << 20), (10**7, 1 << 22)])
+def test_the_expected_rate_is_the_poisson_sum(ndv, num_bytes):
+    assert expected_rate(ndv, num_bytes) == pytest.approx(naive.expected_rate(ndv, num_bytes), rel=1e-9)
+
+
+def test_the_expected_rate_at_its_ends():
+    assert expected_rate(0, 64) == 0.0
+    for ndv in (1198, 1202, 10**4, 10**9):  # on both sides of where the sum is cut short
+        assert 1 - 1e-6 < expected_rate(ndv, 64) <= 1.0
+    assert 0.0100 < expected_rate(10_000, 10_000 * 10.5 / 8) < 0.0102, "10.5 bits a value give 1 %"
+    assert expected_rate(10_000, 10_000 * 9.68 / 8) > 0.013, "9.68 bits, as the usual formula has it, do not"
+
+
+def test_the_expected_rate_is_that_of_filters_built():
+    rates = [exact_rate(built(hashes(5000, seed), 256, RULES[0])) for seed in range(20)]
+    assert np.mean(rates) == pytest.approx(expected_rate(5000, 256 * 32), rel=0.03)
+
+
+@pytest.mark.parametrize("fpp", [0.5, 0.1, 0.01, 0.001, 1e-6])
+@pytest.mark.parametrize("ndv", [1, 10, 700, 1000, 123_456, 5_000_000])
+def test_size_for_is_the_smallest_that_keeps_the_target(ndv, fpp):
+    size = size_for(ndv, fpp)
+    assert 64 <= size <= 1 << 27
+    assert size & (size - 1) == 0
+    assert naive.expected_rate(ndv, size) <= fpp
+    assert size == 64 or naive.expected_rate(ndv, size // 2) > fpp
+
+
+def test_size_for_stops_at_the_largest():
+    assert size_for(0, 0.01) == 64
+    assert size_for(10**12, 0.01) == 1 << 27
+    assert size_for(10**6, 0.01, 4096) == 4096
+    assert size_for(10**6, 0.01, 5000) == 4096
+
+
+@pytest.mark.parametrize(("ndv", "n_blocks"), [(10, 64), (1000, 64), (5000, 256), (20_000, 256), (100_000, 4096)])
+def test_the_estimated_ndv_is_near(ndv, n_blocks):
+    for rule in RULES:
+        assert estimated_ndv(built(hashes(ndv), n_blocks, rule)) == pytest.approx(ndv, rel=0.05)
+
+
+def test_the_estimated_ndv_at_its_ends():
+    assert estimated_ndv(empty(64)) == 0.0
+    assert estimated_ndv(from_bytes(b"\xff" * 64)) == math.inf
+
+
+# --- bits that other programs wrote ---------------------------------------------------------------
+
+
+def test_the_vector_of_2018_bit_for_bit():
+    values = [naive.murmur3(w.encode(), SEED_2018) for w in WORDS]
+    blocks = built(values, 32, "mask")
+    assert vector_file("bloom_filter.bin").read_bytes() == struct.pack("<3i", 1024, 0, 0) + blocks.tobytes()
+
+
+def test_the_vector_of_today_bit_for_bit():
+    blocks = built([naive.xxh64(w.encode()) for w in WORDS], 32, "multiply-shift")
+    header = bytes.fromhex("15 80 10 1c 1c 00 00 1c 1c 00 00 1c 1c 00 00 00")
+    assert vector_file("bloom_filter.xxhash.bin").read_bytes() == header + blocks.tobytes()
+    assert corpus_file("bloom/parquet-testing__bloom_filter.xxhash.bin").read_bytes() == header + blocks.tobytes()
+
+
+def test_the_class_of_2018_wrote_these_bits():
+    for vector in json.loads(vector_file("mr2018_vectors.json").read_text())["vectors"]:
+        written = bytes.fromhex(vector["written_hex"])
+        blocks = built([int(h) for h in vector["hashes"]], (len(written) - 12) // 32, "mask")
+        assert written == struct.pack("<3i", len(written) - 12, 0, 0) + blocks.tobytes()
+
+
+def test_the_salts_stand_in_two_places():
+    from parquet_bloom.kernels import native
+
+    assert list(split_block.SALT) == list(native.SALT) == naive.SALT
