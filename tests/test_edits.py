@@ -6,6 +6,7 @@ type at every level; what an edit must give is then made directly, byte for byte
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, BYTE, DOUBLE, FALSE, I16, I32, I64, LIST, MAP, SET, STRUCT, TRUE, UUID, thrift_struct
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact, lenient
 from parquet_bloom.formats.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
@@ -44,6 +45,10 @@ def footer_of(name: str) -> bytes:
     return data
 
 
+# Without those of encrypted files: a signature lies behind them, and their indexes are encrypted too.
+FILES = [name for name in footer_files() if footer_of(name)[-1] == 0]
+
+
 # --- moves ------------------------------------------------------------------------------------------
 
 
@@ -67,7 +72,6 @@ OFFSETS = st.lists(st.integers(4, 10**7), min_size=1, max_size=30)
 def test_moves_are_monotone_and_their_inverse_gives_offsets_back(events, offsets):
     moves, back = moves_of(events)
     assert moves.total == -back.total == sum(put_in - cut_out for _, put_in, cut_out in events)
-    assert bool(moves) == (any(moves.totals)) or not events
     at, cuts = 4, []
     for gap, _, cut_out in events:
         cuts.append(range(at + gap, at + gap + cut_out))
@@ -100,12 +104,11 @@ STEPS = [(4, 1000), (700, 33), (5000, 1), (40_000, 70_000), (200_000, 3)]
 SHIFT, UNSHIFT = moves_of([(b - a, n, 0) for (a, _), (b, n) in pairwise([(4, 0), *STEPS])])
 
 
-@pytest.mark.parametrize("name", footer_files())
+@pytest.mark.parametrize("name", FILES)
 def test_moving_there_and_back_gives_the_footer_back(name):
     data = footer_of(name)
-    edit = both_ways if data[-1] == 0 else lambda act, given: act(given)  # not so before a signature
-    moved = edit(lambda d: edit_footer(d, FooterEdit(SHIFT)), data)
-    assert edit(lambda d: edit_footer(d, FooterEdit(UNSHIFT)), moved) == data
+    moved = both_ways(lambda d: edit_footer(d, FooterEdit(SHIFT)), data)
+    assert both_ways(lambda d: edit_footer(d, FooterEdit(UNSHIFT)), moved) == data
     assert edit_footer(data, FooterEdit()) == data
     old, new = lenient.decode(FileMetaData, data), lenient.decode(FileMetaData, moved)
     for before, after in zip(old.row_groups, new.row_groups, strict=True):
@@ -114,7 +117,7 @@ def test_moving_there_and_back_gives_the_footer_back(name):
             assert b.meta_data is None or b.meta_data.data_page_offset == SHIFT(a.meta_data.data_page_offset)
 
 
-@pytest.mark.parametrize("name", footer_files())
+@pytest.mark.parametrize("name", FILES)
 def test_adding_and_removing_gives_the_footer_back(name):
     data = footer_of(name)
     old = lenient.decode(FileMetaData, data)
@@ -129,9 +132,8 @@ def test_adding_and_removing_gives_the_footer_back(name):
         with pytest.raises(FooterError):  # its field 15 is a list of structs, which must not be overwritten
             edit_footer(data, add)
         return
-    edit = both_ways if data[-1] == 0 else lambda act, given: act(given)
-    added = edit(lambda d: edit_footer(d, add), data)
-    assert edit(lambda d: edit_footer(d, take), added) == data
+    added = both_ways(lambda d: edit_footer(d, add), data)
+    assert both_ways(lambda d: edit_footer(d, take), added) == data
     new = lenient.decode(FileMetaData, added)
     metas = [new.row_groups[i].columns[j].meta_data for i, j in bare]
     assert {(m.bloom_filter_offset, m.bloom_filter_length) for m in metas} <= {(77, 1040)}
@@ -178,7 +180,8 @@ def made(later, move=lambda at: at, places=None, pairs=PAIRS, appended=(), lengt
     groups = []
     for g in range(GROUPS):
         columns = [chunk(g, c) for c in range(COLUMNS)]
-        groups.append(element([(1, LIST, (STRUCT, columns)), (2, I64, 300), (3, I64, 10), (5, I64, move(3000 * g + 4))]))
+        group = [(1, LIST, (STRUCT, columns)), (2, I64, 300), (3, I64, 10), (5, I64, move(3000 * g + 4))]
+        groups.append(element(group))
     root = [(1, I32, 2), (2, LIST, (STRUCT, schema)), (3, I64, 20), (4, LIST, (STRUCT, groups))]
     if pairs is not None:
         kept = [element([(1, BINARY, k), *([(2, BINARY, v)] if v is not None else [])]) for k, v in pairs]
@@ -211,6 +214,7 @@ def test_moves_in_a_made_footer(later, pairs):
         moved = edit_footer(data, FooterEdit(moves))
         assert moved == made(later, move=moves, pairs=pairs)
         assert edit_footer(moved, FooterEdit(back)) == data
+        assert edit_footer(data + b"behind", FooterEdit(moves)) == moved + b"behind"
 
 
 @BY_LATER
@@ -239,25 +243,20 @@ def test_key_values_in_a_made_footer(later):
     grown = edit_footer(data, FooterEdit(append=many))
     assert grown == made(later, appended=[(b"k", b"v")] * 20)
     assert edit_footer(grown, FooterEdit(key_values=dict.fromkeys(range(3, 23)))) == data
-    assert edit_footer(data, FooterEdit(key_values={0: None, 1: "x"})) == made(later, pairs=[(b"no value", b"x"), PAIRS[2]])
-    none = edit_footer(data, FooterEdit(key_values=dict.fromkeys(range(3))))
-    assert none == made(later, pairs=None)
-    assert edit_footer(data, FooterEdit(key_values=dict.fromkeys(range(3)), keep_empty=True)) == made(later, pairs=[])
+    some = edit_footer(data, FooterEdit(key_values={0: None, 1: "x"}))
+    assert some == made(later, pairs=[(b"no value", b"x"), PAIRS[2]])
+    none = dict.fromkeys(range(3))
+    assert edit_footer(data, FooterEdit(key_values=none)) == made(later, pairs=None)
+    assert edit_footer(data, FooterEdit(key_values=none, keep_empty=True)) == made(later, pairs=[])
     for pairs in (None, []):
         assert edit_footer(made(later, pairs=pairs), FooterEdit(append=new)) == made(later, pairs=[], appended=appended)
-    swapped = edit_footer(data, FooterEdit(key_values=dict.fromkeys(range(3)), append=new))
-    assert swapped == made(later, pairs=[], appended=appended)
+    assert edit_footer(data, FooterEdit(key_values=none, append=new)) == made(later, pairs=[], appended=appended)
 
 
 @BY_LATER
 def test_index_lengths_in_a_made_footer(later):
     edited = edit_footer(made(later), FooterEdit(index_lengths={(0, 0): 31, (1, 2): 3000}))
     assert edited == made(later, lengths={(0, 0): 31, (1, 2): 3000})
-
-
-def test_bytes_behind_the_footer_are_kept():
-    for later in ([], UNKNOWN):
-        assert edit_footer(made(later) + b"signature", FooterEdit(SHIFT)) == made(later, move=SHIFT) + b"signature"
 
 
 # --- page indexes -----------------------------------------------------------------------------------
@@ -270,7 +269,7 @@ def _offset_indexes(name: str) -> list[bytes]:
     return [raw[at : at + n] for at, n in places if at and n]
 
 
-@pytest.mark.parametrize("name", footer_files())
+@pytest.mark.parametrize("name", FILES)
 def test_offset_indexes_move_there_and_back(name):
     for data in _offset_indexes(name)[:40]:
         moved = both_ways(lambda d: move_offset_index(d, SHIFT), data)
@@ -278,10 +277,6 @@ def test_offset_indexes_move_there_and_back(name):
         old, new = (compact.decode(OffsetIndex, d)[0].page_locations for d in (data, moved))
         assert [p.offset for p in new] == [SHIFT(p.offset) for p in old]
         assert [p.first_row_index for p in new] == [p.first_row_index for p in old]
-
-
-def test_some_fixtures_have_offset_indexes():
-    assert sum(len(_offset_indexes(name)) for name in footer_files()) > 100
 
 
 def test_unknown_fields_of_an_offset_index_are_kept():
@@ -299,17 +294,15 @@ EDIT = FooterEdit(SHIFT, append=[("k", "v")])
 
 def _edits_or_refuses(data: bytes) -> None:
     for edit in (lambda: edit_footer(data, EDIT), lambda: move_offset_index(data, SHIFT), lambda: has_extension(data)):
-        try:
+        with suppress(FooterError):
             edit()
-        except FooterError as error:
-            refusal = str(error)
-            assert refusal
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_flipped_bytes_are_edited_or_refused(data):
-    raw = bytearray(data.draw(st.sampled_from([made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]])))
+    wholes = [made([]), made(UNKNOWN), *_offset_indexes("pyarrow/types_filters.parquet")[:2]]
+    raw = bytearray(data.draw(st.sampled_from(wholes)))
     flips = st.lists(st.tuples(st.integers(0, len(raw) - 1), st.integers(0, 255)), min_size=1, max_size=4)
     for at, byte in data.draw(flips):
         raw[at] = byte
@@ -323,10 +316,10 @@ def test_random_bytes_are_edited_or_refused(raw):
 
 
 def test_cut_bytes_are_refused():
-    for whole, edit in ((made([]), EDIT), (made(UNKNOWN), EDIT)):
-        for end in range(0, len(whole), 3):
+    for whole in (made([]), made(UNKNOWN)):
+        for end in range(0, len(whole), 5):
             with pytest.raises(FooterError):
-                edit_footer(whole[:end], edit)
+                edit_footer(whole[:end], EDIT)
 
 
 ROOT = [(1, I32, 1), (2, LIST, (STRUCT, [[(4, BINARY, b"s"), (5, I32, 0)]])), (3, I64, 0)]
@@ -335,15 +328,16 @@ ROOT = [(1, I32, 1), (2, LIST, (STRUCT, [[(4, BINARY, b"s"), (5, I32, 0)]])), (3
 @pytest.mark.parametrize(
     "fields",
     [
-        [*ROOT, (4, LIST, (0, []))],  # writers of empty lists that give them no type
+        [*ROOT, (4, LIST, (0, []))],
         [*ROOT, (4, LIST, (STRUCT, [])), (5, LIST, (0, []))],
         [*ROOT, (4, LIST, (STRUCT, [[(1, LIST, (0, []))]]))],
     ],
     ids=["row_groups", "key_value_metadata", "columns"],
 )
 def test_empty_lists_without_a_type_are_edited(fields):
+    # Some writers say "no elements, of no type"; the bindings write another byte there.
     data = thrift_struct(fields)
-    decode_footer(data, 100)  # it is a footer that can be read
+    decode_footer(data, 100)  # it can be read
     found = decode_footer(edit_footer(data, EDIT), 100)
     assert [(pair.key, pair.value) for pair in found.metadata.key_value_metadata] == [("k", "v")]
 
@@ -358,21 +352,23 @@ def test_key_values_of_another_type_are_refused(field):
 
 @pytest.mark.parametrize("number", [14, 15])
 @pytest.mark.parametrize("wire_value", [(BINARY, b"x"), (LIST, (STRUCT, [INNER])), (DOUBLE, 1.0), (STRUCT, [])])
-@pytest.mark.parametrize("place", [(500, 1040), (500, None), None])
-def test_a_filters_fields_of_another_type_are_refused(number, wire_value, place):
+def test_a_filters_fields_of_another_type_are_not_overwritten(number, wire_value):
     # parquet-testing's dict-page-offset-zero has such a field 15: it belongs to somebody else.
-    whole = made([])
-    bare = bytes([0x2C]) + thrift_struct([(5, BINARY, b"z"), (6, BINARY, b"a"), (7, TRUE, True)])
-    field = thrift_struct([(12, STRUCT, []), (number, *wire_value)])[2:]  # from behind field 12 on
-    data = whole.replace(bare[1:] + b"\0", bare[1:] + field, 1)
+    last = thrift_struct([(5, BINARY, b"z"), (6, BINARY, b"a"), (7, TRUE, True)])  # the statistics
+    field = thrift_struct([(12, STRUCT, []), (number, *wire_value)])[2:]  # what follows the statistics
+    data = made([]).replace(last + b"\0", last + field, 1)
     meta = decode_footer(data, 100_000).meta(0, 0)
     assert (meta.bloom_filter_offset, meta.bloom_filter_length) == (None, None), "readers pass over it"
-    with pytest.raises(FooterError):
-        edit_footer(data, FooterEdit(places={(0, 0): place}))
+    for place in (500, 1040), (500, None):
+        with pytest.raises(FooterError):
+            edit_footer(data, FooterEdit(places={(0, 0): place}))
+    with suppress(FooterError):
+        assert edit_footer(data, FooterEdit(places={(0, 0): None})) == data
 
 
 def test_an_offset_index_without_pages():
-    assert move_offset_index(thrift_struct([(1, LIST, (STRUCT, []))]), SHIFT) == thrift_struct([(1, LIST, (STRUCT, []))])
+    empty = thrift_struct([(1, LIST, (STRUCT, []))])
+    assert move_offset_index(empty, SHIFT) == empty
     for fields in ([], [(1, LIST, (STRUCT, [[(2, I32, 1)]]))]):  # what the format requires is not there
         with pytest.raises(FooterError):
             move_offset_index(thrift_struct(fields), SHIFT)
