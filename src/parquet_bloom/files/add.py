@@ -168,7 +168,7 @@ def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request:
         check_written(source, new.path, written.body.moves, written.checksums, written.places)
         if not written.cut:
             with Source(new.path) as again:
-                check_undoable(source.path, footer, source.read, again.footer(), again.read, written.places)
+                check_undoable(source, again, written.places)
         source.check_unchanged()
         new.commit()
 

@@ -119,7 +119,7 @@ def _check_pages(source: Source, new: Source, moves: Moves) -> None:
     for i, j, chunk in old_footer.chunks():
         start, stop = chunk_extent(chunk.meta_data)
         moved, _ = chunk_extent(new_footer.meta(i, j))
-        n = min(stop - start, _PAGE_HEADER_BYTES) if start >= len(MAGIC) else 0  # a chunk without pages
+        n = min(stop - start, _PAGE_HEADER_BYTES)
         if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
             raise _wrong(
                 source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be"

@@ -6,12 +6,14 @@ out in memory and must give the old footer and the old page indexes back, byte f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.errors import LayoutError
+from parquet_bloom.files.locate import Places, span_of
 from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
+from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places, read_entries, rewritten
@@ -89,29 +91,26 @@ def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> 
     )
 
 
-def check_undoable(
-    path: str,
-    old: Footer,
-    old_index: Callable[[int, int], bytes],
-    new: Footer,
-    new_index: Callable[[int, int], bytes],
-    places: Mapping[Chunk, tuple[int, int]],
-) -> None:
+def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> None:
     """Raise LayoutError unless taking the new filters out again gives the old file back.
 
-    old_index, new_index  (offset, length) -> bytes of the old and of the new file
-    places                (row group, column) -> (offset, bytes) of the new filters
+    source  the old file
+    new     the new one, not yet in its place
+    places  the (row group, column) that got filters
     """
-    spans: dict[Chunk, Span | None] = {key: (at, at + n) for key, (at, n) in places.items()}
-    removal = plan_removal(path, new, spans, force=True)
-    undone = write_body(removal.events, new.start, new_index, lambda _: None, Nowhere())
+    old, footer = source.footer(), new.footer()
+    located = Places(footer)
+    spans = {key: span_of(new, footer, place) if (place := located[key]) else None for key in places}
+    removal = plan_removal(source.path, footer, spans, force=True)
+    undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
     before = edit_footer(old.data, FooterEdit(places=dict.fromkeys(places)))
-    if removal.stays or edit_footer(new.data, removal_edit(new, places, undone)) != before:
-        raise LayoutError(path, "nothing was changed: the footer could not be brought back byte for byte by remove")
+    again = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(places), undone))
+    if removal.stays or undone.size != old.start or again != before:
+        reason = "nothing was changed: the file could not be brought back byte for byte by remove"
+        raise LayoutError(source.path, reason)
     for (i, j), data in undone.indexes.items():
         chunk = old.chunk(i, j)
-        if old_index(chunk.offset_index_offset, chunk.offset_index_length) != data:
-            raise LayoutError(
-                path, "nothing was changed: a page index could not be brought back byte for byte by remove"
-            )
+        if source.read(chunk.offset_index_offset, chunk.offset_index_length) != data:
+            reason = "nothing was changed: a page index could not be brought back byte for byte by remove"
+            raise LayoutError(source.path, reason)

@@ -148,8 +148,7 @@ def check_movable(path: str, footer: Footer, force: bool = False) -> None:
         if chunk.file_path:
             raise LayoutError(path, f"{where} lies in another file, {chunk.file_path}")
         start, stop = chunk_extent(chunk.meta_data)
-        nowhere = chunk.meta_data.num_values == 0 and start < 4  # pyarrow's chunk of a row group without rows
-        if stop > start and not nowhere:
+        if stop > start:
             spans.append((start, stop, where))
         for offset, length, what in (
             (chunk.offset_index_offset, chunk.offset_index_length, "offset index"),

@@ -100,9 +100,12 @@ def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:
     """Where a chunk's pages lie: start and end, bytes from the start of the file.
 
     dictionary_page_offset may be 0 or garbage when there is no dictionary page: it counts only
-    between the magic and the first data page.
+    between the magic and the first data page. pyarrow gives the chunks of a row group without rows
+    the offset 0: they have no pages.
     """
     start = meta.data_page_offset
+    if start < len(MAGIC) and meta.num_values == 0:
+        return start, start
     dictionary = meta.dictionary_page_offset
     if dictionary is not None and 4 <= dictionary < start:
         start = dictionary
