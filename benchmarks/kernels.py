@@ -45,7 +45,7 @@ def main() -> None:
     hashes = hash_array(numbers)
     texts = pa.array([f"user-{i:016x}" for i in rng.integers(0, 2**62, n // 10)])
     plain = [int(v).to_bytes(8, "little", signed=True) for v in numbers[:100_000].to_pylist()]
-    target = np.empty(n, np.int64)
+    target, scratch = np.empty(n, np.int64), np.empty(BATCH, np.uint64)
     source = numbers.to_numpy()
 
     loop = rate(lambda: [xxhash.xxh64_intdigest(p) for p in plain], len(plain))
@@ -53,14 +53,14 @@ def main() -> None:
     print(f"xxhash in a loop                {loop:8.1f} M/s")
     print(f"mmh3 in a loop                  {loop3:8.1f} M/s")
     for name, peer in (("xxh64", loop), ("murmur3", loop3)):
-        speed = rate(lambda name=name: [hash_array(b, name) for b in batches], n)  # type: ignore[misc]
+        speed = rate(lambda name=name: [hash_array(b, name, 0, scratch) for b in batches], n)  # type: ignore[misc]
         print(f"{name + ' of int64':<30}  {speed:8.1f} M/s   {speed / peer:6.1f} x the loop")
     speed = rate(lambda: hash_array(texts), len(texts))
     print(f"xxh64 of 21-byte strings        {speed:8.1f} M/s   {speed / loop:6.1f} x the loop")
     copying = rate(lambda: np.copyto(target, source), n)
     for kib in (256, 1024, 2048, 16384):
         blocks = empty(kib << 10)
-        inserting = rate(lambda b=blocks: [insert_hashes(b, hash_array(a)) for a in batches], n)  # type: ignore[misc]
+        inserting = rate(lambda b=blocks: [insert_hashes(b, hash_array(a, "xxh64", 0, scratch)) for a in batches], n)  # type: ignore[misc]
         probing = rate(lambda b=blocks: contains_hashes(b, hashes), n)  # type: ignore[misc]
         share = inserting / copying
         print(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError
-from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.decode import BATCH_ROWS, ColumnReader
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import Footer
@@ -54,9 +54,14 @@ class Built:
     reached: bool = True
 
 
-def stored_hashes(values: pa.Array, leaf: Leaf, rule: Rule) -> Iterable[NDArray[np.uint64]]:
-    """Hash the values of a batch that are not null, then the twins of its zeros and NaNs."""
-    yield hash_array(values, rule.hash, rule.seed)
+def stored_hashes(
+    values: pa.Array, leaf: Leaf, rule: Rule, scratch: NDArray[np.uint64] | None = None
+) -> Iterable[NDArray[np.uint64]]:
+    """Hash the values of a batch that are not null, then the twins of its zeros and NaNs.
+
+    scratch  uint64[n] that each result may lie in until the next is asked for
+    """
+    yield hash_array(values, rule.hash, rule.seed, scratch)
     if leaf.float_bits:
         values = values.drop_null()
         if leaf.float_bits == 16:
@@ -83,12 +88,13 @@ def fill(
     n_values  at least as many as there are values that are not null
     returns   blocks, uint32[n_blocks, 8], and their rate; no blocks where there is no value
     """
+    scratch = np.empty(BATCH_ROWS, np.uint64)
     num_bytes = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
     while True:
         blocks = split_block.empty(num_bytes)
         found = 0
         for values in batches():
-            for hashes in stored_hashes(values, leaf, rule):
+            for hashes in stored_hashes(values, leaf, rule, scratch):
                 split_block.insert_hashes(blocks, hashes, rule.index)
                 found += len(hashes)
         if not found:

@@ -22,13 +22,20 @@ from numpy.typing import NDArray
 HashName = Literal["xxh64", "murmur3"]
 
 
-def hash_array(array: pa.Array | pa.ChunkedArray, name: HashName = "xxh64", seed: int = 0) -> NDArray[np.uint64]:
+def hash_array(
+    array: pa.Array | pa.ChunkedArray,
+    name: HashName = "xxh64",
+    seed: int = 0,
+    scratch: NDArray[np.uint64] | None = None,
+) -> NDArray[np.uint64]:
     """Hash each value that is not null.
 
     array    any Arrow array of fixed-width values (whole bytes), binary or string in every form
              (large, view), or a dictionary of these, whose entries are hashed once each
     name     "xxh64", or "murmur3": the first 64 bits (h1) of murmur3_x64_128
     seed     unsigned, 64 bits for xxh64 and 32 for murmur3
+    scratch  uint64[>= n] that the result may lie in; fresh memory for every batch costs more than
+             hashing it
     returns  uint64[n], n = len(array) - array.null_count, in the array's order
 
     Raises TypeError for booleans (bits, not bytes) and nested arrays.
@@ -47,8 +54,12 @@ def hash_array(array: pa.Array | pa.ChunkedArray, name: HashName = "xxh64", seed
     if array.null_count:
         array = array.drop_null()
     if _is_variable(array.type):
-        return _hash_variable(array, name, seed)
-    return _hash_fixed(array, name, seed)
+        return _hash_variable(array, name, seed, _room(len(array), scratch))
+    return _hash_fixed(array, name, seed, _room(len(array), scratch))
+
+
+def _room(n: int, scratch: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    return scratch[:n] if scratch is not None and len(scratch) >= n else np.empty(n, np.uint64)
 
 
 def _is_variable(kind: pa.DataType) -> bool:
@@ -68,12 +79,11 @@ def _hash_dictionary(array: pa.DictionaryArray, name: HashName, seed: int) -> ND
     return hashed
 
 
-def _hash_variable(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uint64]:
+def _hash_variable(array: pa.Array, name: HashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
     from parquet_bloom.kernels import native
 
     large = pt.is_large_binary(array.type) or pt.is_large_string(array.type)
     _, offset_buffer, data_buffer = array.buffers()
-    out = np.empty(len(array), np.uint64)
     if not len(array):
         return out
     stored = np.frombuffer(offset_buffer, np.int64 if large else np.int32)
@@ -86,7 +96,7 @@ def _hash_variable(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uin
     return out
 
 
-def _hash_fixed(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uint64]:
+def _hash_fixed(array: pa.Array, name: HashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
     from parquet_bloom.kernels import native
 
     kind = array.type
@@ -97,7 +107,6 @@ def _hash_fixed(array: pa.Array, name: HashName, seed: int) -> NDArray[np.uint64
     if bits % 8 or pt.is_nested(kind):
         raise TypeError(f"cannot hash an Arrow array of type {kind}")
     width = bits // 8
-    out = np.empty(len(array), np.uint64)
     if not len(array):
         return out
     buffer = array.buffers()[1]
