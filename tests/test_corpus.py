@@ -16,7 +16,8 @@ from parquet_bloom.files.storage import Source
 
 # Pages that no program decodes (their README says so) and checksums that are wrong on purpose.
 UNDECODABLE = {
-    "parquet-testing__ARROW-GH-41317", "parquet-testing__ARROW-GH-41321", "parquet-testing__ARROW-GH-45185", "parquet-testing__ARROW-GH-47662",
+    "parquet-testing__ARROW-GH-41317", "parquet-testing__ARROW-GH-41321", "parquet-testing__ARROW-GH-45185",
+    "parquet-testing__ARROW-GH-47662",
     "parquet-testing__ARROW-RS-GH-6229-DICTHEADER", "parquet-testing__ARROW-RS-GH-6229-LEVELS",
     "parquet-testing__datapage_v1-corrupt-checksum", "parquet-testing__rle-dict-uncompressed-corrupt-checksum",
     "start_final_instream",

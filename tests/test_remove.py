@@ -128,3 +128,58 @@ def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
         parquet_bloom.add_filters(source, in_place=True, sync=False)
         parquet_bloom.remove_filters(source, in_place=True, sync=False)
         assert digest(source) == before
+
+
+def with_unknown_fields(data: bytes) -> bytes:
+    """A file whose footer carries, in every struct an edit opens, fields of later versions."""
+    from parquet_bloom.formats.compact_tree import BINARY, LIST, STRUCT, _Field, parse
+    from parquet_bloom.formats.edits import _FOOTER
+
+    length = int.from_bytes(data[-8:-4], "little")
+    root, _ = parse(data[-8 - length : -8], _FOOTER)
+    groups = root.get(4)
+    chunks = [chunk for group in groups for chunk in group.get(1)]
+    for n, node in enumerate([root, *groups, *chunks, *(chunk.get(3) for chunk in chunks), *(root.get(5) or [])]):
+        node.fields.append(_Field(77, LIST, -1, b"", b"\x2c\x15\x02\x00\x00"))  # two structs, one with an i32
+        node.fields.append(_Field(200 + n % 7, STRUCT, -1, b"", b"\x18\x03abc\x11\x00"))  # a text and a bool
+        node.fields.append(_Field(32766, BINARY, -1, b"", b"\x85\x00hello"))  # a length longer than need be
+    footer = root.encode()
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+@pytest.mark.parametrize(("spec", "placement"), PLACES)
+def test_unknown_fields_at_every_level_survive(tmp_path: Path, spec: str, placement: str) -> None:
+    source = write_keys(tmp_path / "keys.parquet", write_page_index=True)
+    source.write_bytes(with_unknown_fields(source.read_bytes()))
+    before, data = digest(source), source.read_bytes()
+    assert pq.read_table(source).equals(keys_table()), "other readers pass over what they do not know"
+    parquet_bloom.add_filters(source, in_place=True, columns=["id", "name"], spec=spec, placement=placement, sync=False)
+    added = source.read_bytes()
+    for marker in (b"\x85\x00hello", b"\x18\x03abc\x11\x00", b"\x2c\x15\x02\x00\x00"):
+        assert added.count(marker) == data.count(marker) > 20
+    assert pq.read_table(source).equals(keys_table())
+    assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
+    parquet_bloom.remove_filters(source, in_place=True, sync=False)
+    assert digest(source) == before
+
+
+def test_an_extension_is_kept_and_stops_moves_without_force(tmp_path: Path) -> None:
+    from parquet_bloom.errors import LayoutError
+    from parquet_bloom.formats.compact_tree import BINARY, _Field, parse
+    from parquet_bloom.formats.edits import _FOOTER
+
+    source = write_keys(tmp_path / "keys.parquet")
+    data = source.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    root, _ = parse(data[-8 - length : -8], _FOOTER)
+    root.fields.append(_Field(32767, BINARY, -1, b"", b"\x09extension"))
+    footer = root.encode()
+    source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    before = digest(source)
+    with pytest.raises(LayoutError, match="32767"):
+        parquet_bloom.add_filters(source, in_place=True, columns=["id"], placement="chunk-start")
+    for options in ({"placement": "footer"}, {"placement": "chunk-start", "force": True}):
+        parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False, **options)
+        assert source.read_bytes().count(b"\x09extension") == 1
+        parquet_bloom.remove_filters(source, in_place=True, sync=False, force=True)
+        assert digest(source) == before

@@ -32,6 +32,8 @@ from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import MAGIC, Footer
 from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
 
+# What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
+PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 BATCH_ROWS = 1 << 16  # values, hashes and a filter of ordinary size then share the processor's cache
 _STREAM_BYTES = 1 << 20
 
@@ -47,7 +49,7 @@ class ColumnReader:
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(shell))
-        except (pa.ArrowException, OSError) as error:
+        except PYARROW_ERRORS as error:
             raise self._damaged(error) from error
 
     def batches(self, row_group: int) -> Iterator[pa.Array]:
@@ -68,7 +70,7 @@ class ColumnReader:
             ) as file:
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
                     yield _leaf_values(batch.column(0))
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        except PYARROW_ERRORS as error:
             raise self._damaged(error, row_group) from error
 
     def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:

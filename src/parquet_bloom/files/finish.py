@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Mapping
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import (
@@ -18,6 +17,7 @@ from parquet_bloom.errors import (
     StorageError,
 )
 from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.decode import PYARROW_ERRORS
 from parquet_bloom.files.locate import Places, contradiction, read_header
 from parquet_bloom.files.storage import Source
 from parquet_bloom.files.tables import refuse_table_file
@@ -130,10 +130,10 @@ def _check_opens(source: Source, path: str) -> None:
     """pyarrow opens the new file, unless it does not open the old one either."""
     try:
         pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
+    except PYARROW_ERRORS as error:
         try:
             pq.read_metadata(source.path)
-        except (pa.ArrowException, OSError):
+        except PYARROW_ERRORS:
             return
         raise _wrong(source, f"pyarrow does not open it: {error}") from error
 
