@@ -12,11 +12,8 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from parquet_bloom._version import __version__
@@ -32,6 +29,7 @@ from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.workers import Workers
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.filters import Format, format_named
 from parquet_bloom.formats.footer import Footer, decode_footer
@@ -54,7 +52,7 @@ class _Request:
     replace: bool
     sync: bool
     force: bool
-    threads: int
+    workers: Workers
     dry_run: bool
     progress: Progress | None
 
@@ -110,12 +108,13 @@ def add_filters(
     check_sizes(ndv, max_bytes)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    request = _Request(
-        columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-        force, threads or processors(), dry_run, progress,
-    )  # fmt: skip
     pairs = dict(targets(source, output, in_place, overwrite))
-    results = each(list(pairs), lambda path: _add(path, pairs[path], request), is_single(source))
+    with Workers(threads or processors()) as workers:
+        request = _Request(
+            columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
+            force, workers, dry_run, progress,
+        )  # fmt: skip
+        results = each(list(pairs), lambda path: _add(path, pairs[path], request), is_single(source))
     return AddReport(list(results), results.failed)
 
 
@@ -173,19 +172,6 @@ def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request:
         new.commit()
 
 
-def ordered(
-    pool: ThreadPoolExecutor, work: Callable[[Chunk], Built], keys: Sequence[Chunk], ahead: int
-) -> Iterator[Built]:
-    """Work on keys in parallel, at most `ahead` of them at a time, and give the results in order."""
-    rest = iter(keys)
-    pending: deque[Future[Built]] = deque(pool.submit(work, key) for key in islice(rest, ahead))
-    while pending:
-        result = pending.popleft().result()
-        for key in islice(rest, 1):
-            pending.append(pool.submit(work, key))
-        yield result
-
-
 class _Writer:
     """Writes the new file's bytes and remembers what the checks and the report need."""
 
@@ -201,14 +187,13 @@ class _Writer:
         self._readers = {c: ColumnReader(source.path, footer, footer.leaves[c]) for c in made.columns}
 
     def write(self, new: NewFile) -> _Writer:
-        pool = ThreadPoolExecutor(self.request.threads, "parquet-bloom")
         try:
             if self.request.at_chunk_start:
-                self._at_chunk_starts(new, pool)
+                self._at_chunk_starts(new)
             else:
-                self._before_footer(new, pool)
+                self._before_footer(new)
         finally:
-            pool.shutdown(cancel_futures=True)
+            self.request.workers.settle()
         if self.places:
             write_footer(new, self._new_footer())
             self._report()
@@ -218,10 +203,9 @@ class _Writer:
         group, column = key
         return build(self._readers[column], self.footer, group, self.request.form, self.made.chosen[key])
 
-    def _results(self, pool: ThreadPoolExecutor, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
-        for done, (key, built) in enumerate(
-            zip(keys, ordered(pool, self._build, keys, 2 * self.request.threads), strict=True)
-        ):
+    def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
+        results = self.request.workers.in_order(self._build, keys)
+        for done, (key, built) in enumerate(zip(keys, results, strict=True)):
             group, column = key
             if built.data is None:
                 self.skipped.append(Skipped(self.footer.leaves[column].name, group, built.reason))
@@ -245,18 +229,18 @@ class _Writer:
         self.cut = bool(spans)
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 
-    def _at_chunk_starts(self, new: NewFile, pool: ThreadPoolExecutor) -> None:
+    def _at_chunk_starts(self, new: NewFile) -> None:
         inserts = insert_events(self.footer, list(self.made.chosen))
         cuts = [e for e in self._cuts() if e.kind == "cut"]
         events = sorted([*inserts, *cuts, *index_events(self.footer)])
         keys = [e.key for e in events if e.kind == "insert"]
-        results = self._results(pool, keys)
+        results = self._results(keys)
         sink = FileSink(new, self.source)
         self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
         self.places = dict(self.body.places)
         new.at = sink.at
 
-    def _before_footer(self, new: NewFile, pool: ThreadPoolExecutor) -> None:
+    def _before_footer(self, new: NewFile) -> None:
         events = self._cuts()
         sink = FileSink(new, self.source)
 
@@ -265,16 +249,15 @@ class _Writer:
             new.flush()  # the disk works while the filters are still being built
             return written
 
-        with ThreadPoolExecutor(1, "parquet-bloom-copy") as copier:
-            copying = copier.submit(body)
-            if events:
-                copying.result()  # only then is it known where the filters begin
-            new.at = sink.at if events else self.footer.start
-            for key, data in self._results(pool, sorted(self.made.chosen)):
-                if data is not None:
-                    self.places[key] = (new.at, len(data))
-                    new.append(data)
-            self.body = copying.result()
+        copying = self.request.workers.copy(body)
+        if events:
+            copying.result()  # only then is it known where the filters begin
+        new.at = sink.at if events else self.footer.start
+        for key, data in self._results(sorted(self.made.chosen)):
+            if data is not None:
+                self.places[key] = (new.at, len(data))
+                new.append(data)
+        self.body = copying.result()
 
     def _new_footer(self) -> bytes:
         form, moves = self.request.form, self.body.moves

@@ -124,8 +124,9 @@ def targets(
         if real in taken:
             raise RequestError(f"{taken[real]} and {source} would both go to {target}")
         taken[real] = source
+    sources_real = {os.path.realpath(source) for source, _ in pairs}
     for source, target in pairs:
-        if os.path.realpath(target) in {os.path.realpath(s) for s, _ in pairs}:
+        if os.path.realpath(target) in sources_real:
             raise RequestError(f"{target} is itself a source; give --in-place to replace it")
         if os.path.isdir(target):
             raise StorageError(target, "is a folder; the new file would have that name")
