@@ -218,3 +218,61 @@ def thrift_struct(fields: Sequence[Field]) -> bytes:
         out += bytes([delta << 4 | wire]) if 0 < delta <= 15 else bytes([wire]) + zigzag(number)
         out, last = out + thrift_value(wire, value), number
     return out + b"\0"
+
+
+# --- a footer made by hand --------------------------------------------------------------------------
+
+# Fields no version of the format knows: all wire types, ids that need a header of their own.
+INNER = [(1, I32, -1), (2, BINARY, b"\xff\0"), (40, DOUBLE, 1.5), (32767, SET, (I16, [1, -1]))]
+UNKNOWN = [(99, TRUE, True), (100, FALSE, False), (101, BYTE, -7), (102, I16, -300), (103, I32, 2**31 - 1)]
+UNKNOWN += [(104, I64, -(2**63)), (105, DOUBLE, -0.0), (106, BINARY, b"\xff\0"), (107, LIST, (I64, list(range(20))))]
+UNKNOWN += [(108, SET, (BINARY, [b"a", b""])), (109, MAP, (BINARY, STRUCT, [(b"k", INNER)])), (110, STRUCT, INNER)]
+UNKNOWN += [(111, UUID, bytes(range(16))), (112, LIST, (TRUE, [True, False])), (113, MAP, (I32, I32, []))]
+UNKNOWN += [(114, LIST, (LIST, [(I32, [1]), (STRUCT, [INNER])])), (115, LIST, (STRUCT, [])), (32767, STRUCT, INNER)]
+PAIRS = [(b"first", b"1"), (b"no value", None), (b"third", b"\xff")]
+GROUPS, COLUMNS = 2, 3
+
+
+def made_footer(later, move=lambda at: at, places=None, pairs=PAIRS, appended=(), lengths=None) -> bytes:
+    """A footer of GROUPS row groups of COLUMNS columns, as it must be after an edit.
+
+    later     fields of a later version of the format, appended to every struct but those `appended`
+    move      applied to every absolute offset that lies behind the magic
+    places    (row group, column) -> (bloom_filter_offset, bloom_filter_length or None)
+    pairs     key-values, None for no list; `appended` come after them
+    lengths   (row group, column) -> offset_index_length
+    """
+    places, lengths = places or {}, lengths or {}
+
+    def element(fields):
+        return [*fields, *later]
+
+    def chunk(g, c):
+        at = 1000 * (3 * g + c) + 4
+        statistics = [(5, BINARY, b"z"), (6, BINARY, b"a"), (7, TRUE, True), *later]
+        meta = [(1, I32, 2), (2, LIST, (I32, [0, 8])), (3, LIST, (BINARY, [b"abc"[c : c + 1]])), (4, I32, 0)]
+        meta += [(5, I64, 10), (6, I64, 100), (7, I64, 90), (9, I64, move(at + 50)), (10, I64, 3), (11, I64, move(at))]
+        meta += [(12, STRUCT, statistics)]
+        offset, length = places.get((g, c), (None, None))
+        meta += [(14, I64, offset)] if offset is not None else []
+        meta += [(15, I32, length)] if length is not None else []
+        chunk = [(2, I64, 0 if c else move(at)), (3, STRUCT, [*meta, *later])]
+        chunk += [(4, I64, move(9000 + at)), (5, I32, lengths.get((g, c), 30))]
+        return [*chunk, (6, I64, move(8000 + at)), (7, I32, 20), *later]
+
+    logical = [(14, STRUCT, [])] if not later else [(99, STRUCT, INNER)]
+    schema = [element([(4, BINARY, b"schema"), (5, I32, COLUMNS)])]
+    for name in b"a", b"b", b"c":
+        leaf = [(1, I32, 7), (2, I32, 16), (3, I32, 1), (4, BINARY, name), (10, STRUCT, logical)]
+        schema.append(element(leaf))
+    groups = []
+    for g in range(GROUPS):
+        columns = [chunk(g, c) for c in range(COLUMNS)]
+        group = [(1, LIST, (STRUCT, columns)), (2, I64, 300), (3, I64, 10), (5, I64, move(3000 * g + 4))]
+        groups.append(element(group))
+    root = [(1, I32, 2), (2, LIST, (STRUCT, schema)), (3, I64, 20), (4, LIST, (STRUCT, groups))]
+    if pairs is not None:
+        kept = [element([(1, BINARY, k), *([(2, BINARY, v)] if v is not None else [])]) for k, v in pairs]
+        kept += [[(1, BINARY, k), (2, BINARY, v)] for k, v in appended]
+        root.append((5, LIST, (STRUCT, kept)))
+    return thrift_struct(element([*root, (6, BINARY, b"made")]))

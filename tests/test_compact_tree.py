@@ -31,6 +31,7 @@ TEMPLATES = (EDITS, ALL, ONLY_ROOT)
 
 REFUSED = "parquet-testing__ARROW-GH-41317.parquet"  # a list of i16 where the format has one of enums
 
+
 @cache
 def footer_of(name: str) -> bytes:
     data = footer_bytes(file_named(name))

@@ -165,7 +165,8 @@ class Node:
     fields: list[_Field] = field(default_factory=list)
 
     def _find(self, number: int) -> _Field | None:
-        return next((f for f in self.fields if f.id == number), None)
+        # Of a field that is given twice readers take the last.
+        return next((f for f in reversed(self.fields) if f.id == number), None)
 
     def get(self, number: int) -> Any:
         """Give an integer, a text, a Node or the list of Nodes in field `number`; None if absent."""
@@ -223,6 +224,11 @@ class Node:
         return b"".join(parts) + b"\x00"
 
 
+def _may_be_structs(data: bytes, at: int) -> bool:
+    size, kind, _ = list_header(data, at)
+    return kind == STRUCT or not size  # some writers say "no elements, of no type"
+
+
 def parse(data: bytes, template: Template, at: int = 0) -> tuple[Node, int]:
     """Open the struct at `at` and, below it, what template names; return it and where it ends.
 
@@ -236,7 +242,7 @@ def parse(data: bytes, template: Template, at: int = 0) -> tuple[Node, int]:
         value: bytes | Node | NodeList
         if below is not None and wire == STRUCT:
             value, end = parse(data, below, start)
-        elif below is not None and wire == LIST and list_header(data, start)[1] == STRUCT:
+        elif below is not None and wire == LIST and _may_be_structs(data, start):
             size, _, end = list_header(data, start)
             items, head = [], data[start:end]
             for _ in range(size):

@@ -112,6 +112,16 @@ def _move(struct: Any, number: int, moves: Moves) -> None:
         _put(struct, number, new)
 
 
+def _structs(struct: Any, number: int) -> list[Any]:
+    """The list of structs in a field, empty if there is none; FooterError for anything else."""
+    found = _get(struct, number)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise FooterError(f"field {number} is not the list of structs that the format has there")
+    return found
+
+
 def _pair(like: Any, key: str, value: str) -> Any:
     if not isinstance(like, Node):
         return KeyValue(key=key, value=value)
@@ -147,8 +157,8 @@ def foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
         return set()
     node, _ = parse(data, _FOOTER)
     found = set()
-    for i, group in enumerate(node.get(4) or []):
-        for j, chunk in enumerate(group.get(1) or []):
+    for i, group in enumerate(_structs(node, 4)):
+        for j, chunk in enumerate(_structs(group, 1)):
             meta = chunk.get(3)
             fields = meta.fields if isinstance(meta, Node) else []
             if any(f.wire != _FILTER_FIELDS.get(f.id, f.wire) for f in fields):
@@ -170,7 +180,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 def _move_chunk(chunk: Any, moves: Moves) -> None:
     for number in (2, 4, 6):  # file_offset, offset_index_offset, column_index_offset
         _move(chunk, number, moves)
-    if (meta := _get(chunk, 3)) is not None:
+    if not isinstance(meta := _get(chunk, 3), int | bytes | str | list | None):
         for number in (9, 10, 11, 14):  # data page, index page, dictionary page, Bloom filter
             _move(meta, number, moves)
 
@@ -178,9 +188,8 @@ def _move_chunk(chunk: Any, moves: Moves) -> None:
 def _edit_key_values(root: Any, edit: FooterEdit) -> None:
     if not edit.key_values and not edit.append:
         return
-    pairs = _get(root, 5)
-    was_there = pairs is not None
-    pairs = pairs if was_there else []
+    was_there = _get(root, 5) is not None
+    pairs = _structs(root, 5)
     for at, value in sorted(edit.key_values.items(), reverse=True):
         if value is None:
             del pairs[at]
@@ -204,16 +213,19 @@ def _place(meta: Any, place: tuple[int, int | None] | None) -> None:
 
 def _apply(root: Any, edit: FooterEdit) -> None:
     moving = bool(edit.moves)
-    for i, group in enumerate(_get(root, 4) or []):
+    for i, group in enumerate(_structs(root, 4)):
         if moving:
             _move(group, 5, edit.moves)  # file_offset
-        for j, chunk in enumerate(_get(group, 1) or []):
+        for j, chunk in enumerate(_structs(group, 1)):
             if moving:
                 _move_chunk(chunk, edit.moves)
             if (i, j) in edit.index_lengths:
                 _put(chunk, 5, edit.index_lengths[i, j], I32)
             if (i, j) in edit.places:
-                _place(_get(chunk, 3), edit.places[i, j])
+                meta = _get(chunk, 3)
+                if meta is None or isinstance(meta, int | bytes | str | list):
+                    raise FooterError(f"row group {i}, column {j} has no metadata")
+                _place(meta, edit.places[i, j])
     _edit_key_values(root, edit)
 
 
@@ -230,12 +242,12 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
 def move_offset_index(data: bytes, moves: Moves) -> bytes:
     """Move the page offsets of one OffsetIndex; its length may change with the offsets' varints."""
-    index = _exact(OffsetIndex, data)
-    if index is not None:
-        for location in index.page_locations:
-            location.offset = moves(location.offset)
-        return compact.encode(index)
-    node, used = parse(data, _OFFSET_INDEX)
-    for location in node.get(1) or []:
+    root = _exact(OffsetIndex, data)
+    node, used = (None, len(data)) if root is not None else parse(data, _OFFSET_INDEX)
+    if _get(root or node, 1) is None:
+        raise FooterError("an OffsetIndex has no page_locations")
+    for location in _structs(root or node, 1):
+        if not isinstance(_get(location, 1), int):
+            raise FooterError("a PageLocation has no offset")
         _move(location, 1, moves)
-    return node.encode() + data[used:]
+    return compact.encode(root) if node is None else node.encode() + data[used:]

@@ -33,7 +33,7 @@ def num_bytes_for(total: int) -> int | None:
     It lets a reader ask for the header and one block at once, knowing only bloom_filter_length;
     the header must then be, byte for byte, `header(num_bytes)`. None if there is no such size.
     """
-    if total < 32:
+    if not 32 <= total < 1 << 31:  # numBytes is an i32
         return None
     num_bytes = 1 << (total.bit_length() - 1)
     return num_bytes if len(header(num_bytes)) + num_bytes == total else None

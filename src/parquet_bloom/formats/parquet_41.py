@@ -88,7 +88,7 @@ def read_thrift(data: bytes) -> Header:
         _only_members(node, {2: "algorithm", 3: "hash"})
         num_bytes = _bitset_bytes(node.get(1), power_of_two=True)
         return Header("parquet-41-early", num_bytes, (Candidate(RULE, size), Candidate(_XXH64_MASK, size)))
-    if {k: v for k, v in shape.items() if k != 4} == {1: i32, 2: i32, 3: i32, 9: "struct"}:
+    if shape in ({1: i32, 2: i32, 3: i32, 9: "struct"}, {1: i32, 2: i32, 3: i32, 4: i32, 9: "struct"}):
         return _page(node, size)
     raise UnknownFilterError(f"the header's fields {sorted(shape)} are those of no known form")
 

@@ -18,7 +18,7 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,10 @@ class Entry:
 
 def places_crc(places: Places) -> int:
     """CRC-32 over the places in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
+    mask = (1 << 64) - 1  # a damaged footer may hold more than 64 bits
     packed = b"".join(
-        struct.pack("<iiqq", *key, offset, length or 0) for key, (offset, length) in sorted(places.items())
+        struct.pack("<iiQQ", *key, offset & mask, (length or 0) & mask)
+        for key, (offset, length) in sorted(places.items())
     )
     return zlib.crc32(packed)
 
@@ -116,23 +118,32 @@ def new_entries(version: str, spec: str, rule: Rule, footer: Footer, places: Pla
     footer  of the file the filters went into, for its names
     places  of the new filters only
     """
+    shared = {"version": version, "spec": spec, "hash": rule.hash, "seed": rule.seed, "index": rule.index}
+    if footer.metadata.key_value_metadata == []:
+        shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
+    return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(places)]
+
+
+def _rectangles(places: Places) -> Iterator[dict[Chunk, tuple[int, int | None]]]:
+    """Split places into columns x row groups, which is what an entry can speak of."""
     groups_of: dict[int, list[int]] = defaultdict(list)
     for group, column in sorted(places):
         groups_of[column].append(group)
     columns_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for column, groups in sorted(groups_of.items()):
         columns_of[tuple(groups)].append(column)
-    entries = []
     for filled, columns in columns_of.items():
-        body: dict[str, Any] = {"version": version, "spec": spec, "hash": rule.hash, "seed": rule.seed}
-        body |= {"index": rule.index, "columns": [footer.leaves[c].name for c in columns]}
-        if len(filled) < footer.n_row_groups:
-            body["row_groups"] = list(filled)
-        body["places"] = places_crc({(g, c): places[g, c] for c in columns for g in filled})
-        if footer.metadata.key_value_metadata == []:
-            body["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
-        entries.append(body)
-    return entries
+        yield {(group, column): places[group, column] for column in columns for group in filled}
+
+
+def _speak_of(body: Mapping[str, Any], places: Places, leaves: Sequence[Leaf], n_row_groups: int) -> dict[str, Any]:
+    """The entry `body`, made to speak of these places."""
+    rest = {key: value for key, value in body.items() if key not in ("columns", "row_groups", "places")}
+    groups = sorted({group for group, _ in places})
+    rest["columns"] = [leaves[column].name for column in sorted({column for _, column in places})]
+    if len(groups) < n_row_groups:
+        rest["row_groups"] = groups
+    return {**rest, "places": places_crc(places)}
 
 
 def rewritten(
@@ -151,24 +162,21 @@ def rewritten(
     changes: dict[int, str | None] = {}
     for at, known in by_pair.items():
         bodies = _parse(footer.metadata.key_value_metadata[at].value)
-        followed = (_follow(known[i], places, footer.leaves) if i in known else body for i, body in enumerate(bodies))
-        kept = [body for body in followed if body is not None]
+        kept: list[Any] = []
+        for i, body in enumerate(bodies):
+            kept += _follow(known[i], places, footer) if i in known else [body]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None
     return changes, [(KEY, _text(added))] if added else []
 
 
-def _follow(entry: Entry, places: Places, leaves: Sequence[Leaf]) -> dict[str, Any] | None:
+def _follow(entry: Entry, places: Places, footer: Footer) -> list[dict[str, Any]]:
+    """The entry after its filters moved, or in parts after some of them left."""
     left = {key: places[key] for key in entry.chunks if key in places}
-    if not left:
-        return None
-    body = dict(entry.body)
-    if len(left) < len(entry.chunks):
-        body["columns"] = [leaves[column].name for column in sorted({column for _, column in left})]
-        body["row_groups"] = sorted({group for group, _ in left})
-    body["places"] = places_crc(left)
-    return body
+    if len(left) == len(entry.chunks):
+        return [{**entry.body, "places": places_crc(left)}]
+    return [_speak_of(entry.body, part, footer.leaves, footer.n_row_groups) for part in _rectangles(left)]
 
 
 def _text(bodies: list[dict[str, Any]]) -> str:

@@ -56,6 +56,7 @@ _CONVERTED = {
     ConvertedType.BSON: "BSON",
     ConvertedType.INTERVAL: "INTERVAL",
 }
+_MAX_DEPTH = 500
 _UNIT_NS = {"MILLIS": 1_000_000, "MICROS": 1_000, "NANOS": 1}
 
 
@@ -252,6 +253,8 @@ def leaves_of(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
         _, parent, repeated = open_groups[-1]
         path = (*parent, element.name or "")
         repeated = repeated or element.repetition_type == FieldRepetitionType.REPEATED
+        if len(path) > _MAX_DEPTH:
+            raise FooterError(f"the schema is nested deeper than {_MAX_DEPTH} groups")
         if element.type is None:
             open_groups.append([element.num_children or 0, path, repeated])
         else:
