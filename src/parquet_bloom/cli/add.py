@@ -78,7 +78,7 @@ def _print(file: Any) -> None:
     if file.dry_run:
         click.echo(
             f"{arrow}: would add {plural(file.planned_filters, 'filter')}{' on ' + names if names else ''}; "
-            f"needs up to {size(file.bytes_needed)} of disk"
+            f"up to {size(file.planned_bytes)}; needs up to {size(file.bytes_needed)} of disk"
         )
     elif not file.filters:
         click.echo(f"{arrow}: nothing to add")

@@ -135,7 +135,8 @@ def _add(path: str, target: str, request: _Request) -> AddedFile:
         )
         report.skipped = made.skipped
         report.planned_filters = len(made.chosen)
-        report.bytes_needed = source.size + upper_bound(footer, made) + 4096 * (1 + len(made.chosen))
+        report.planned_bytes = upper_bound(footer, made)
+        report.bytes_needed = source.size + report.planned_bytes + 4096 * (1 + len(made.chosen))
         report.dry_run = request.dry_run
         if made.chosen or not request.in_place:
             check_target(path, target, request.in_place, request.force)

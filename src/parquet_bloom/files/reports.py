@@ -42,6 +42,7 @@ class AddedFile:
     seconds: float = 0.0
     dry_run: bool = False
     planned_filters: int = 0
+    planned_bytes: int = 0  # of filters, at most
     bytes_needed: int = 0  # of disk, at most, while the new file is written
 
     @property

@@ -139,7 +139,8 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
         end = candidate.bits_at + header.num_bytes
         if end <= len(data):
             parts.append((candidate.rule, split_block.from_bytes(data[candidate.bits_at : end])))
-    if not parts:  # a reading whose bitset would end past the data is merely not the right one
+    # A reading whose bitset would end past the data is merely not the right one, but for the likeliest.
+    if header.total > len(data):
         raise FilterFormatError(f"the filter takes {header.total} bytes, but only {len(data)} are there")
     return BloomFilter(header, tuple(parts))
 

@@ -112,6 +112,8 @@ def _only_members(node: Node, unions: dict[int, str]) -> None:
     for number, what in unions.items():
         union = node.get(number)
         members = [f.id for f in union.fields] if isinstance(union, Node) else []
+        if members == [1] and isinstance(union.fields[0].value, Node) and union.fields[0].value.fields:
+            raise UnknownFilterError(f"{what} 1 has parameters that are unknown")
         if members != [1] or not isinstance(union.fields[0].value, Node):
             raise UnknownFilterError(f"{what} {members[0]} is unknown" if members else f"the header names no {what}")
 
@@ -125,7 +127,10 @@ def _bitset_bytes(num_bytes: int, power_of_two: bool = False) -> int:
 
 
 def read_raw(data: bytes, total: int | None) -> Header:
-    """Read little-endian ints: (n, 0, 0), or (n, 0, 0, 0) of 2020, which `total` may tell apart."""
+    """Read little-endian ints: (n, 0, 0), or (n, 0, 0, 0) of 2020.
+
+    A total of n + 12 leaves the first only. One of n + 16 leaves both: there may be padding.
+    """
     if len(data) < _RAW_BYTES:
         raise FilterFormatError(f"{len(data)} bytes are too short for any header")
     num_bytes, kind, algorithm = struct.unpack_from("<iii", data)
@@ -135,6 +140,5 @@ def read_raw(data: bytes, total: int | None) -> Header:
     four = [Candidate(final.RULE, _RAW_2020_BYTES)] if data[_RAW_BYTES:_RAW_2020_BYTES] == bytes(4) else []
     if total == _RAW_BYTES + num_bytes:
         four = []
-    elif total == _RAW_2020_BYTES + num_bytes and four:
-        three = []
-    return Header("parquet-41-raw", num_bytes, (*three, *four))
+    likeliest_first = (*four, *three) if total == _RAW_2020_BYTES + num_bytes else (*three, *four)
+    return Header("parquet-41-raw", num_bytes, likeliest_first)

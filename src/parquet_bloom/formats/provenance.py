@@ -91,17 +91,22 @@ def _parse(text: str | None) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _integers(groups: Any) -> set[int] | None:
+    """The row groups an entry names; None where it names none, and so means all."""
+    if groups is None:
+        return None
+    return {group for group in groups if type(group) is int} if isinstance(groups, list) else set()
+
+
 def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], places: Places) -> Iterable[Entry]:
     for position, body in enumerate(bodies):
         if not isinstance(body, dict) or not isinstance(body.get("columns"), list):
             continue
         names = {name for name in body["columns"] if isinstance(name, str)}
         columns = {leaf.index for leaf in leaves if leaf.name in names}
-        groups = body.get("row_groups")
+        groups = _integers(body.get("row_groups"))
         chunks = {
-            key: place
-            for key, place in places.items()
-            if key[1] in columns and (groups is None or (isinstance(groups, list) and key[0] in groups))
+            key: place for key, place in places.items() if key[1] in columns and (groups is None or key[0] in groups)
         }
         if chunks and places_crc(chunks) == body.get("places"):
             yield Entry(pair, position, body, tuple(sorted(chunks)))

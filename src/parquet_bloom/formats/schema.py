@@ -274,12 +274,14 @@ def _leaf(e: SchemaElement, index: int, path: tuple[str, ...], repeated: bool, a
         fields["logical"] = known
         member = getattr(union, known)
         if known == "INTEGER":
-            fields |= {"bits": member.bitWidth, "signed": member.isSigned}
+            sound = member.bitWidth in (8, 16, 32, 64) and member.isSigned is not None
+            fields |= {"bits": member.bitWidth, "signed": member.isSigned} if sound else {"logical": "?"}
         elif known == "DECIMAL":
-            fields |= {"scale": member.scale, "precision": member.precision}
+            sound = member.scale is not None
+            fields |= {"scale": member.scale, "precision": member.precision or 0} if sound else {"logical": "?"}
         elif known in ("TIME", "TIMESTAMP"):
             unit = next((ns for n, ns in _UNIT_NS.items() if getattr(member.unit, n, None) is not None), 0)
-            fields |= {"unit_ns": unit, "utc": bool(member.isAdjustedToUTC)}
+            fields |= {"unit_ns": unit, "utc": member.isAdjustedToUTC}
     elif union is not None:
         fields["logical"] = "?"  # a member that is newer than the bindings
     elif converted is not None:

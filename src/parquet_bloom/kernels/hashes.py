@@ -36,7 +36,7 @@ def hash_array(
     seed     unsigned, 64 bits for xxh64 and 32 for murmur3
     scratch  uint64[>= n] that the result may lie in; fresh memory for every batch costs more than
              hashing it
-    returns  uint64[n], n = len(array) - array.null_count, in the array's order
+    returns  uint64[n], one for each value that is not null (nor a dictionary's null entry), in order
 
     Raises TypeError for booleans (bits, not bytes) and nested arrays.
     """

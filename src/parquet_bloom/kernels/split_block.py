@@ -63,6 +63,8 @@ def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = 
     from parquet_bloom.kernels import native
 
     words = _words(blocks, rule)
+    if not words.flags.writeable:
+        raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
     run = native.insert_mask if rule == "mask" else native.insert_multiply_shift
     run(words, np.ascontiguousarray(hashes, np.uint64))
 
@@ -117,8 +119,9 @@ def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:
     Multiply-shift of a power of two takes the upper bits, so neighbours 2j and 2j+1 become one;
     mask takes the lower bits, so j and j + z/2 do.
     """
+    _words(blocks, rule)
     half = blocks.shape[0] // 2
-    if blocks.shape[0] != 2 * half or half == 0:
+    if blocks.shape[0] != 2 * half:
         raise FilterShapeError(f"{blocks.shape[0]} blocks cannot be folded in two")
     if rule == "mask":
         return blocks[:half] | blocks[half:]
@@ -133,6 +136,7 @@ def exact_rate(blocks: Blocks) -> float:
 
     Exact for this very bitset: all sums are integers (a block's product is at most 2^40).
     """
+    _words(blocks, "multiply-shift")
     total = 0
     for start in range(0, blocks.shape[0], _RATE_SLICE):
         counts = np.ascontiguousarray(np.bitwise_count(blocks[start : start + _RATE_SLICE]).T)

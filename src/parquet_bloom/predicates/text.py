@@ -15,7 +15,7 @@ import uuid
 from decimal import Decimal
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.values import Instant, Literal, TimeOfDay
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
 from parquet_bloom.predicates.tree import Compare
 
 _SPACE = re.compile(r"\s*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquet_bloom.formats.values import Literal
+from parquet_bloom.formats.literals import Literal
 
 
 @dataclass(frozen=True, slots=True)

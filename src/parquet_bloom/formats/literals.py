@@ -1,0 +1,70 @@
+"""What a person may write as a literal, and what it may turn out to mean for a column."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+
+from parquet_bloom.formats.schema import Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A point in time (utc) or a wall-clock reading (not utc); nanoseconds since 1970-01-01 00:00."""
+
+    nanoseconds: int
+    utc: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOfDay:
+    """Nanoseconds since midnight; utc where a zone was given."""
+
+    nanoseconds: int
+    utc: bool = False
+
+
+Literal = bool | int | float | Decimal | str | bytes | dt.date | Instant | TimeOfDay | uuid.UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a literal means for one column.
+
+    probes  PLAIN bytes to ask for: no row equals the literal if the filter admits none of them.
+            Empty: no value of this type can equal it, whatever is stored.
+    reason  why; and where probes is None, why the filter cannot tell anything (no evidence)
+    """
+
+    probes: tuple[bytes, ...] | None
+    reason: str = ""
+
+
+def never(reason: str) -> Encoded:
+    return Encoded((), reason)
+
+
+def unknown(reason: str) -> Encoded:
+    return Encoded(None, reason)
+
+
+def mismatch(value: Literal, leaf: Leaf) -> Encoded:
+    hint = _SPELLED.get(leaf.logical or "")
+    return unknown(f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; write {hint}" if hint else ""))
+
+
+_SPELLED = {
+    "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
+    "TIME": "TIME '12:00:00'",
+    "DATE": "DATE '2026-01-31'",
+}
+
+
+def shown(value: object) -> str:
+    """A literal for a message; Python refuses to print integers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value) if isinstance(value, int | float | str | bytes) else str(value)
+    return text if len(text) <= 200 else text[:200] + "..."
