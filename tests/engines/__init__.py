@@ -1,0 +1,1 @@
+"""Files with our filters, read and queried by the engines that people use."""

@@ -1,0 +1,105 @@
+"""`x = 0.0` finds a stored -0.0, and `x = -0.0` a stored 0.0, in every engine that uses our filters.
+
+The two zeros are equal and hash differently. Engines ask a filter for the one they were given, so
+with the filters of other writers rows get lost; in ours both are there as soon as one is stored.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from engines import made
+from engines.asking import DataFusion, duckdb, skipped_by_check
+from parquet_bloom import add_filters
+
+TYPES = {"DOUBLE": pa.float64(), "FLOAT": pa.float32()}
+ZEROS = {"0.0": 0.0, "-0.0": -0.0}
+ROWS = 2  # with a zero, in row group 1 of 3
+
+# What lies around the zero: bounds that hold it inside, bounds that are it, and no bounds at all.
+BOUNDS = {
+    "inside": ([-1.5, 2.5], {}),
+    "only_zeros": ([], {}),
+    "no_statistics": ([-1.5, 2.5], {"write_statistics": False}),
+}
+
+
+def without_zero(kind: pa.DataType) -> pa.Table:
+    """A row group whose bounds hold zero inside, and which only a filter can exclude."""
+    return pa.table({"x": pa.array([-7.25, 8.25, 1.0], kind)})
+
+
+@pytest.fixture(
+    params=[(kind, stored, bounds) for kind in TYPES for stored in ZEROS for bounds in BOUNDS], ids="-".join
+)
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Three row groups, the second with zeros of one sign."""
+    kind, stored, bounds = request.param
+    around, options = BOUNDS[bounds]
+    zeros = pa.table({"x": pa.array(around + [ZEROS[stored]] * ROWS, TYPES[kind])})
+    tables = [without_zero(TYPES[kind]), zeros, without_zero(TYPES[kind])]
+    return made.write(tmp_path / "source.parquet", tables, **options)
+
+
+@pytest.fixture(params=made.PLACEMENTS)
+def ours(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Path:
+    add_filters(source, tmp_path / "ours.parquet", placement=request.param, sync=False)
+    return tmp_path / "ours.parquet"
+
+
+@pytest.fixture(params=ZEROS)
+def asked(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_check_keeps_the_row_group(ours: Path, asked: str) -> None:
+    assert skipped_by_check(ours, "x", asked) == [True, False, True]
+
+
+def test_duckdb(ours: Path, asked: str) -> None:
+    kind = "DOUBLE" if pq.read_schema(ours).field("x").type == pa.float64() else "FLOAT"
+    with duckdb() as engine:
+        assert engine.excludes(ours, "x", f"'{asked}'::{kind}") == [True, False, True]
+        for literal in (f"'{asked}'::{kind}", asked):
+            assert engine.count(ours, f"x = {literal}") == ROWS
+            assert engine.count(ours, f"x IN ({literal}, 123.5)") == ROWS
+
+
+def test_datafusion(ours: Path, asked: str) -> None:
+    value = pa.scalar(ZEROS[asked], pq.read_schema(ours).field("x").type)
+    rows, by_statistics, by_filters = DataFusion().ask(ours, "x", value)
+    assert rows == ROWS
+    assert by_statistics + by_filters == 2, "the other row groups are excluded, so the filters were in use"
+
+
+def test_polars(ours: Path, asked: str) -> None:
+    polars = pytest.importorskip("polars")
+    for wanted in (polars.col("x") == ZEROS[asked], polars.col("x").is_in([ZEROS[asked], 123.5])):
+        assert polars.scan_parquet(ours).filter(wanted).collect().height == ROWS
+    assert polars.read_parquet(ours).filter(polars.col("x") == ZEROS[asked]).height == ROWS
+
+
+def test_pyarrow(ours: Path, asked: str) -> None:
+    assert pq.read_table(ours, filters=[("x", "=", ZEROS[asked])]).num_rows == ROWS
+    assert ds.dataset(ours).to_table(filter=ds.field("x") == ZEROS[asked]).num_rows == ROWS
+
+
+class TestReplacing:
+    """Filters of other writers hold one zero only; replaced by ours, they hold both."""
+
+    @pytest.mark.parametrize("name", ["pyarrow/types_filters", "datafusion/types", "spark/no_dictionary"])
+    @pytest.mark.parametrize("column", ["only_negative_zero", "only_negative_zero_float"])
+    def test_no_row_is_lost(self, name: str, column: str, tmp_path: Path) -> None:
+        ours = tmp_path / "ours.parquet"
+        add_filters(made.fixture(name), ours, columns=[column], replace=True, sync=False)
+        stored = pq.read_table(ours, columns=[column])[column]
+        for zero in ZEROS.values():
+            assert DataFusion().ask(ours, column, pa.scalar(zero, stored.type))[0] == len(stored)
+        with duckdb() as engine:
+            for zero in ZEROS:
+                assert engine.count(ours, f"{column} = {zero}") == len(stored)
