@@ -297,6 +297,6 @@ def test_the_class_of_2018_wrote_these_bits():
 
 
 def test_the_salts_stand_in_two_places():
-    from parquet_bloom.kernels import native
+    from parquet_bloom.kernels import intrinsics
 
-    assert list(split_block.SALT) == list(native.SALT) == naive.SALT
+    assert list(split_block.SALT) == list(intrinsics.SALT) == naive.SALT

@@ -41,12 +41,15 @@ NEAR: dict[str, list[Any]] = {
     "timestamp_us_utc": [dt.datetime(2020, 1, 1, tzinfo=UTC), dt.datetime(2019, 12, 31, 23, tzinfo=UTC)],
     "time_ms": [dt.time(12)], "time_us": [dt.time(12), NOON.time()], "time_ns": [dt.time(12)],
 }  # fmt: skip
+NUMBERS = """
+    5 +5 -5 5. 5.0 5e0 0 0.0 -0.0 0e0 1 1.0 -1 0xff 127 -128 255 300 -129 100.00 1e2
+    .5 0.5 0.1 0.10 0.1e0 1.5 1.50 1.500 0.3 0.30000000000000004 1e-45 5e-324 1e300 1e999 -1e999
+    16777216 16777217 16777217e0 9007199254740992e0 9007199254740993 9007199254740993.0 9007199254740993e0
+    1e10 1e18 1e20 100000000000000000000 4294967295 2147483648 9223372036854775808 -9223372036854775808
+    65504.0 3.4028234663852886e38 18446744073709551615 18446744073709551616 1.0000000000000001 TRUE FALSE NULL
+"""
 LITERALS = [
-    *"5 +5 -5 5. 5.0 5e0 0 0.0 -0.0 0e0 1 1.0 -1 0xff 127 -128 255 300 -129 100.00 1e2".split(),
-    *".5 0.5 0.1 0.10 0.1e0 1.5 1.50 1.500 0.3 0.30000000000000004 1e-45 5e-324 1e300 1e999 -1e999".split(),
-    *"16777216 16777217 16777217e0 9007199254740992e0 9007199254740993 9007199254740993.0 9007199254740993e0".split(),
-    *"1e10 1e18 1e20 100000000000000000000 4294967295 2147483648 9223372036854775808 65504.0 3.4028234663852886e38".split(),
-    *"18446744073709551615 18446744073709551616 -9223372036854775808 1.0000000000000001 TRUE FALSE NULL".split(),
+    *NUMBERS.split(),
     "'5'", "'5.0'", "'0'", "'0.1'", "'1.50'", "'abc'", "'ABC'", "'a '", "''", "'true'", "'NULL'", r"'\xAA'",
     "x'616263'", "x'aa'", "x''", "DECIMAL '1.50'",
     "DATE '2020-01-01'", "DATE '1969-12-31'", "DATE '1970-01-01'", "'2020-01-01'",
@@ -58,14 +61,20 @@ LITERALS = [
     f"UUID '{KEY}'", f"'{KEY}'", f"'{KEY.upper()}'", f"'{{{KEY}}}'", f"'{KEY.replace('-', '')}'",
 ]  # fmt: skip
 
+COLUMNS = made.boundaries()[0].column_names
+Ask = Callable[[str, str], set[int]]
+
 # Where check says "no value of this type equals it", as SQL does, and an engine rounds the literal first.
 DOUBLES = ("1.0000000000000001", "1e-45", "5e-324", "18446744073709551616")
-ROUNDED = {
+ROUNDED: dict[str, list[tuple[str | None, str]]] = {
     "datafusion": [(None, literal) for literal in DOUBLES],  # takes them as doubles, or as DECIMAL(38, 0)
     "polars": [],
 }
-for engine in ROUNDED:  # both cut it to the milliseconds of the column
-    ROUNDED[engine].append(("timestamp_ms", "TIMESTAMP '1969-12-31 23:59:59.999999'"))
+for rounds in ROUNDED.values():  # both cut it to the milliseconds of the column
+    rounds.append(("timestamp_ms", "TIMESTAMP '1969-12-31 23:59:59.999999'"))
+
+
+ZONED = ("timestamp_us_utc", "timestamp_ns_zone")  # Polars' SQL has no literal with a zone
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +97,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return source, folder / "ours.parquet"
 
 
-COLUMNS = made.boundaries()[0].column_names
-Ask = Callable[[str, str], set[int]]
+@pytest.fixture(scope="module")
+def skips(files: tuple[Path, Path]) -> dict[str, dict[str, list[bool]]]:
+    """Column -> literal -> check's verdicts, of those that skip something."""
+    asked = {
+        column: {s: [verdict.skipped for verdict in check(files[1], f'"{column}" = {s}')] for s in LITERALS}
+        for column in COLUMNS
+    }
+    return {column: {s: v for s, v in verdicts.items() if any(v)} for column, verdicts in asked.items()}
 
 
 @pytest.fixture(scope="module", params=["duckdb", "datafusion", "polars"])
@@ -115,20 +130,22 @@ def _numbers(table: pa.Table) -> set[int]:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_no_row_that_an_engine_finds_is_skipped(files: tuple[Path, Path], engine: tuple[str, Ask], column: str) -> None:
+def test_no_row_that_an_engine_finds_is_skipped(
+    skips: dict[str, dict[str, list[bool]]], engine: tuple[str, Ask], column: str
+) -> None:
     name, ask = engine
-    lost, skipped = [], 0
-    for literal in LITERALS:
-        verdicts = [verdict.skipped for verdict in check(files[1], f'"{column}" = {literal}')]
-        if not any(verdicts) or {(column, literal), (None, literal)} & set(ROUNDED.get(name, ())):
+    assert skips[column], "check skips nothing, so nothing is compared"
+    lost, answered = [], 0
+    for literal, skipped in skips[column].items():
+        if {(column, literal), (None, literal)} & set(ROUNDED.get(name, ())):
             continue
-        skipped += 1
         try:
             found = ask(column, literal)
-        except BaseException as error:  # no such comparison; DataFusion's and Polars' panics are no Exception
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # no such comparison; DataFusion's and Polars' panics are no Exception
             continue
-        lost += [(literal, group) for group in found if verdicts[group]]
+        answered += 1
+        lost += [(literal, group) for group in found if skipped[group]]
     assert lost == []
-    assert skipped, "check skips nothing, so nothing was compared"
+    assert answered or (name == "polars" and column in ZONED), "the engine understood no comparison"

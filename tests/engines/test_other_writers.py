@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from engines import made
-from engines.asking import duckdb, skipped_by_check
+from engines.asking import DataFusion, duckdb, skipped_by_check
 from engines.reading import READERS, assert_equal
-from parquet_bloom import add_filters, inspect, remove_filters, verify
+from parquet_bloom import FilterWriter, add_filters, inspect, remove_filters, verify, write_table
 
 TABLE = pa.concat_tables(made.row_groups()).select(
     [
@@ -109,6 +109,27 @@ def test_every_chunk_with_values_has_a_right_filter(ours: Path, source: Path) ->
 def test_comes_back_byte_for_byte(ours: Path, source: Path, tmp_path: Path) -> None:
     remove_filters(ours, tmp_path / "back.parquet", sync=False)
     assert (tmp_path / "back.parquet").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("placement", made.PLACEMENTS)
+def test_new_files_of_ours(placement: str, tmp_path: Path) -> None:
+    """write_table and FilterWriter: what pyarrow writes, with filters that DataFusion prunes by."""
+    options = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
+    plain, ours, batched = (tmp_path / f"{name}.parquet" for name in ("plain", "ours", "batched"))
+    pq.write_table(TABLE, plain, row_group_size=40, **options)
+    write_table(TABLE, ours, row_group_size=40, placement=placement, **options)
+    with FilterWriter(batched, TABLE.schema, bloom_filters=["random_int64"], placement=placement, **options) as writer:
+        for batch in TABLE.to_batches(max_chunksize=40):
+            writer.write_batch(batch)
+    for read in READERS.values():
+        assert_equal(read(ours), read(plain))
+        assert_equal(read(batched), read(plain))
+    key = TABLE["random_int64"][100]
+    assert DataFusion().ask(plain, "random_int64", key) == (1, 0, 0)
+    for path in (ours, batched):
+        rows, by_statistics, by_filters = DataFusion().ask(path, "random_int64", key)
+        assert (rows, by_statistics) == (1, 0)
+        assert by_filters >= 3, "one row group holds the key, of the others nearly all are pruned"
 
 
 class TestRewritten:

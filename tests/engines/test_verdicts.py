@@ -20,7 +20,7 @@ from engines.asking import DataFusion, DuckDB, duckdb, skipped_by_check
 from engines.spelling import counts, from_expected, spelled
 from parquet_bloom import add_filters, verify
 
-FEW = 12  # values a row group
+FEW = 8  # values a row group
 TABLES = made.row_groups((*made.ROWS, 40))
 STORED, NOT_STORED = TABLES[:-1], TABLES[-1]
 NO_VALUES = ("boolean", "all_nulls", "null_type")  # columns without filters
@@ -201,7 +201,7 @@ class TestDataFusion:
         self, asked_datafusion: DataFusion, ours: dict[str, Path], file: str, column: str
     ) -> None:
         pruned = set()
-        for value, scalar, rows in probes(column, 4):
+        for value, scalar, rows in probes(column, 3):
             skipped = sum(skipped_by_check(ours[file], sql_name(column), value))
             found, by_statistics, by_filters = asked_datafusion.ask(ours[file], column, scalar)
             assert (found, by_statistics, by_filters) == (rows, 0, skipped), value

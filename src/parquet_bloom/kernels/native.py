@@ -2,92 +2,31 @@
 
 Imported only when a whole column is hashed or probed; a single value goes through xxhash and
 mmh3 instead (formats.values), so that reading commands never pay for the compiler.
-
-The trap of this file: numba types uint32 * uint32 as uint64, and numba leaves LLVM's vectoriser
-for straight-line code off. So the eight words of a block are one vector, built by hand below
-(`<8 x i32>`, any processor): a product stays 32 bits wide by its type, and inserting is 2.5 times
-faster than eight scalar words.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
 from numba import njit, types, uint64
-from numba.extending import intrinsic
 
 from parquet_bloom.kernels.compiler import kernel
+from parquet_bloom.kernels.intrinsics import contains_at, fetch, insert_at, load8, load32, load64
 
 # Arrow's buffers are read-only; a writable array converts to these, never the other way round.
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _U32 = types.Array(types.uint32, 1, "C", readonly=True)
 _U64 = types.Array(types.uint64, 1, "C", readonly=True)
 
-# --- reading and writing memory as the hash and the filter see it --------------------------------
-
-# Source: parquet-format BloomFilter.md, the eight salt constants.
-SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
-_WORD = ir.IntType(32)
-_BLOCK = ir.VectorType(_WORD, 8)
+# The processor's own prefetching does not keep up with loops that do so little per value: asking for
+# the next values in time makes hashing from memory twice as fast (benchmarks/kernels.py). The step
+# is a constant, so that the loop over it stays one of whole vectors.
+_STEP = 2048
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, to: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), to.as_pointer())
-
-
-def _block_mask(builder: Any, key: Any) -> Any:
-    """One bit in each of eight words: 1 << (key * SALT[i] mod 2^32 >> 27)."""
-    undefined = ir.Constant(_BLOCK, ir.Undefined)
-    first = builder.insert_element(undefined, key, ir.Constant(_WORD, 0))
-    keys = builder.shuffle_vector(first, undefined, ir.Constant(_BLOCK, [0] * 8))
-    product = builder.mul(keys, ir.Constant(_BLOCK, list(SALT)))
-    return builder.shl(ir.Constant(_BLOCK, [1] * 8), builder.lshr(product, ir.Constant(_BLOCK, [27] * 8)))
-
-
-@intrinsic
-def _insert_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, at, low = arguments
-        block = _pointer(context, builder, signature.args[0], array, at, _BLOCK)
-        changed = builder.or_(builder.load(block, align=4), _block_mask(builder, low))
-        builder.store(changed, block, align=4)
-        return context.get_dummy_value()
-
-    return types.void(words, types.uint64, types.uint32), build
-
-
-@intrinsic
-def _contains_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, at, low = arguments
-        block = _pointer(context, builder, signature.args[0], array, at, _BLOCK)
-        missing = builder.and_(builder.not_(builder.load(block, align=4)), _block_mask(builder, low))
-        whole = ir.IntType(256)
-        return builder.icmp_unsigned("==", builder.bitcast(missing, whole), ir.Constant(whole, 0))
-
-    return types.boolean(words, types.uint64, types.uint32), build
-
-
-def _loader(bits: int) -> Any:
-    """An unaligned little-endian load of `bits` bits from uint8[:], widened to uint64."""
-
-    @intrinsic
-    def load(typing_context: Any, data: Any, index: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            width = ir.IntType(bits)
-            at = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], width)
-            value = builder.load(at, align=1)
-            return value if bits == 64 else builder.zext(value, ir.IntType(64))
-
-        return types.uint64(data, types.uint64), build
-
-    return load
-
-
-_load8, _load32, _load64 = _loader(8), _loader(32), _loader(64)
+@njit(inline="always")
+def _fetch_step(values, start, per_line):  # type: ignore[no-untyped-def]
+    for i in range(start, start + _STEP, per_line):
+        fetch(values, uint64(i))
 
 
 @njit(inline="always")
@@ -130,10 +69,10 @@ def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
         v3 = seed
         v4 = seed - P1
         while at + uint64(32) <= stop:
-            v1 = _xxh_round(v1, _load64(data, at))
-            v2 = _xxh_round(v2, _load64(data, at + uint64(8)))
-            v3 = _xxh_round(v3, _load64(data, at + uint64(16)))
-            v4 = _xxh_round(v4, _load64(data, at + uint64(24)))
+            v1 = _xxh_round(v1, load64(data, at))
+            v2 = _xxh_round(v2, load64(data, at + uint64(8)))
+            v3 = _xxh_round(v3, load64(data, at + uint64(16)))
+            v4 = _xxh_round(v4, load64(data, at + uint64(24)))
             at += uint64(32)
         h = _rotl(v1, 1) + _rotl(v2, 7) + _rotl(v3, 12) + _rotl(v4, 18)
         h = _xxh_merge(_xxh_merge(_xxh_merge(_xxh_merge(h, v1), v2), v3), v4)
@@ -141,29 +80,49 @@ def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
         h = seed + P5
     h += stop - start
     while at + uint64(8) <= stop:
-        h = _rotl(h ^ _xxh_round(uint64(0), _load64(data, at)), 27) * P1 + P4
+        h = _rotl(h ^ _xxh_round(uint64(0), load64(data, at)), 27) * P1 + P4
         at += uint64(8)
     if at + uint64(4) <= stop:
-        h = _rotl(h ^ (_load32(data, at) * P1), 23) * P2 + P3
+        h = _rotl(h ^ (load32(data, at) * P1), 23) * P2 + P3
         at += uint64(4)
     while at < stop:
-        h = _rotl(h ^ (_load8(data, at) * P5), 11) * P1
+        h = _rotl(h ^ (load8(data, at) * P5), 11) * P1
         at += uint64(1)
     return _xxh_finish(h)
 
 
+@njit(inline="always")
+def _xxh64_4(value, seed):  # type: ignore[no-untyped-def]
+    h = (seed + P5 + uint64(4)) ^ (uint64(value) * P1)
+    return _xxh_finish(_rotl(h, 23) * P2 + P3)
+
+
+@njit(inline="always")
+def _xxh64_8(value, seed):  # type: ignore[no-untyped-def]
+    h = (seed + P5 + uint64(8)) ^ _xxh_round(uint64(0), value)
+    return _xxh_finish(_rotl(h, 27) * P1 + P4)
+
+
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def xxh64_u32(values, seed, out):  # type: ignore[no-untyped-def]
-    start = seed + P5 + uint64(4)
-    for i in range(values.shape[0]):
-        out[i] = _xxh_finish(_rotl(start ^ (uint64(values[i]) * P1), 23) * P2 + P3)
+    whole = values.shape[0] - values.shape[0] % _STEP
+    for start in range(0, whole, _STEP):
+        _fetch_step(values, start + _STEP, 16)
+        for i in range(start, start + _STEP):
+            out[i] = _xxh64_4(values[i], seed)
+    for i in range(whole, values.shape[0]):
+        out[i] = _xxh64_4(values[i], seed)
 
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def xxh64_u64(values, seed, out):  # type: ignore[no-untyped-def]
-    start = seed + P5 + uint64(8)
-    for i in range(values.shape[0]):
-        out[i] = _xxh_finish(_rotl(start ^ _xxh_round(uint64(0), values[i]), 27) * P1 + P4)
+    whole = values.shape[0] - values.shape[0] % _STEP
+    for start in range(0, whole, _STEP):
+        _fetch_step(values, start + _STEP, 8)
+        for i in range(start, start + _STEP):
+            out[i] = _xxh64_8(values[i], seed)
+    for i in range(whole, values.shape[0]):
+        out[i] = _xxh64_8(values[i], seed)
 
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))
@@ -214,9 +173,9 @@ def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
     h2 = seed
     at = start
     while at + uint64(16) <= stop:
-        h1 = _rotl(h1 ^ _mix1(_load64(data, at)), 27) + h2
+        h1 = _rotl(h1 ^ _mix1(load64(data, at)), 27) + h2
         h1 = h1 * uint64(5) + uint64(0x52DCE729)
-        h2 = _rotl(h2 ^ _mix2(_load64(data, at + uint64(8))), 31) + h1
+        h2 = _rotl(h2 ^ _mix2(load64(data, at + uint64(8))), 31) + h1
         h2 = h2 * uint64(5) + uint64(0x38495AB5)
         at += uint64(16)
     k1 = uint64(0)
@@ -224,24 +183,44 @@ def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
     shift = uint64(0)
     while at < stop:
         if shift < uint64(64):
-            k1 |= _load8(data, at) << shift
+            k1 |= load8(data, at) << shift
         else:
-            k2 |= _load8(data, at) << (shift - uint64(64))
+            k2 |= load8(data, at) << (shift - uint64(64))
         shift += uint64(8)
         at += uint64(1)
     return _murmur3_finish(h1 ^ _mix1(k1), h2 ^ _mix2(k2), stop - start)
 
 
+@njit(inline="always")
+def _murmur3_4(value, seed):  # type: ignore[no-untyped-def]
+    return _murmur3_finish(seed ^ _mix1(uint64(value)), seed, uint64(4))
+
+
+@njit(inline="always")
+def _murmur3_8(value, seed):  # type: ignore[no-untyped-def]
+    return _murmur3_finish(seed ^ _mix1(value), seed, uint64(8))
+
+
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def murmur3_u32(values, seed, out):  # type: ignore[no-untyped-def]
-    for i in range(values.shape[0]):
-        out[i] = _murmur3_finish(seed ^ _mix1(uint64(values[i])), seed, uint64(4))
+    whole = values.shape[0] - values.shape[0] % _STEP
+    for start in range(0, whole, _STEP):
+        _fetch_step(values, start + _STEP, 16)
+        for i in range(start, start + _STEP):
+            out[i] = _murmur3_4(values[i], seed)
+    for i in range(whole, values.shape[0]):
+        out[i] = _murmur3_4(values[i], seed)
 
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def murmur3_u64(values, seed, out):  # type: ignore[no-untyped-def]
-    for i in range(values.shape[0]):
-        out[i] = _murmur3_finish(seed ^ _mix1(values[i]), seed, uint64(8))
+    whole = values.shape[0] - values.shape[0] % _STEP
+    for start in range(0, whole, _STEP):
+        _fetch_step(values, start + _STEP, 8)
+        for i in range(start, start + _STEP):
+            out[i] = _murmur3_8(values[i], seed)
+    for i in range(whole, values.shape[0]):
+        out[i] = _murmur3_8(values[i], seed)
 
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))
@@ -265,7 +244,7 @@ def insert_multiply_shift(words, hashes):  # type: ignore[no-untyped-def]
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        _insert_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
+        insert_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
 
 
 @kernel(types.void(types.uint32[::1], _U64))
@@ -273,7 +252,7 @@ def insert_mask(words, hashes):  # type: ignore[no-untyped-def]
     mask = uint64((words.shape[0] >> 3) - 1)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        _insert_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
+        insert_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
 
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
@@ -281,7 +260,7 @@ def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        out[j] = _contains_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
+        out[j] = contains_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
 
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
@@ -289,4 +268,4 @@ def contains_mask(words, hashes, out):  # type: ignore[no-untyped-def]
     mask = uint64((words.shape[0] >> 3) - 1)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        out[j] = _contains_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
+        out[j] = contains_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)

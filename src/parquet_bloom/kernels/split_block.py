@@ -29,7 +29,7 @@ BLOCK_BYTES = 32
 MIN_BYTES = 64  # Impala misreads filters of one block
 MAX_BYTES = 1 << 27  # Arrow C++ and parquet-java refuse larger ones
 
-# Mirrors kernels.native.SALT; stands here too so that one value can be probed without numba.
+# Mirrors kernels.intrinsics.SALT; stands here too so that one value can be probed without numba.
 SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 
