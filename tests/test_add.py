@@ -314,3 +314,24 @@ def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:
         added(source, columns=["id"], placement="chunk-start")
     _, report = added(source, columns=["id"], placement="footer")
     assert len(report.filters) == ROW_GROUPS, "before the footer nothing moves"
+
+
+def test_replace_without_a_new_filter_takes_the_old_one_out(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    nulls = pa.array([None] * 500, pa.int64())
+    for options in ({"write_statistics": True}, {"write_statistics": False}):
+        pq.write_table(
+            pa.table({"x": np.arange(500), "all_nulls": nulls}), source, use_dictionary=False, **options,
+            bloom_filter_options={"x": {"ndv": 500}, "all_nulls": True},
+        )  # fmt: skip
+        assert len(parquet_bloom.inspect(source).files[0].filters) == 2
+        for columns in (["all_nulls"], ["all_nulls", "x"]):
+            parquet_bloom.add_filters(source, out, columns=columns, replace=True, overwrite=True, sync=False)
+            left = {f.column for f in parquet_bloom.inspect(out).files[0].filters}
+            assert left == {"x"}, "alone or in company, a filter over nothing goes"
+            assert pq.read_table(out).equals(pq.read_table(source))
+    report = parquet_bloom.add_filters(
+        source, out, columns=["x"], replace=True, max_bytes=64, overwrite=True, sync=False
+    )
+    assert report.files[0].filters == []
+    assert {f.column for f in parquet_bloom.inspect(out).files[0].filters} == {"all_nulls"}

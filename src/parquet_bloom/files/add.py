@@ -88,7 +88,7 @@ def add_filters(
     fpp         false positive rate, 0.01 unless given; or a mapping column -> rate, "*" for others
     ndv         first guess of distinct values per row group; the size comes from the data anyway
     max_bytes   the most a filter's bitset may take
-    replace     build filters anew where there are some; otherwise those stay
+    replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
     force       also inside a table's folder, a file with hard links, a read-only target
     threads     that decode and hash at a time; the processors there are, unless given
@@ -157,7 +157,7 @@ def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request:
     require_space(target, report.bytes_needed)
     with NewFile(target, source.path, request.overwrite or request.in_place, request.sync) as new:
         written = _Writer(source, footer, made, request).write(new)
-        if not written.places:
+        if not written.places and not written.cut:
             report.skipped += written.skipped
             new.discard()
             if not request.in_place:
@@ -195,7 +195,7 @@ class _Writer:
                 self._before_footer(new)
         finally:
             self.request.workers.settle()
-        if self.places:
+        if self.places or self.cut:
             write_footer(new, self._new_footer())
             self._report()
         return self

@@ -136,5 +136,5 @@ def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, si
         shown = f"{blocks.nbytes} bytes reach a false positive rate of {rate:.0%} only"
         return Built(None, f"{shown}: give --max-bytes more", rate)
     estimate = split_block.estimated_ndv(blocks)
-    data = b"".join((form.header(blocks.nbytes), memoryview(blocks).cast("B")))
+    data = b"".join((form.header(blocks.nbytes), blocks.data.cast("B")))
     return Built(data, "", rate, blocks.nbytes, estimate, rate <= sizing.fpp)

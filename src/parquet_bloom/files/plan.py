@@ -115,8 +115,8 @@ def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None) -> d
 
 
 def _why_not(meta: ColumnMetaData, replace: bool, forced: bool) -> str | None:
-    if (meta.bloom_filter_offset or 0) > 0 and not replace:
-        return "has a filter"
+    if (meta.bloom_filter_offset or 0) > 0:
+        return None if replace else "has a filter"  # whatever is found, the old one goes
     nulls = meta.statistics.null_count if meta.statistics is not None else None
     if meta.num_values <= 0 or (nulls is not None and nulls >= meta.num_values):
         return "no value is stored"

@@ -28,7 +28,11 @@ from parquet_bloom.formats.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32,
 
 
 def encode_literal(value: Literal, leaf: Leaf) -> Encoded:
-    """Find the bytes under which a value equal to the literal may have been inserted."""
+    """Find the bytes under which a value equal to the literal may have been inserted.
+
+    Equal is exactly equal, as in SQL: 1.0000000000000001 equals no integer, though an engine that
+    rounds literals to the column's type first finds a 1. DATE, TIME and uuid texts are cast.
+    """
     value = _own(value)
     if value is None:
         return never("nothing equals NULL")
