@@ -60,7 +60,7 @@ def _xxh_merge(h, lane):  # type: ignore[no-untyped-def]
     return (h ^ _xxh_round(uint64(0), lane)) * P1 + P4
 
 
-@njit
+@njit(inline="always")
 def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
     at = start
     if stop - start >= uint64(32):
@@ -167,7 +167,7 @@ def _murmur3_finish(h1, h2, length):  # type: ignore[no-untyped-def]
     return _fmix64(h1) + _fmix64((h2 ^ length) + h1)
 
 
-@njit
+@njit(inline="always")
 def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
     h1 = seed
     h2 = seed
