@@ -32,7 +32,7 @@ from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.filters import Format, format_named
-from parquet_bloom.formats.footer import Footer, decode_footer
+from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places, new_entries, rewritten
 
 Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
@@ -165,9 +165,9 @@ def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request:
             return
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
-        check_written(source, new.path, written.body.moves, written.checksums, written.places)
-        if not written.cut:
-            with Source(new.path) as again:
+        with Source(new.path) as again:
+            check_written(source, again, written.body.moves, written.checksums, written.places)
+            if not written.cut:
                 check_undoable(source, again, written.places)
         source.check_unchanged()
         new.commit()
@@ -271,7 +271,6 @@ class _Writer:
         edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append)
         try:
             data = edit_footer(self.footer.data, edit)
-            decode_footer(data, 0)
         except FooterError as error:
             raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
         return data

@@ -73,44 +73,43 @@ def write_footer(new: NewFile, data: bytes) -> None:
 
 
 def check_written(
-    source: Source, path: str, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
 ) -> None:
     """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
 
     source     the old file
-    path       the new one
+    new        the new one
     checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
     places     (row group, column) -> (offset, bytes) of the new filters
     """
     try:
-        _check(source, path, moves, checksums, places)
+        _check(source, new, moves, checksums, places)
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
         raise _wrong(source, error.reason) from error
-    _check_opens(source, path)
+    _check_opens(source, new.path)
 
 
 def _check(
-    source: Source, path: str, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
 ) -> None:
-    with Source(path) as new:
-        old_footer, new_footer = source.footer(), new.footer()
-        if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
-            raise _wrong(source, "its footer describes other row groups or columns")
-        if moves:
-            _check_pages(source, new, moves)
-        located = Places(new_footer)
-        for key, (offset, length) in places.items():
-            data = new.read(offset, length)
-            place = located[key]
-            try:
-                if place is None or place.offset != offset or zlib.crc32(data) != checksums[key]:
-                    raise FilterFormatError("it is not where the footer says, or not as it was built")
-                problem = contradiction(read_header(new, place), place)
-                if problem is not None:
-                    raise FilterFormatError(problem)
-                decode_filter(data, length, place.rule)
-            except FilterFormatError as error:
-                raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+    old_footer, new_footer = source.footer(), new.footer()
+    if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
+        raise _wrong(source, "its footer describes other row groups or columns")
+    if moves:
+        _check_pages(source, new, moves)
+    located = Places(new_footer)
+    for key, (offset, length) in places.items():
+        data = new.read(offset, length)
+        place = located[key]
+        try:
+            if place is None or place.offset != offset or zlib.crc32(data) != checksums[key]:
+                raise FilterFormatError("it is not where the footer says, or not as it was built")
+            problem = contradiction(read_header(new, place), place)
+            if problem is not None:
+                raise FilterFormatError(problem)
+            decode_filter(data, length, place.rule)
+        except FilterFormatError as error:
+            raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
 def _check_pages(source: Source, new: Source, moves: Moves) -> None:

@@ -112,11 +112,7 @@ def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | N
     if total > place.room:
         return None
     start, stop = place.offset, place.offset + total
-    for _, _, chunk in footer.chunks():
-        low, high = chunk_extent(chunk.meta_data)
-        if start < high and low < stop:
-            return None
-    return start, stop
+    return None if footer.overlaps_pages(start, stop) else (start, stop)
 
 
 def probe(source: Source, place: Place, plain: bytes) -> bool:

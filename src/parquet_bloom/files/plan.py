@@ -79,7 +79,7 @@ def plan(
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, fpp)
-    foreign = foreign_filter_fields(footer.data)
+    foreign = set() if footer.exact else foreign_filter_fields(footer.data)
     made = Plan()
     for leaf in wanted:
         if leaf.refusal is not None:

@@ -6,6 +6,7 @@ out in memory and must give the old footer and the old page indexes back, byte f
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -60,7 +61,7 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], 
 def _in_use(footer: Footer, spans: Mapping[Chunk, Span | None], cuts: Mapping[Span, Chunk]) -> set[Span]:
     """Cuts that a filter which is to stay points into."""
     others = sorted(offset for key, (offset, _) in footer_places(footer).items() if key not in spans)
-    return {cut for cut in cuts if any(cut[0] <= offset < cut[1] for offset in others)}
+    return {cut for cut in cuts if bisect_left(others, cut[0]) < bisect_left(others, cut[1])}
 
 
 def _overlapping(events: list[Event]) -> bool:
@@ -91,6 +92,11 @@ def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> 
     )
 
 
+def _had_fields(footer: Footer, key: Chunk) -> bool:
+    meta = footer.meta(*key)
+    return meta.bloom_filter_offset is not None or meta.bloom_filter_length is not None
+
+
 def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> None:
     """Raise LayoutError unless taking the new filters out again gives the old file back.
 
@@ -104,7 +110,8 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     removal = plan_removal(source.path, footer, spans, force=True)
     undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
-    before = edit_footer(old.data, FooterEdit(places=dict.fromkeys(places)))
+    void = dict.fromkeys(key for key in places if _had_fields(old, key))
+    before = edit_footer(old.data, FooterEdit(places=void)) if void else old.data
     again = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(places), undone))
     if removal.stays or undone.size != old.start or again != before:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"

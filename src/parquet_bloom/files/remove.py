@@ -108,7 +108,8 @@ def _remove(
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
         report.bytes_after = new.at
-        check_written(source, new.path, body.moves, {}, {})
+        with Source(new.path) as again:
+            check_written(source, again, body.moves, {}, {})
         source.check_unchanged()
         new.commit()
     return report

@@ -140,7 +140,7 @@ def check_movable(path: str, footer: Footer, force: bool = False) -> None:
     for leaf in footer.leaves:
         if leaf.logical == "FILE":
             raise LayoutError(path, f"column {leaf.name} is of type FILE, whose values are offsets of this file")
-    if not force and has_extension(footer.data):
+    if not force and not footer.exact and has_extension(footer.data):
         raise LayoutError(path, "the footer has a Thrift extension (field 32767), which may hold offsets")
     spans: list[tuple[int, int, str]] = []
     for i, j, chunk in footer.chunks():

@@ -7,6 +7,9 @@ formats.compact_tree. Source: thrift's "Compact protocol" specification.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
@@ -28,11 +31,24 @@ def decode(kind: type[T], data: bytes) -> tuple[T, int]:
     protocol = TCompactProtocolAccelerated(transport, string_length_limit=limit, container_length_limit=limit)
     value = kind()
     try:
-        value.read(protocol)  # type: ignore[attr-defined]
+        with _uncollected():
+            value.read(protocol)  # type: ignore[attr-defined]
     except (Exception, RecursionError) as error:  # the C reader raises a dozen kinds
         what = str(error) or type(error).__name__
         raise FooterError(f"{len(data)} bytes are not a Thrift {kind.__name__} ({what})") from error
     return value, transport.cstringio_buf.tell()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A footer is one tree without cycles; the collector would visit it ten times while it grows."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def encode(value: Any) -> bytes:

@@ -8,11 +8,11 @@ Source: parquet-format README.md, "File format" and "Metadata".
 
 from __future__ import annotations
 
-import gc
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData
 from parquet_bloom.errors import EncryptedFooterError, FooterError
@@ -78,6 +78,26 @@ class Footer:
         return len(self.metadata.row_groups)
 
     @cached_property
+    def exact(self) -> bool:
+        """Whether the bindings write the same bytes again: there is nothing they do not understand."""
+        try:
+            return compact.encode(self.metadata) == self.data
+        except (OverflowError, TypeError, ValueError):  # what only the lenient reader takes
+            return False
+
+    @cached_property
+    def _pages(self) -> tuple[list[int], list[int]]:
+        """Starts of all chunks, sorted, and how far the pages of this one and those before it reach."""
+        extents = sorted(chunk_extent(chunk.meta_data) for _, _, chunk in self.chunks())
+        return [start for start, _ in extents], list(accumulate((stop for _, stop in extents), max))
+
+    def overlaps_pages(self, start: int, stop: int) -> bool:
+        """Whether any chunk's pages share a byte with [start, stop)."""
+        starts, reach = self._pages
+        before = bisect_left(starts, stop)
+        return before > 0 and reach[before - 1] > start
+
+    @cached_property
     def structure_starts(self) -> list[int]:
         """Where every known structure begins: chunks, filters, page indexes, the footer. Sorted."""
         starts = {self.start}
@@ -118,16 +138,10 @@ def decode_footer(data: bytes, start: int) -> Footer:
     Raises FooterError, and EncryptedFooterError for a plaintext footer with encrypted columns
     (which must not reach pyarrow: it ends the process on some of them).
     """
-    collecting = gc.isenabled()
-    gc.disable()  # a footer is one tree without cycles; the collector would visit it ten times
     try:
-        try:
-            metadata, _ = compact.decode(FileMetaData, data)
-        except FooterError:
-            metadata = lenient.decode(FileMetaData, data)
-    finally:
-        if collecting:
-            gc.enable()
+        metadata, _ = compact.decode(FileMetaData, data)
+    except FooterError:
+        metadata = lenient.decode(FileMetaData, data)
     if metadata.schema is None or metadata.row_groups is None:
         raise FooterError(f"{len(data)} bytes of footer hold no schema or no row groups")
     if metadata.encryption_algorithm is not None:
