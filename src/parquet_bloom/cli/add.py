@@ -86,7 +86,7 @@ def _print(file: Any) -> None:
         more = file.bytes_after / file.bytes_before - 1
         click.echo(
             f"{arrow}: {plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
-            f"{size(file.filter_bytes)} (file +{share(more)}), {file.seconds:.2f} s"
+            f"{size(file.filter_bytes)} (file {100 * more:+.2g} %), {file.seconds:.2f} s"
         )
     for f in file.filters:
         if not f.reached:
