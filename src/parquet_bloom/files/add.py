@@ -169,8 +169,7 @@ def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request:
             check_written(source, again, written.body.moves, written.checksums, written.places)
             if not written.cut:
                 check_undoable(source, again, written.places)
-        source.check_unchanged()
-        new.commit()
+        new.commit(source.check_unchanged)
 
 
 class _Writer:
@@ -185,7 +184,7 @@ class _Writer:
         self.places: dict[Chunk, tuple[int, int]] = {}
         self.cut = False
         self._built: dict[Chunk, Built] = {}
-        self._readers = {c: ColumnReader(source.path, footer, footer.leaves[c]) for c in made.columns}
+        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in made.columns}
 
     def write(self, new: NewFile) -> _Writer:
         try:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.files.decode import BATCH_ROWS, ColumnReader
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import Format
@@ -117,19 +116,8 @@ def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, si
     leaf = reader.leaf
     meta = footer.meta(row_group, leaf.index)
 
-    def batches() -> Iterable[pa.Array]:
-        seen = 0
-        for values in reader.batches(row_group):
-            seen += len(values)
-            yield values
-        rows = footer.metadata.row_groups[row_group].num_rows
-        if not leaf.repeated and seen != rows:
-            raise DamagedFileError(
-                reader.path, f"row group {row_group}, column {leaf.name} decodes to {seen} values for {rows} rows"
-            )
-
     spellings = 2 if leaf.float_bits == 16 else 1
-    blocks, rate = fill(batches, leaf, form.rule, sizing, max(1, meta.num_values) * spellings)
+    blocks, rate = fill(lambda: reader.batches(row_group), leaf, form.rule, sizing, max(1, meta.num_values) * spellings)
     if blocks is None:
         return Built(None, "no value is stored")
     if rate > USELESS_RATE:

@@ -18,6 +18,7 @@ import secrets
 import shutil
 import socket
 import stat
+from collections.abc import Callable
 from types import TracebackType
 
 from parquet_bloom.errors import StorageError
@@ -137,18 +138,22 @@ class NewFile:
         if self._sync:
             os.fsync(self.fd)
 
-    def commit(self) -> None:
-        """Take the target's place. Raises StorageError; the target is then what it was."""
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Take the target's place. Raises StorageError; the target is then what it was.
+
+        last_check  called when all bytes are on the disk, right before the rename; may raise
+        """
         try:
             self._take_attributes()
             self.flush()
+            last_check()
             if self._overwrite:
                 os.replace(self.path, self.target)
             else:
                 self._link()
             self.path = ""
             crc = os.path.join(self._folder, f".{os.path.basename(self.target)}.crc")
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(crc)  # Hadoop's checksum of the old bytes: Spark would refuse the new ones
             if self._sync:
                 sync_folder(self._folder)

@@ -28,6 +28,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     SchemaElement,
 )  # fmt: skip
 from parquet_bloom.errors import DamagedFileError
+from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import MAGIC, Footer
 from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
@@ -41,10 +42,12 @@ _STREAM_BYTES = 1 << 20
 class ColumnReader:
     """Decodes one column of one file; one object may be used by many threads."""
 
-    def __init__(self, path: str, footer: Footer, leaf: Leaf, filesystem: Any = None) -> None:
-        self.path = path
+    def __init__(self, source: Source, leaf: Leaf) -> None:
+        footer = source.footer()
+        self.path = source.path
         self.leaf = leaf
-        self._filesystem = filesystem
+        self._source = source
+        self._rows = [group.num_rows for group in footer.metadata.row_groups]
         data = compact.encode(_one_column(footer, leaf))
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
@@ -59,19 +62,26 @@ class ColumnReader:
         """
         options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
         try:
-            with pq.ParquetFile(
-                self.path,
-                metadata=self._metadata,
-                filesystem=self._filesystem,
-                buffer_size=_STREAM_BYTES,
-                pre_buffer=False,
-                page_checksum_verification=True,
-                **options,
-            ) as file:
+            with (
+                self._source.arrow_file() as opened,
+                pq.ParquetFile(
+                    opened,
+                    metadata=self._metadata,
+                    buffer_size=_STREAM_BYTES,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                    **options,
+                ) as file,
+            ):
+                rows = 0
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                    rows += batch.num_rows
                     yield _leaf_values(batch.column(0))
         except PYARROW_ERRORS as error:
             raise self._damaged(error, row_group) from error
+        if rows != self._rows[row_group]:  # a filter of a part would deny the rest
+            where = f"row group {row_group}, column {self.leaf.name}"
+            raise DamagedFileError(self.path, f"{where} decodes to {rows} rows of {self._rows[row_group]}")
 
     def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
         where = f"row group {row_group}, " if row_group is not None else ""

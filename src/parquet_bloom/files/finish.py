@@ -63,8 +63,7 @@ def copy_whole(source: Source, target: str, overwrite: bool, sync: bool) -> None
     require_space(target, source.size)
     with NewFile(target, source.path, overwrite, sync) as new:
         FileSink(new, source).copy(0, source.size)
-        source.check_unchanged()
-        new.commit()
+        new.commit(source.check_unchanged)
 
 
 def write_footer(new: NewFile, data: bytes) -> None:
@@ -86,7 +85,7 @@ def check_written(
         _check(source, new, moves, checksums, places)
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
         raise _wrong(source, error.reason) from error
-    _check_opens(source, new.path)
+    _check_opens(source, new)
 
 
 def _check(
@@ -125,13 +124,15 @@ def _check_pages(source: Source, new: Source, moves: Moves) -> None:
             )
 
 
-def _check_opens(source: Source, path: str) -> None:
+def _check_opens(source: Source, new: Source) -> None:
     """pyarrow opens the new file, unless it does not open the old one either."""
     try:
-        pq.read_metadata(path)
+        with new.arrow_file() as file:
+            pq.read_metadata(file)
     except PYARROW_ERRORS as error:
         try:
-            pq.read_metadata(source.path)
+            with source.arrow_file() as file:
+                pq.read_metadata(file)
         except PYARROW_ERRORS:
             return
         raise _wrong(source, f"pyarrow does not open it: {error}") from error

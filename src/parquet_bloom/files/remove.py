@@ -110,6 +110,5 @@ def _remove(
         report.bytes_after = new.at
         with Source(new.path) as again:
             check_written(source, again, body.moves, {}, {})
-        source.check_unchanged()
-        new.commit()
+        new.commit(source.check_unchanged)
     return report

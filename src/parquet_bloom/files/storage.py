@@ -7,6 +7,7 @@ file while we look at it, and that must be an error, not a crash.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,18 +46,37 @@ class Source:
         self.bytes_read = 0
         self.fd: int | None = None
         self._file: Any = None
+        self._filesystem = filesystem
         self._footer: Footer | None = None
         try:
             if filesystem is None:
-                self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                # A pipe would make us wait for its other end.
+                self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 self._opened = os.fstat(self.fd)
+                if not stat.S_ISREG(self._opened.st_mode):
+                    raise StorageError(self.path, "is not a regular file")
                 self.size = self._opened.st_size
             else:
                 self._file = filesystem.open_input_file(self.path)
                 self.size = self._file.size()
+        except StorageError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
             raise storage_error(self.path, error) from error
+
+    def arrow_file(self) -> Any:
+        """Open the same file once more, for pyarrow: the very file, whatever its path names by now.
+
+        pyarrow would take "~" and "s3:" in a path for more than a name.
+        """
+        import pyarrow as pa
+
+        if self.fd is None:
+            return self._filesystem.open_input_file(self.path)
+        same = f"/proc/self/fd/{self.fd}"
+        return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.path), "r")
 
     def __enter__(self) -> Source:
         return self

@@ -116,7 +116,7 @@ def _verify(
         located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
         if not located:
             continue
-        reader = ColumnReader(source.path, footer, leaf, filesystem)
+        reader = ColumnReader(source, leaf)
         verified.filters += [_verify_filter(source, footer, reader, group, place) for group, place in located]
     verified.filters.sort(key=lambda f: f.row_group)
     return verified

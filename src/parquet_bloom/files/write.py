@@ -7,6 +7,7 @@ sees it without its filters, and an error leaves what was there before.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -66,6 +67,8 @@ class FilterWriter:
         }  # fmt: skip
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         self._data = NewFile(self._where, self._where, overwrite=True, sync=False, mode=0o666)
+        if os.path.exists(self._where):  # as secret as what it replaces
+            os.chmod(self._data.path, stat.S_IMODE(os.stat(self._where).st_mode))
         try:
             self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
         except BaseException:
