@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -335,3 +336,36 @@ def test_replace_without_a_new_filter_takes_the_old_one_out(tmp_path: Path) -> N
     )
     assert report.files[0].filters == []
     assert {f.column for f in parquet_bloom.inspect(out).files[0].filters} == {"all_nulls"}
+
+
+def test_a_column_that_decodes_only_in_part_gets_no_filter(tmp_path: Path) -> None:
+    """A chunk whose length ends at a page's border: the rest of the rows would be denied."""
+    from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
+    from parquet_bloom.errors import DamagedFileError
+    from parquet_bloom.formats import compact
+
+    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    table = pa.table({"l": pa.array([[i, i + 1] for i in range(20_000)]), "x": list(range(20_000))})
+    pq.write_table(table, source, use_dictionary=False, compression="none", data_page_size=4096, write_page_index=True)
+    data = source.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
+    for column in (0, 1):
+        chunk = metadata.row_groups[0].columns[column]
+        index, _ = compact.decode(OffsetIndex, data[chunk.offset_index_offset :][: chunk.offset_index_length])
+        chunk.meta_data.total_compressed_size = index.page_locations[3].offset - index.page_locations[0].offset
+    footer = compact.encode(metadata)
+    source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    for name in ("l", "x"):
+        with pytest.raises(DamagedFileError, match=r"in.parquet: row group 0"):
+            parquet_bloom.add_filters(source, out, columns=[name], sync=False)
+    assert not out.exists()
+
+
+def test_names_that_pyarrow_would_take_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~").mkdir()
+    for name in ("s3:x.parquet", "file:y.parquet", "~/u.parquet", "\udcff.parquet"):
+        os.rename(write_keys(tmp_path / "plain"), tmp_path / name)
+        parquet_bloom.add_filters(name, in_place=True, columns=["id"], sync=False)
+        assert {f.status for f in parquet_bloom.verify(name).files[0].filters} == {"right"}

@@ -162,3 +162,24 @@ def test_no_filters(tmp_path: Path) -> None:
     path = write_keys(tmp_path / "keys.parquet")
     assert parquet_bloom.inspect(path).files[0].filters == []
     assert parquet_bloom.verify(path).files[0].filters == []
+
+
+def test_a_filter_that_several_chunks_point_at_is_no_evidence(tmp_path: Path) -> None:
+    from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+    from parquet_bloom.errors import FilterWarning
+    from parquet_bloom.formats import compact
+
+    path = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
+    first = metadata.row_groups[0].columns[0].meta_data.bloom_filter_offset
+    for group in metadata.row_groups:
+        group.columns[0].meta_data.bloom_filter_offset = first
+    footer = compact.encode(metadata)
+    path.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert all("3 column chunks" in f.problems[0] for f in parquet_bloom.inspect(path).files[0].filters)
+    with pytest.warns(FilterWarning, match="3 column chunks"):
+        assert not any(v.skipped for v in parquet_bloom.check(path, "id = -5"))
+    assert len(parquet_bloom.verify(path).files[0].wrong) == ROW_GROUPS

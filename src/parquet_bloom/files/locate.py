@@ -7,6 +7,7 @@ wrong size or at a wrong place answer "absent" for values that are there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from parquet_bloom.errors import FilterFormatError
@@ -30,6 +31,7 @@ class Place:
     room    bytes to the next known structure
     pages   where the chunk's own pages lie, start and end
     rule    what the file's own metadata says of the hash, if it is believed
+    sharers how many column chunks point at this offset; a filter speaks of one
     """
 
     offset: int
@@ -37,6 +39,7 @@ class Place:
     room: int
     pages: tuple[int, int]
     rule: Rule | None = None
+    sharers: int = 1
 
     def fits(self, num_bytes: int) -> bool:
         """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
@@ -55,6 +58,7 @@ class Places:
     def __init__(self, footer: Footer) -> None:
         self._footer = footer
         self._rules = rules_of(read_entries(footer))
+        self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
 
     def __getitem__(self, key: Chunk) -> Place | None:
         """The place of a chunk's filter; None where the footer points at none."""
@@ -63,7 +67,9 @@ class Places:
         if offset is None or offset <= 0:
             return None
         room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
-        return Place(offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key))
+        return Place(
+            offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key), self._used[offset]
+        )
 
 
 def read_header(source: Source, place: Place) -> Header:
@@ -80,6 +86,8 @@ def contradiction(header: Header, place: Place) -> str | None:
     shown = " or ".join(map(str, totals))
     if place.length is not None and place.length not in totals:
         return f"bloom_filter_length is {place.length}, header and bitset take {shown} bytes"
+    if place.sharers > 1:
+        return f"{place.sharers} column chunks point at offset {place.offset}, a filter speaks of one"
     start, stop = place.pages
     if place.offset < stop and start < place.offset + totals[0]:
         return f"header and bitset take {shown} bytes at {place.offset}, among the chunk's pages from {start} to {stop}"
