@@ -93,7 +93,7 @@ def verify(
 
     def work(path: str) -> VerifiedFile:
         with Source(path, filesystem) as opened:
-            return _verify(opened, columns, exclude, sample, filesystem)
+            return _verify(opened, columns, exclude, sample)
 
     paths, single = readable(source, filesystem)
     results = each(paths, work, single)
@@ -105,7 +105,6 @@ def _verify(
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
     sample: int | None,
-    filesystem: Any,
 ) -> VerifiedFile:
     footer = source.footer()
     n = footer.n_row_groups
