@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -68,3 +69,40 @@ def shown(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value) if isinstance(value, int | float | str | bytes) else str(value)
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+def spelled(value: Literal) -> str:
+    """A literal as SQL text that reads back as the same literal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if isinstance(value, uuid.UUID):
+        return f"UUID '{value}'"
+    if isinstance(value, Instant):
+        return f"TIMESTAMP '{_stamp(value.nanoseconds)}{'+00:00' if value.utc else ''}'"
+    if isinstance(value, TimeOfDay):
+        return f"TIME '{_clock(value.nanoseconds)}{'+00:00' if value.utc else ''}'"
+    if isinstance(value, dt.date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, float):
+        return repr(value) if "e" in repr(value) or not math.isfinite(value) else f"{value!r}e0"
+    return shown(value)
+
+
+def _stamp(nanoseconds: int) -> str:
+    days, rest = divmod(nanoseconds, 86_400 * 10**9)
+    day = dt.date(1970, 1, 1).toordinal() + days
+    if not 1 <= day <= dt.date.max.toordinal():
+        return f"{nanoseconds} ns since 1970"
+    return f"{dt.date.fromordinal(day).isoformat()} {_clock(rest)}"
+
+
+def _clock(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 10**9)
+    fraction = f".{rest:09}".rstrip("0") if rest else ""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"

@@ -1,22 +1,134 @@
-"""Predicates as values. Today one kind: a column equals a literal."""
+"""Predicates as values: eight kinds, with SQL's meaning of NULL throughout.
+
+    id = 5 AND NOT name IN ('a', NULL)
+    And((Compare(("id",), "=", 5), Not(IsIn(("name",), ("a", None)))))
+
+What is not a kind of its own: `!=` and NOT IN are Not(..), IS NOT NULL is Not(IsNull), BETWEEN is
+an And, `IS NOT DISTINCT FROM 5` is And(Not(IsNull), =) and `IS NOT DISTINCT FROM NULL` is IsNull.
+A tree knows no schema: predicates.bind resolves names and casts literals.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from parquet_bloom.formats.literals import Literal
+from parquet_bloom.formats.literals import Literal, spelled
+from parquet_bloom.formats.schema import join_path
+
+Path = tuple[str, ...]
+OPERATORS = ("=", "<", "<=", ">", ">=")
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`column op value`; SQL's meaning of NULL. On a repeated column: some element compares so.
+    """`column op literal`; NULL where either is.
 
-    path   path_in_schema as it was written, not yet resolved against a schema
-    op     "="
-    text   the literal as it was written
+    path   components of the column's name, not yet resolved against a schema
+    op     one of OPERATORS
     """
 
-    path: tuple[str, ...]
+    path: Path
     op: str
     value: Literal
-    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{join_path(self.path)} {self.op} {spelled(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn:
+    """`column IN (literals)`: TRUE if it equals one; else NULL if it or any of them is NULL; else FALSE.
+
+    pyarrow's `isin` is another thing: it is And((IsIn, Not(IsNull))), or Or((IsIn, IsNull)) where
+    its set holds a null, with the null left out of the IsIn's own values.
+    """
+
+    path: Path
+    values: tuple[Literal, ...]
+
+    def __str__(self) -> str:
+        return f"{join_path(self.path)} IN ({', '.join(map(spelled, self.values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`column IS NULL`; never NULL itself."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{join_path(self.path)} IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """`list_contains(column, literal)`: some element equals it; NULL where the list is NULL.
+
+    path   of the list, `l`, or of its elements, `l.list.element`
+    """
+
+    path: Path
+    value: Literal
+
+    def __str__(self) -> str:
+        return f"list_contains({join_path(self.path)}, {spelled(self.value)})"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts; FALSE if one is, else NULL if one is. Without parts: TRUE."""
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " AND ".join(f"({p})" if isinstance(p, Or) else str(p) for p in self.parts) or "TRUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any part; TRUE if one is, else NULL if one is. Without parts: FALSE."""
+
+    parts: tuple[Predicate, ...]
+
+    def __str__(self) -> str:
+        return " OR ".join(f"({p})" if isinstance(p, And) else str(p) for p in self.parts) or "FALSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """TRUE and FALSE swapped, NULL stays. Never rewritten: `NOT x < 5` keeps NaN, `x >= 5` does not."""
+
+    part: Predicate
+
+    def __str__(self) -> str:
+        return f"NOT ({self.part})"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A part that says nothing about row groups: it may be TRUE, FALSE or NULL in any row.
+
+    text    the part as it was written
+    reason  why it is not understood
+    """
+
+    text: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Predicate = Compare | IsIn | IsNull | Contains | And | Or | Not | Unknown
+
+
+def leaves_of(predicate: Predicate) -> Iterator[Compare | IsIn | IsNull | Contains | Unknown]:
+    """The parts that have no parts, from left to right."""
+    if isinstance(predicate, And | Or):
+        for part in predicate.parts:
+            yield from leaves_of(part)
+    elif isinstance(predicate, Not):
+        yield from leaves_of(predicate.part)
+    else:
+        yield predicate
