@@ -143,6 +143,6 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
 
 @given(NAIVE)
 def test_a_datetime_is_the_instant_it_names(value: dt.datetime) -> None:
-    from parquet_bloom.formats.values import _own
+    from parquet_bloom.formats.values import own
 
-    assert _own(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)
+    assert own(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)

@@ -88,13 +88,13 @@ def decimal(value: Literal, leaf: Leaf) -> Encoded:
     return outside or Encoded((number.to_bytes(leaf.type_length, "big", signed=True),))
 
 
-_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
+FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 
 
 def floating(value: Literal, leaf: Leaf) -> Encoded:
     if not isinstance(value, int | float | Decimal) or not leaf.float_bits:
         return mismatch(value, leaf)
-    kind = _FLOATS[leaf.float_bits]
+    kind = FLOATS[leaf.float_bits]
     try:
         as_double = float(value)
     except (OverflowError, ValueError):

@@ -73,6 +73,7 @@ class Leaf:
     scale, precision   of DECIMAL
     unit_ns, utc       of TIME and TIMESTAMP; utc is None where an old converted type does not say
     repeated  some ancestor or the leaf itself may occur many times a row
+    optional  some ancestor or the leaf itself may be missing: a row may hold a NULL, or no element
     element   its position in the schema list
     """
 
@@ -89,6 +90,7 @@ class Leaf:
     utc: bool | None = None
     repeated: bool = False
     element: int = 0
+    optional: bool = True
 
     @property
     def name(self) -> str:
@@ -240,32 +242,33 @@ def match_leaves(leaves: Sequence[Leaf], pattern: str) -> list[Leaf]:
 def leaves_of(schema: Sequence[SchemaElement]) -> tuple[Leaf, ...]:
     """Walk the flattened schema tree. Raises FooterError where its counts do not add up."""
     leaves: list[Leaf] = []
-    # (children still to come, path, repeated); the root has no name in paths.
+    # (children still to come, path, repeated, optional); the root has no name in paths.
     if not schema:
         raise FooterError("the schema is empty")
-    open_groups: list[list[Any]] = [[schema[0].num_children or 0, (), False]]
+    open_groups: list[list[Any]] = [[schema[0].num_children or 0, (), False, False]]
     for at, element in enumerate(schema[1:], 1):
         while open_groups and open_groups[-1][0] == 0:
             open_groups.pop()
         if not open_groups:
             raise FooterError(f"the schema has {len(schema) - at} elements more than its groups announce")
         open_groups[-1][0] -= 1
-        _, parent, repeated = open_groups[-1]
+        _, parent, repeated, optional = open_groups[-1]
         path = (*parent, element.name or "")
         repeated = repeated or element.repetition_type == FieldRepetitionType.REPEATED
+        optional = optional or element.repetition_type != FieldRepetitionType.REQUIRED
         if len(path) > _MAX_DEPTH:
             raise FooterError(f"the schema is nested deeper than {_MAX_DEPTH} groups")
         if element.type is None:
-            open_groups.append([element.num_children or 0, path, repeated])
+            open_groups.append([element.num_children or 0, path, repeated, optional])
         else:
-            leaves.append(_leaf(element, len(leaves), path, repeated, at))
+            leaves.append(_leaf(element, len(leaves), path, (repeated, optional), at))
     if any(group[0] for group in open_groups):
         raise FooterError("the schema ends before its groups are full")
     return tuple(leaves)
 
 
-def _leaf(e: SchemaElement, index: int, path: tuple[str, ...], repeated: bool, at: int) -> Leaf:
-    fields: dict[str, Any] = {"index": index, "path": path, "repeated": repeated, "element": at}
+def _leaf(e: SchemaElement, index: int, path: tuple[str, ...], occurs: tuple[bool, bool], at: int) -> Leaf:
+    fields: dict[str, Any] = {"index": index, "path": path, "repeated": occurs[0], "optional": occurs[1], "element": at}
     fields |= {"physical": e.type, "type_length": e.type_length or 0}
     union = e.logicalType
     known = next((n for n in _LOGICAL if getattr(union, n) is not None), None) if union is not None else None

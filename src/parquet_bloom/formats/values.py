@@ -33,7 +33,7 @@ def encode_literal(value: Literal, leaf: Leaf) -> Encoded:
     Equal is exactly equal, as in SQL: 1.0000000000000001 equals no integer, though an engine that
     rounds literals to the column's type first finds a 1. DATE, TIME and uuid texts are cast.
     """
-    value = _own(value)
+    value = own(value)
     if value is None:
         return never("nothing equals NULL")
     if leaf.refusal is not None:
@@ -50,7 +50,7 @@ def encode_literal(value: Literal, leaf: Leaf) -> Encoded:
     return _PHYSICAL[leaf.physical](value, leaf)
 
 
-def _own(value: Any) -> Literal:
+def own(value: Any) -> Literal:
     """Take Python's and numpy's own kinds of time and number as ours."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         value = value.item()
@@ -96,8 +96,8 @@ def _uuid(value: Literal, leaf: Leaf) -> Encoded:
 
 # --- times ----------------------------------------------------------------------------------------
 
-_EPOCH = dt.date(1970, 1, 1).toordinal()
-_DAY_NS = 86_400_000_000_000
+EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+DAY_NS = 86_400_000_000_000
 
 
 def _date(value: Literal, leaf: Leaf) -> Encoded:
@@ -109,11 +109,11 @@ def _date(value: Literal, leaf: Leaf) -> Encoded:
     if isinstance(value, Instant):
         if value.utc:
             return unknown("which day an instant falls on depends on the session's time zone")
-        days, rest = divmod(value.nanoseconds, _DAY_NS)
+        days, rest = divmod(value.nanoseconds, DAY_NS)
         return never(f"{leaf.type_name} holds no time of day") if rest else stored_integer(days, leaf)
     if not isinstance(value, dt.date):
         return mismatch(value, leaf)
-    return stored_integer(value.toordinal() - _EPOCH, leaf)
+    return stored_integer(value.toordinal() - EPOCH_DAY, leaf)
 
 
 def _units(nanoseconds: int, leaf: Leaf) -> Encoded:
@@ -125,7 +125,7 @@ def _units(nanoseconds: int, leaf: Leaf) -> Encoded:
 
 def _timestamp(value: Literal, leaf: Leaf) -> Encoded:
     if isinstance(value, dt.date):
-        value = Instant((value.toordinal() - _EPOCH) * _DAY_NS, utc=False)
+        value = Instant((value.toordinal() - EPOCH_DAY) * DAY_NS, utc=False)
     if not isinstance(value, Instant):
         return mismatch(value, leaf)
     if leaf.utc is None and not value.utc:

@@ -1,0 +1,224 @@
+"""What a footer's statistics tell of one column in every row group: bounds, nulls, NaN.
+
+Bounds are believed only where the format says how to read them:
+
+    max_value, min_value   in the order that column_orders names; without column_orders, nothing
+    max, min (old)         of signed numbers only: writers compared all else as signed bytes
+    float, double, float16 unless one is NaN; +-0.0 compare equal, so their signs do not matter
+    truncated              still bounds: nothing here takes a bound for a stored value
+
+Sources: parquet.thrift, Statistics and ColumnOrder; Arrow C++ ApplicationVersion (which old
+writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.formats.outline import NONE, Outline, Slot
+from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+
+Domain = Literal["integer", "float", "bytes"]
+
+
+def domain_of(leaf: Leaf) -> Domain | None:
+    """How values of a column are compared; None where the format gives them no order.
+
+    "integer"  Python int: integers, DECIMAL (unscaled), DATE, TIME, TIMESTAMP, BOOLEAN (0, 1)
+    "float"    Python float, FLOAT16 too
+    "bytes"    unsigned and bytewise: strings, ENUM, JSON, BSON, UUID, and bytes without a logical type
+    """
+    logical, physical = leaf.logical, leaf.physical
+    if logical == "DECIMAL":
+        return "integer" if physical in (INT32, INT64, FLBA, BYTE_ARRAY) else None
+    if physical in (INT32, INT64):
+        plain = logical is None or (logical == "INTEGER" and leaf.bits <= (32 if physical == INT32 else 64))
+        return "integer" if plain or (logical in _TIMES and physical in _TIMES[logical]) else None
+    if physical == BOOLEAN:
+        return "integer" if logical is None else None
+    if physical in (FLOAT, DOUBLE):
+        return "float" if logical is None else None
+    if physical in (BYTE_ARRAY, FLBA):
+        if leaf.float_bits:
+            return "float"
+        return "bytes" if logical in (None, "STRING", "ENUM", "JSON", "BSON", "UUID") else None
+    return None
+
+
+_TIMES = {"DATE": (INT32,), "TIME": (INT32, INT64), "TIMESTAMP": (INT64,)}
+
+
+def limits(leaf: Leaf) -> tuple[int, int] | None:
+    """The smallest and largest value of an integer column's type; None where it has none."""
+    if leaf.physical == BOOLEAN:
+        return 0, 1
+    if leaf.physical not in (INT32, INT64):
+        return None
+    bits = leaf.bits if leaf.logical == "INTEGER" else 8 * leaf.width
+    unsigned = leaf.logical == "INTEGER" and not leaf.signed
+    return (0, (1 << bits) - 1) if unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one column in each of n row groups; every array has n elements.
+
+    some_null, some_value  bool: a row may be NULL, may hold a value
+    nan_free               bool: certainly no NaN (of columns that have NaN)
+    low, high              lowest and highest value there may be: int64, uint64 or float64, or objects
+                           (int, bytes); what stands where nothing is known is meaningless
+    has_low, has_high      bool: whether it is known
+    """
+
+    some_null: NDArray[np.bool_]
+    some_value: NDArray[np.bool_]
+    nan_free: NDArray[np.bool_]
+    low: NDArray[Any]
+    high: NDArray[Any]
+    has_low: NDArray[np.bool_]
+    has_high: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.some_null)
+
+
+def facts_of(outline: Outline, leaf: Leaf) -> Facts:
+    """The facts of one column; kept with the outline, as a cached footer is asked again and again."""
+    key = ("facts", leaf.index)
+    if key not in outline.memory:
+        outline.memory[key] = _facts(outline, leaf)
+    facts: Facts = outline.memory[key]
+    return facts
+
+
+def nothing_known(n: int) -> Facts:
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    return Facts(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+
+
+def all_null(n: int) -> Facts:
+    """The facts of a column that a file does not have."""
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    return Facts(yes, no, yes, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+
+
+def one_value(n: int, value: Any) -> Facts:
+    """The facts of a partition column: every row holds one value."""
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    values = np.full(n, value, None if isinstance(value, int) and abs(value) < 1 << 63 else object)
+    return Facts(no, yes, yes, values, values, yes, yes)
+
+
+def _facts(outline: Outline, leaf: Leaf) -> Facts:
+    slots = outline.slots[:, :, leaf.index]
+    n = outline.n_row_groups
+    values, nulls = slots[Slot.NUM_VALUES], slots[Slot.NULL_COUNT]
+    # Counts that contradict each other or the schema tell nothing at all.
+    sound = (values >= 0) & (slots[Slot.TYPE] == leaf.physical)
+    if not leaf.repeated:
+        sound &= values == outline.rows
+    counted = sound & (nulls >= 0) & (nulls <= values)
+    some_null = ~counted | (nulls > 0) if leaf.optional else ~sound
+    some_value = ~counted | (nulls < values)
+    if not leaf.optional:
+        sound &= (nulls == NONE) | (nulls == 0)
+    nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
+    domain = domain_of(leaf)
+    unknown = np.zeros(n, bool)
+    nothing = np.zeros(n, np.int64)
+    if domain is None:
+        return Facts(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    low, has_low, high, has_high = unknown, unknown, unknown, unknown
+    new = _trusts_new(outline, leaf)
+    if new:
+        low, has_low = _decode(outline.data, slots, Slot.MIN_VALUE, leaf, domain)
+        high, has_high = _decode(outline.data, slots, Slot.MAX_VALUE, leaf, domain)
+    if _trusts_old(leaf) and not (has_low.any() or has_high.any()):
+        low, has_low = _decode(outline.data, slots, Slot.OLD_MIN, leaf, domain)
+        high, has_high = _decode(outline.data, slots, Slot.OLD_MAX, leaf, domain)
+    if not (has_low.any() or has_high.any()):
+        return Facts(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    has_low, has_high = has_low & sound, has_high & sound
+    both = has_low & has_high
+    if domain == "float":  # one NaN spoils both
+        spoilt = (has_low & (low != low)) | (has_high & (high != high))
+    else:
+        spoilt = np.zeros(n, bool)
+    spoilt[both] |= (low[both] > high[both]).astype(bool)
+    return Facts(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+
+
+def _trusts_old(leaf: Leaf) -> bool:
+    """Whether the old min and max of a column can be read: they were compared as signed numbers."""
+    signed = leaf.logical != "INTEGER" or leaf.signed
+    return leaf.physical in (BOOLEAN, INT32, INT64, FLOAT, DOUBLE) and signed
+
+
+def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
+    orders = outline.metadata.column_orders
+    if orders is None or len(orders) != len(outline.leaves):
+        return False
+    order = orders[leaf.index]
+    if order.TYPE_ORDER is None and (order.IEEE_754_TOTAL_ORDER is None or not leaf.float_bits):
+        return False
+    writer, version = _writer(outline.metadata.created_by)
+    if writer == "parquet-cpp" and (version < (1, 3) or leaf.logical == "DECIMAL"):
+        return _trusts_old(leaf)
+    return not (writer == "parquet-mr" and version < (1, 10)) or _trusts_old(leaf)
+
+
+def _writer(created_by: str | None) -> tuple[str, tuple[int, int]]:
+    found = re.match(r"(parquet-cpp|parquet-mr) version (\d+)\.(\d+)", created_by or "")
+    return (found[1], (int(found[2]), int(found[3]))) if found else ("", (0, 0))
+
+
+def _decode(
+    data: bytes, slots: NDArray[np.int64], slot: Slot, leaf: Leaf, domain: Domain
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """One bound of every row group, and where there is one: PLAIN bytes, without a length prefix."""
+    at, length = slots[slot], slots[slot + 1]
+    has = at != NONE
+    if leaf.physical == BYTE_ARRAY or leaf.physical == FLBA:
+        return _decode_bytes(data, at, length, has, leaf, domain)
+    width = leaf.width or 1  # BOOLEAN
+    has = has & (length == width)
+    places = np.where(has, at, 0)
+    if len(data) < width:
+        return np.zeros(len(at), np.int64), np.zeros(len(at), bool)
+    raw = np.frombuffer(data, np.uint8)[places[:, None] + np.arange(width)]
+    values: NDArray[Any] = raw.view(_DTYPES[leaf.physical]).reshape(-1)
+    if domain == "float":
+        return values.astype(np.float64), has
+    if leaf.physical == BOOLEAN:
+        has = has & (values <= 1)
+    if leaf.logical == "INTEGER" and not leaf.signed:
+        return values.view(f"<u{width}").astype(np.uint64), has
+    return values.astype(np.int64), has
+
+
+_DTYPES = {BOOLEAN: "u1", INT32: "<i4", INT64: "<i8", FLOAT: "<f4", DOUBLE: "<f8"}
+
+
+def _decode_bytes(
+    data: bytes, at: NDArray[np.int64], length: NDArray[np.int64], has: NDArray[np.bool_], leaf: Leaf, domain: Domain
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    if domain == "float":
+        has = has & (length == 2)
+        halves = [data[a : a + 2] if h else b"\0\0" for a, h in zip(at.tolist(), has.tolist(), strict=True)]
+        return np.frombuffer(b"".join(halves), "<f2").astype(np.float64), has
+    if leaf.physical == FLBA and domain == "integer":
+        has = has & (length == leaf.type_length)
+    elif leaf.physical == FLBA:
+        has = has & (length <= leaf.type_length)  # truncated bounds are shorter
+    elif domain == "integer":
+        has = has & (length > 0)
+    out = np.empty(len(at), object)
+    for i, (a, n, h) in enumerate(zip(at.tolist(), length.tolist(), has.tolist(), strict=True)):
+        raw = data[a : a + n] if h else b""
+        out[i] = int.from_bytes(raw, "big", signed=True) if domain == "integer" else raw
+    return out, has

@@ -1,0 +1,223 @@
+"""What deciding about row groups needs of a footer, as arrays: an outline.
+
+    slots  int64[slot, row group, column]: places, lengths and counts of each column chunk, NONE where
+           the footer has none; the bytes of statistics are spans (place, length) of `data`
+
+A footer of a hundred row groups is thousands of Python objects through the generated bindings. The
+compiled walk (kernels.compact_walk) fills these arrays at a fraction of a microsecond a chunk; where
+it meets anything unexpected, and in a process that has not read many footers yet, the bindings do
+the same, and say what is wrong. Tests hold both against each other over every file there is.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom.errors import FooterError
+from parquet_bloom.formats import compact
+from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
+from parquet_bloom.formats.footer import Footer, decode_footer
+from parquet_bloom.formats.schema import Leaf, leaves_of
+
+NONE = np.iinfo(np.int64).min
+# numba takes some 0.4 s to load: worth it for a process that reads more row groups than these.
+_WALK_AFTER = 1000
+
+
+class Slot(IntEnum):
+    """What is kept of a column chunk; a span takes two slots, its place and its length."""
+
+    NUM_VALUES = 0
+    COMPRESSED_SIZE = 1
+    DATA_PAGE = 2
+    DICTIONARY_PAGE = 3
+    FILTER_OFFSET = 4
+    FILTER_LENGTH = 5
+    OFFSET_INDEX = 6
+    COLUMN_INDEX = 7
+    NULL_COUNT = 8
+    NAN_COUNT = 9
+    OLD_MAX = 10
+    OLD_MIN = 12
+    MAX_VALUE = 14
+    MIN_VALUE = 16
+    TYPE = 18
+    COUNT = 19
+
+
+_NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
+
+
+@dataclass
+class Outline:
+    """An outline of one file.
+
+    data      the bytes that spans speak of
+    start     of the footer, bytes from the start of the file
+    leaves    the columns
+    metadata  FileMetaData without its row groups
+    rows      int64[row groups]
+    slots     int64[Slot.COUNT, row groups, columns]
+    memory    what others derive from this outline and keep with it
+    """
+
+    data: bytes
+    start: int
+    leaves: tuple[Leaf, ...]
+    metadata: FileMetaData
+    rows: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    memory: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def n_row_groups(self) -> int:
+        return len(self.rows)
+
+
+class _Habit:
+    """How many row groups this process has read through the bindings."""
+
+    row_groups = 0
+
+
+def decode_outline(data: bytes, start: int) -> Outline:
+    """Read footer bytes. Raises FooterError and EncryptedFooterError, as decode_footer does."""
+    if "numba" in sys.modules or _Habit.row_groups > _WALK_AFTER:
+        found = walk_outline(data, start)
+        if found is not None:
+            return found
+    outline = outline_of(decode_footer(data, start))
+    _Habit.row_groups += outline.n_row_groups
+    return outline
+
+
+# --- through the bindings -------------------------------------------------------------------------
+
+
+def outline_of(footer: Footer) -> Outline:
+    """The outline of a footer that the bindings decoded."""
+    groups = footer.metadata.row_groups
+    slots = np.full((Slot.COUNT, len(groups), len(footer.leaves)), NONE, np.int64)
+    blob = bytearray()
+    for i, j, chunk in footer.chunks():
+        if chunk.file_path:
+            raise FooterError(f"its column chunks lie in other files, such as {chunk.file_path}; name those instead")
+        meta, statistics = chunk.meta_data, chunk.meta_data.statistics
+        values = [
+            meta.num_values, meta.total_compressed_size, meta.data_page_offset, meta.dictionary_page_offset,
+            meta.bloom_filter_offset, meta.bloom_filter_length, chunk.offset_index_offset, chunk.column_index_offset,
+        ]  # fmt: skip
+        if statistics is not None:
+            values += [statistics.null_count, statistics.nan_count]
+            bounds = (statistics.max, statistics.min, statistics.max_value, statistics.min_value)
+            for slot, bound in zip(range(Slot.OLD_MAX, Slot.TYPE, 2), bounds, strict=True):
+                if bound is not None:
+                    slots[slot, i, j], slots[slot + 1, i, j] = len(blob), len(bound)
+                    blob += bound
+        for slot, value in enumerate(values):
+            if value is not None:
+                slots[slot, i, j] = _bounded(value)
+        slots[Slot.TYPE, i, j] = meta.type
+    rows = np.array([_bounded(group.num_rows or 0) for group in groups], np.int64)
+    metadata = footer.metadata
+    rest = FileMetaData(
+        version=metadata.version, schema=metadata.schema, num_rows=metadata.num_rows, row_groups=[],
+        key_value_metadata=metadata.key_value_metadata, created_by=metadata.created_by,
+        column_orders=metadata.column_orders,
+    )  # fmt: skip
+    return Outline(bytes(blob), footer.start, footer.leaves, rest, rows, slots)
+
+
+def _bounded(value: int) -> int:
+    """Only the lenient reader lets a damaged footer have integers of more than 64 bits."""
+    return value if -(1 << 63) < value < 1 << 63 else -1
+
+
+# --- through the compiled walk --------------------------------------------------------------------
+
+_ROW_GROUP, _CHUNK, _META, _STATISTICS = range(4)
+
+
+@lru_cache(1)
+def _actions() -> NDArray[np.int64]:
+    """The walk's table, from the field ids and types of parquet.thrift."""
+    from parquet_bloom.kernels import compact_walk as w
+
+    i32, i64, binary = 5, 6, 8
+    table = np.zeros((4, w.FIELDS, 3), np.int64)
+    table[_ROW_GROUP, 1] = w.OUTER, _CHUNK, LIST
+    table[_ROW_GROUP, 3] = w.STORE, 0, i64
+    table[_CHUNK, 1] = w.STOP_ALL, 0, 0  # file_path
+    table[_CHUNK, 3] = w.ENTER, _META, STRUCT
+    table[_CHUNK, 4] = w.STORE, Slot.OFFSET_INDEX, i64
+    table[_CHUNK, 6] = w.STORE, Slot.COLUMN_INDEX, i64
+    table[_CHUNK, 8] = table[_CHUNK, 9] = w.STOP_ALL, 0, 0  # encrypted
+    for id, slot, wire in (
+        (1, Slot.TYPE, i32), (5, Slot.NUM_VALUES, i64), (7, Slot.COMPRESSED_SIZE, i64), (9, Slot.DATA_PAGE, i64),
+        (11, Slot.DICTIONARY_PAGE, i64), (14, Slot.FILTER_OFFSET, i64), (15, Slot.FILTER_LENGTH, i32),
+    ):  # fmt: skip
+        table[_META, id] = w.STORE, slot, wire
+    table[_META, 12] = w.ENTER, _STATISTICS, STRUCT
+    table[_STATISTICS, 3] = w.STORE, Slot.NULL_COUNT, i64
+    table[_STATISTICS, 9] = w.STORE, Slot.NAN_COUNT, i64
+    for id, slot in ((1, Slot.OLD_MAX), (2, Slot.OLD_MIN), (5, Slot.MAX_VALUE), (6, Slot.MIN_VALUE)):
+        table[_STATISTICS, id] = w.SPAN, slot, binary
+    return table
+
+
+def walk_outline(data: bytes, start: int) -> Outline | None:
+    """Read footer bytes by the compiled walk; None where it meets anything it does not expect."""
+    from parquet_bloom.kernels import compact_walk
+
+    view = np.frombuffer(data, np.uint8)
+    try:
+        n_groups, first, end, rest = _split(data, view)
+        metadata, leaves = _without_row_groups(rest)
+    except FooterError:
+        return None
+    if metadata.encryption_algorithm is not None or n_groups * len(leaves) > len(data):
+        return None
+    rows = np.full((1, n_groups), NONE, np.int64)
+    slots = np.full((Slot.COUNT, n_groups, len(leaves)), NONE, np.int64)
+    if compact_walk.walk(view, first, n_groups, _actions(), rows, slots) != end:
+        return None
+    if (rows == NONE).any() or any((slots[slot] == NONE).any() for slot in _NEEDED):
+        return None
+    return Outline(data, start, leaves, metadata, rows[0], slots)
+
+
+def _split(data: bytes, view: NDArray[np.uint8]) -> tuple[int, int, int, bytes]:
+    """Find row_groups: how many, where the first begins, where they end, and the footer without them."""
+    from parquet_bloom.kernels.compact_walk import end_of
+
+    at = last = 0
+    found = None
+    while (header := field_header(data, at, last)) is not None:
+        id, wire, value = header
+        at = end_of(view, value, wire)
+        if at < 0 or id <= last:
+            raise FooterError(f"the value at byte {value} is cut off, or out of order")
+        last = id
+        if id == 4:
+            size, kind, first = list_header(data, value)
+            if wire != LIST or (size and kind != STRUCT):
+                raise FooterError("row_groups is no list of structs")
+            found = size, first, at, value
+    if found is None:
+        raise FooterError("there are no row groups")
+    size, first, end, value = found
+    return size, first, end, data[:value] + b"\x0c" + data[end : at + 1]
+
+
+@lru_cache(64)
+def _without_row_groups(data: bytes) -> tuple[FileMetaData, tuple[Leaf, ...]]:
+    metadata, _ = compact.decode(FileMetaData, data)
+    return metadata, leaves_of(metadata.schema or [])

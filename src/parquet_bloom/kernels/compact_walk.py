@@ -1,0 +1,221 @@
+"""A walk over Thrift compact bytes that picks integers and spans out of nested lists of structs.
+
+It knows no Parquet: a table of actions says, for every kind of struct and every field id, what to do.
+
+    rows:  list<struct A>, A has list<struct B>, B has structs C, D ...   out[slot, a, b]
+
+Whatever it does not expect (another wire type in a field that it wants, a cut-off value, a list of
+another length) ends the walk with -1, and the caller takes the slow reader, which says what is wrong.
+Source: thrift's "Compact protocol" specification.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import int64, njit, types, uint64
+
+from parquet_bloom.kernels.compiler import kernel
+
+# Kinds of action, actions[kind, field, 0]; the argument is actions[kind, field, 1].
+SKIP, STORE, SPAN, ENTER, OUTER, STOP_ALL = 0, 1, 2, 3, 4, 5
+FIELDS = 32  # ids from here on are skipped
+_DEPTH = 32
+_FALSE, _BYTE, _I16, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 2, 3, 4, 6, 7, 8, 9, 10, 12
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_ACTIONS = types.Array(types.int64, 3, "C", readonly=True)
+_OUT1 = types.Array(types.int64, 2, "C")
+_OUT2 = types.Array(types.int64, 3, "C")
+
+
+@njit(inline="never")
+def _varint(data, at, stop):  # type: ignore[no-untyped-def]
+    """Returns (value, next place); the place is -1 where the bytes end or the value has over 64 bits."""
+    value, shift = uint64(0), uint64(0)
+    while at < stop and shift < 64:
+        b = data[at]
+        at += 1
+        value |= uint64(b & 0x7F) << shift
+        if b < 0x80:
+            return value, at
+        shift += uint64(7)
+    return value, int64(-1)
+
+
+@njit(inline="never")
+def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
+    """Pass over the value of a field of some wire type; returns the next place, or -1.
+
+    stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
+    """
+    if wire == 1 or wire == _FALSE:
+        return at
+    depth = 0
+    stack[0, 0], stack[0, 1] = 1, wire
+    while depth >= 0:
+        kind = stack[depth, 1]
+        if kind == 0:
+            if at >= stop:
+                return int64(-1)
+            b = int64(data[at])
+            at += 1
+            if b == 0:
+                depth -= 1
+                continue
+            if b >> 4 == 0:
+                _, at = _varint(data, at, stop)
+                if at < 0:
+                    return int64(-1)
+            kind = b & 15
+            if kind == 1 or kind == _FALSE:  # a field's header is its value; a list's element takes a byte
+                continue
+        elif stack[depth, 0] == 0:
+            depth -= 1
+            continue
+        else:
+            stack[depth, 0] -= 1
+        if _I16 <= kind <= _I64:
+            _, at = _varint(data, at, stop)
+            if at < 0:
+                return int64(-1)
+        elif kind == _BINARY:
+            n, at = _varint(data, at, stop)
+            if at < 0 or n > uint64(stop - at):
+                return int64(-1)
+            at += int64(n)
+        elif kind == _LIST or kind == _SET or kind == _STRUCT:
+            size, inner = uint64(1), int64(0)
+            if kind != _STRUCT:
+                if at >= stop:
+                    return int64(-1)
+                b = int64(data[at])
+                at += 1
+                size, inner = uint64(b >> 4), b & 15
+                if size == 15:
+                    size, at = _varint(data, at, stop)
+                    if at < 0:
+                        return int64(-1)
+                if size > uint64(stop - at) or inner == 0:
+                    return int64(-1)
+            depth += 1
+            if depth == _DEPTH:
+                return int64(-1)
+            stack[depth, 0], stack[depth, 1] = int64(size), inner
+        elif kind == 1 or kind == _FALSE or kind == _BYTE:
+            at += 1
+        elif kind == _DOUBLE:
+            at += 8
+        else:
+            return int64(-1)
+        if at > stop:
+            return int64(-1)
+    return at
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64))
+def end_of(data, at, wire):  # type: ignore[no-untyped-def]
+    """Where the value of a field ends that begins at `at`; -1 where the bytes are not one."""
+    return _skip(data, at, int64(len(data)), wire, np.empty((_DEPTH, 2), np.int64))
+
+
+@kernel(types.int64(_BYTES, types.int64, types.int64, _ACTIONS, _OUT1, _OUT2))
+def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-def]
+    """Walk `n_outer` structs of kind 0 that begin at `at`; returns where they end, or -1.
+
+    data     uint8[n]
+    actions  int64[kinds, FIELDS, 3]: what to do, its argument (slot or kind), the wire type expected.
+             ENTER goes into a struct; OUTER into the list of structs that make a row of `inner`, which
+             must have inner.shape[2] elements
+    outer    int64[slots, n_outer]; STORE in kind 0 goes here
+    inner    int64[slots, n_outer, n_inner]; STORE and SPAN (place, length: two slots) in other kinds
+    """
+    stop = int64(len(data))
+    n_inner = inner.shape[2]
+    kinds = [int64(0)]
+    last = [int64(0)]
+    left = [int64(n_outer)]
+    rows = [True]  # whether the elements of this level are rows of inner
+    stack = np.empty((_DEPTH, 2), np.int64)
+    a, b = int64(0), int64(0)
+    if n_outer == 0:
+        return int64(at)
+    while len(left):
+        if at >= stop or len(left) > _DEPTH:
+            return int64(-1)
+        byte = int64(data[at])
+        at += 1
+        depth = len(left) - 1
+        if byte == 0:
+            left[depth] -= 1
+            last[depth] = 0
+            if depth == 0:
+                a += 1
+            elif rows[depth]:
+                b += 1
+            if left[depth] == 0:
+                kinds.pop()
+                last.pop()
+                left.pop()
+                rows.pop()
+            continue
+        wire = byte & 15
+        if byte >> 4:
+            field = last[depth] + (byte >> 4)
+        else:
+            raw, at = _varint(data, at, stop)
+            if at < 0:
+                return int64(-1)
+            field = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
+        if field <= last[depth]:  # every writer goes up; two of one field would be two opinions
+            return int64(-1)
+        last[depth] = field
+        kind = kinds[depth]
+        action, argument = int64(SKIP), int64(0)
+        if 0 <= field < FIELDS:
+            action, argument = actions[kind, field, 0], actions[kind, field, 1]
+            if action == STOP_ALL or (action != SKIP and wire != actions[kind, field, 2]):
+                return int64(-1)
+        if action == SKIP:
+            at = _skip(data, at, stop, wire, stack)
+            if at < 0:
+                return int64(-1)
+        elif action == STORE:
+            raw, at = _varint(data, at, stop)
+            if at < 0:
+                return int64(-1)
+            value = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
+            if depth == 0:
+                outer[argument, a] = value
+            else:
+                inner[argument, a, b] = value
+        elif action == SPAN:
+            size, at = _varint(data, at, stop)
+            if at < 0 or size > uint64(stop - at):
+                return int64(-1)
+            inner[argument, a, b] = at
+            inner[argument + 1, a, b] = int64(size)
+            at += int64(size)
+        elif action == ENTER:
+            kinds.append(argument)
+            last.append(int64(0))
+            left.append(int64(1))
+            rows.append(False)
+        else:
+            if at >= stop:
+                return int64(-1)
+            head = int64(data[at])
+            at += 1
+            size = uint64(head >> 4)
+            if size == 15:
+                size, at = _varint(data, at, stop)
+                if at < 0:
+                    return int64(-1)
+            if head & 15 != _STRUCT or size != uint64(n_inner):
+                return int64(-1)
+            b = int64(0)
+            if n_inner:
+                kinds.append(argument)
+                last.append(int64(0))
+                left.append(int64(n_inner))
+                rows.append(True)
+    return at

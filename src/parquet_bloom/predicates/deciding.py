@@ -1,0 +1,198 @@
+"""Facts of columns -> what each part of a bound predicate may give, row group by row group.
+
+TRUE of every answer: an outcome that some row gives is in the set. Bounds are never taken for
+stored values, and a float column that may hold NaN may always give FALSE (under nan="largest",
+anything).
+"""
+
+from __future__ import annotations
+
+import operator as op
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.formats.bounds import Facts, domain_of, limits
+from parquet_bloom.formats.operands import Operand, plain
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Null, Opaque, Term
+from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks, conjunction, disjunction, negation
+
+Flags = NDArray[np.bool_]
+_SORTED_FROM = 8  # so many literals are looked up in a sorted list, fewer are compared one by one
+
+
+def combine(bound: Bound, masks: Sequence[Masks], n: int) -> Masks:
+    """What the whole may give, from what its terms (in the order of terms_of) may give."""
+    found, rest = _combine(bound, list(masks), n)
+    assert not rest
+    return found
+
+
+def _combine(bound: Bound, masks: list[Masks], n: int) -> tuple[Masks, list[Masks]]:
+    if isinstance(bound, AllOf | AnyOf):
+        parts = []
+        for part in bound.parts:
+            found, masks = _combine(part, masks, n)
+            parts.append(found)
+        return (conjunction if isinstance(bound, AllOf) else disjunction)(parts, n), masks
+    if isinstance(bound, NotOf):
+        found, masks = _combine(bound.part, masks, n)
+        return negation(found), masks
+    return masks[0], masks[1:]
+
+
+def term_masks(term: Term, facts: Facts, nan: str = "ieee") -> Masks:
+    """What one term may give in each row group."""
+    n = len(facts)
+    if isinstance(term, Opaque):
+        return np.full(n, ANY, np.uint8)
+    if isinstance(term, Null):
+        return _bits(facts.some_null, TRUE) | _bits(facts.some_value, FALSE)
+    if isinstance(term, Element):
+        return _bits(_may_equal(term.operand, facts), TRUE) | np.uint8(FALSE | NULL)
+    domain = domain_of(term.leaf)
+    if domain == "float" and nan == "largest":
+        values = np.where(facts.nan_free, _values(term, facts), np.uint8(TRUE | FALSE)).astype(np.uint8)
+    else:
+        values = _values(term, facts)
+    if isinstance(term, Members) and term.null:  # what would be FALSE is NULL
+        values = values & np.uint8(TRUE) | (values & np.uint8(FALSE)) << np.uint8(1)
+    return np.where(facts.some_value, values, np.uint8(0)).astype(np.uint8) | _bits(facts.some_null, NULL)
+
+
+def _bits(flags: Flags, bit: int) -> Masks:
+    return flags.astype(np.uint8) * np.uint8(bit)
+
+
+def _values(term: Members | Interval, facts: Facts) -> Masks:
+    """TRUE and FALSE as far as rows with a value may give them."""
+    if isinstance(term, Interval):
+        may, must = _interval(term, facts)
+    else:
+        may, must = _members(term, facts)
+    if domain_of(term.leaf) == "float":
+        must = must & facts.nan_free
+    return _bits(may, TRUE) | _bits(~must, FALSE)
+
+
+def _known(has: Flags, compare: Callable[[], Any]) -> Flags:
+    """Where a bound is known and compares so; where none is known its array may hold anything."""
+    return has & np.asarray(compare(), bool) if has.any() else np.zeros(len(has), bool)
+
+
+def _interval(term: Interval, facts: Facts) -> tuple[Flags, Flags]:
+    n = len(facts)
+    may, must = np.ones(n, bool), np.ones(n, bool)
+    if (lower := term.lower) is not None:
+        past = op.le if lower.open else op.lt
+        may &= ~_known(facts.has_high, lambda: past(facts.high, lower.low))
+        inside = op.gt if lower.open else op.ge
+        must &= _known(facts.has_low, lambda: inside(facts.low, lower.high))
+    if (upper := term.upper) is not None:
+        past = op.ge if upper.open else op.gt
+        may &= ~_known(facts.has_low, lambda: past(facts.low, upper.high))
+        inside = op.lt if upper.open else op.le
+        must &= _known(facts.has_high, lambda: inside(facts.high, upper.low))
+    low, high = _ends(term)
+    if low is not None and high is not None and low > high:
+        may &= False
+    return may, must
+
+
+def _ends(term: Interval) -> tuple[int | None, int | None]:
+    """The first and last value of an integer interval within its type; None where there is no end."""
+    if domain_of(term.leaf) != "integer":
+        return None, None
+    range_of = limits(term.leaf)
+    low = None if term.lower is None else term.lower.low
+    high = None if term.upper is None else term.upper.high
+    if range_of is not None:
+        low = range_of[0] if low is None else max(low, range_of[0])
+        high = range_of[1] if high is None else min(high, range_of[1])
+    return low, high
+
+
+def _may_equal(operand: Operand, facts: Facts) -> Flags:
+    if operand.never:
+        return np.zeros(len(facts), bool)
+    above = _known(facts.has_low, lambda: facts.low > operand.high)
+    below = _known(facts.has_high, lambda: facts.high < operand.low)
+    return ~(above | below)
+
+
+def _members(term: Members, facts: Facts) -> tuple[Flags, Flags]:
+    n = len(facts)
+    asked = [o for o in term.operands if not o.never]
+    single = _known(facts.has_low & facts.has_high, lambda: facts.low == facts.high)
+    if len(asked) >= _SORTED_FROM and all(o.low == o.high for o in asked):
+        values = sorted({o.low for o in asked})
+        may = np.ones(n, bool)
+        for i in np.flatnonzero(facts.has_low | facts.has_high).tolist():
+            first = bisect_left(values, _plain(facts.low[i])) if facts.has_low[i] else 0
+            may[i] = first < len(values) and (not facts.has_high[i] or values[first] <= _plain(facts.high[i]))
+        return may, single & may
+    may, must = np.zeros(n, bool), np.zeros(n, bool)
+    for operand in asked:
+        may |= _may_equal(operand, facts)
+        if operand.low == operand.high and single.any():
+            must |= _known(single, partial(op.eq, facts.low, operand.low))
+    return may, must
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# --- what to ask a filter for ---------------------------------------------------------------------
+
+
+def probes_of(term: Term, facts: Facts, row_group: int, most: int) -> tuple[bytes, ...] | None:
+    """The PLAIN bytes whose absence from a filter means that the term is never TRUE; None: cannot tell.
+
+    most  so many values of an integer range are asked for, one by one
+    """
+    if isinstance(term, Element):
+        return term.operand.probes
+    if isinstance(term, Interval):
+        return _range_probes(term, facts, row_group, most)
+    if not isinstance(term, Members):
+        return None
+    operands = [o for o in term.operands if not o.never]
+    if len(operands) >= _SORTED_FROM:
+        low = facts.low[row_group] if facts.has_low[row_group] else None
+        high = facts.high[row_group] if facts.has_high[row_group] else None
+        operands = [o for o in operands if (low is None or o.high >= low) and (high is None or o.low <= high)]
+    probes: list[bytes] = []
+    for operand in operands:
+        if operand.probes is None:
+            return None
+        probes += operand.probes
+    return tuple(probes)
+
+
+def _range_probes(term: Interval, facts: Facts, row_group: int, most: int) -> tuple[bytes, ...] | None:
+    low, high = _ends(term)
+    if domain_of(term.leaf) != "integer":
+        return None
+    if facts.has_low[row_group]:
+        bound = int(facts.low[row_group])
+        low = bound if low is None else max(low, bound)
+    if facts.has_high[row_group]:
+        bound = int(facts.high[row_group])
+        high = bound if high is None else min(high, bound)
+    if low is None or high is None or high - low >= most:
+        return None
+    probes = [plain(number, term.leaf) for number in range(low, high + 1)]
+    return None if None in probes else tuple(p for p in probes if p is not None)
+
+
+def same_for_all(term: Term) -> bool:
+    """Whether every row group is asked for the same probes."""
+    return isinstance(term, Element) or (isinstance(term, Members) and len(term.operands) < _SORTED_FROM)
+
+
+__all__ = ["combine", "probes_of", "same_for_all", "term_masks"]
