@@ -1,4 +1,4 @@
-"""Which row groups can hold a value: the header and one block of each filter, no data.
+"""Which row groups can hold a row for which a predicate is TRUE: footers and filters, no data.
 
 True of every verdict: a row group is skipped only if no row in it can match. Where a filter is of
 a kind we do not know, or its bytes contradict each other, the row group is kept; the second is
@@ -7,36 +7,32 @@ worth a warning (FilterWarning).
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
-from parquet_bloom.errors import FilterFormatError, FilterWarning, UnknownFilterError
-from parquet_bloom.files.inspect import readable
-from parquet_bloom.files.locate import Place, Places, probe
-from parquet_bloom.files.paths import Failed, each
-from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.formats.schema import find_leaf
-from parquet_bloom.formats.values import encode_literal
-from parquet_bloom.predicates.outcomes import Outcomes
-from parquet_bloom.predicates.text import parse_equality
-from parquet_bloom.predicates.tree import Compare
+import numpy as np
 
-logger = logging.getLogger("parquet_bloom")
-logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
+from parquet_bloom.files.cache import FooterCache
+from parquet_bloom.files.evidence import RANGE_VALUES, STAGES, Decision
+from parquet_bloom.files.paths import Failed
+from parquet_bloom.files.search import Options, Search, Searched
+from parquet_bloom.files.storage import PathLike
+from parquet_bloom.formats.outline import Outline, Slot
+from parquet_bloom.predicates.bind import Bound, Interval, Members, Opaque, terms_of
+from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupVerdict:
+class RowGroupVerdict(NamedTuple):
     """What is known of one row group without reading its data.
 
     outcome     what the predicate may give over its rows
     skipped     no row can match
-    decided_by  "filter", "literal" (no value of the type equals it), "no rows", or None: not decided
-    reason      in words
+    decided_by  what made a match impossible: "no rows", "literal" (no value of the type can match),
+                "partition" (the folder's name), "bounds" (min, max and null counts), "filter"; or None
     bytes_read  of the file, to decide; the footer not counted
+    reason      in words
+    rows, size  of the row group; size is that of its column chunks, compressed bytes
     """
 
     path: str
@@ -44,82 +40,138 @@ class RowGroupVerdict:
     outcome: Outcomes
     skipped: bool
     decided_by: str | None
-    reason: str
     bytes_read: int
+    reason: str
+    rows: int
+    size: int
 
 
 class Verdicts(list[RowGroupVerdict]):
-    """Verdicts in the order of files and row groups; `failed` are the files that could not be read."""
+    """Verdicts in the order of files and row groups.
 
-    def __init__(self, verdicts: Sequence[RowGroupVerdict] = (), failed: Sequence[Failed] = ()) -> None:
-        super().__init__(verdicts)
-        self.failed = list(failed)
+    failed  the files among several that could not be read
+    unused  (part, reason) of each part of the predicate that could tell nothing
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: list[Failed] = []
+        self.unused: list[tuple[str, str]] = []
+
+    @property
+    def skipped(self) -> int:
+        return sum(v.skipped for v in self)
 
 
-def check(source: PathLike | Sequence[PathLike], predicate: str, *, filesystem: Any = None) -> Verdicts:
+def check(
+    source: PathLike | Sequence[PathLike],
+    predicate: Any,
+    *,
+    filesystem: Any = None,
+    nan: str = "ieee",
+    use_filters: bool = True,
+    range_values: int = RANGE_VALUES,
+    cache: FooterCache | None = None,
+) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
-    predicate   one equality as SQL text, "id = 5" or "user.name = 'Ada'"; on a repeated column it
-                speaks of elements: some element equals the literal
-    filesystem  any pyarrow file system; source then names files on it
+    predicate     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
+                  a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
+    filesystem    any pyarrow or fsspec file system; source then names files on it
+    nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark
+    use_filters   False: bounds and partitions only
+    range_values  a range of so many integers or dates is asked for one by one
+    cache         footers that the caller keeps from one call to the next
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone.
     """
-    compare = parse_equality(predicate)
-
-    def work(path: str) -> list[RowGroupVerdict]:
-        with Source(path, filesystem) as opened:
-            return _check(opened, compare)
-
-    paths, single = readable(source, filesystem)
-    results = each(paths, work, single)
-    return Verdicts([verdict for file in results for verdict in file], results.failed)
-
-
-def _check(source: Source, compare: Compare) -> list[RowGroupVerdict]:
-    footer = source.footer()
-    leaf = find_leaf(footer.leaves, compare.path)
-    encoded = encode_literal(compare.value, leaf)
-    places = Places(footer)
-    verdicts = []
-    ignored: list[str] = []
-    for i, group in enumerate(footer.metadata.row_groups):
-        before = source.bytes_read
-        answer = _Answer(Outcomes.ANY, None, "no filter")
-        if group.num_rows == 0:
-            answer = _Answer(Outcomes.NONE, "no rows", "the row group has no rows")
-        elif encoded.probes is None:
-            answer = _Answer(Outcomes.ANY, None, encoded.reason)
-        elif not encoded.probes:
-            answer = _Answer(Outcomes.FALSE | Outcomes.NULL, "literal", encoded.reason)
-        elif (place := places[i, leaf.index]) is not None:
-            try:
-                answer = _ask(source, place, encoded.probes)
-            except FilterFormatError as error:
-                answer = _Answer(Outcomes.ANY, None, f"filter ignored: {error}")
-                ignored.append(f"row group {i}, column {leaf.name}: {error}")
-        skipped = Outcomes.TRUE not in answer.outcome
-        read = source.bytes_read - before
-        verdicts.append(
-            RowGroupVerdict(source.path, i, answer.outcome, skipped, answer.decided_by, answer.reason, read)
-        )
-    if ignored:
-        message = f"{source.path}: {len(ignored)} damaged filters ignored, the first: {ignored[0]}"
-        logger.warning(message)
-        warnings.warn(message, FilterWarning, stacklevel=2)
+    options = Options(nan, use_filters, range_values=range_values, cache=cache)
+    search = Search(source, predicate, filesystem, options)
+    verdicts = Verdicts()
+    unused: dict[str, str] = {}
+    bound = None
+    for one in search:
+        if isinstance(one, tuple):
+            found, error = one
+            if search.located.single:
+                raise error
+            verdicts.failed.append(Failed(found.path, error))
+            continue
+        verdicts.extend(_verdicts(one))
+        if one.bound is not bound and one.bound is not None:
+            bound = one.bound
+            unused |= {str(term.part): term.reason for term in terms_of(bound) if isinstance(term, Opaque)}
+    verdicts.unused = list(unused.items())
     return verdicts
 
 
-class _Answer(NamedTuple):
-    outcome: Outcomes
-    decided_by: str | None
-    reason: str
+_OUTCOMES = [Outcomes(bits) for bits in range(8)]
+_REASONS = {
+    "no rows": "the row group has no rows",
+    "literal": "no value of the column's type can match",
+    "partition": "the folder's name excludes it",
+    "bounds": "min, max and null counts exclude it",
+    "filter": "the filter denies the value",
+}
 
 
-def _ask(source: Source, place: Place, probes: Sequence[bytes]) -> _Answer:
-    try:
-        if any(probe(source, place, plain) for plain in probes):
-            return _Answer(Outcomes.ANY, None, "the filter admits the value")
-    except UnknownFilterError as error:
-        return _Answer(Outcomes.ANY, None, f"filter not used: {error}")
-    return _Answer(Outcomes.FALSE | Outcomes.NULL, "filter", "the filter denies the value")
+def _verdicts(searched: Searched) -> Iterable[RowGroupVerdict]:
+    decision, outline, bound = searched.decision, searched.outline, searched.bound
+    assert decision is not None and outline is not None and bound is not None
+    n = outline.n_row_groups
+    stages = [STAGES[i] for i in decision.stage.tolist()]
+    skipped = [stage is not None for stage in stages]
+    return map(
+        RowGroupVerdict,
+        repeat(searched.found.path),
+        range(n),
+        map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
+        skipped,
+        stages,
+        decision.bytes_read.tolist(),
+        _reasons(decision, outline, bound, stages),
+        outline.rows.tolist(),
+        sizes_of(outline).tolist(),
+    )
+
+
+def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Compressed bytes of each row group: int64[row groups]."""
+    if "sizes" not in outline.memory:
+        outline.memory["sizes"] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.memory["sizes"]
+    return sizes
+
+
+def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
+    skips = {**_REASONS, "literal": _literal_reason(bound)}
+    reasons = [skips[stage] if stage is not None else "" for stage in stages]
+    kept = np.flatnonzero(decision.stage == 0).tolist()
+    if kept:
+        opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)
+        for i in kept:
+            if decision.outcomes[i] == TRUE:
+                reasons[i] = "every row matches"
+            elif i in decision.notes:
+                reasons[i] = decision.notes[i]
+            elif decision.asked[i]:
+                reasons[i] = "the filter admits the value"
+            else:
+                reasons[i] = opaque or "nothing excludes it"
+    return reasons
+
+
+def _literal_reason(bound: Bound) -> str:
+    for term in terms_of(bound):
+        if isinstance(term, Members):
+            if term.null and not term.operands:
+                return "nothing equals NULL"
+            for operand in term.operands:
+                if operand.never and operand.reason:
+                    return operand.reason
+        elif isinstance(term, Interval):
+            continue
+    return _REASONS["literal"]
+
+
+__all__ = ["RowGroupVerdict", "Verdicts", "check", "sizes_of"]

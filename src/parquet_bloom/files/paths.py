@@ -21,6 +21,32 @@ class Found:
 
     path: str
     relative: str
+    partitions: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The files of one call: their file system (None: the local one), and whether one was named alone."""
+
+    filesystem: object
+    found: list[Found]
+    single: bool
+
+
+def locate(sources: PathLike | Sequence[PathLike], filesystem: object = None) -> Located:
+    if filesystem is not None:
+        return Located(filesystem, [Found(s, s) for s in _as_list(sources)], len(_as_list(sources)) == 1)
+    from urllib.parse import unquote
+    found = []
+    for f in expand(sources):
+        parts = []
+        if not is_single(sources):
+            for piece in f.relative.split("/")[:-1]:
+                key, eq, value = piece.partition("=")
+                if eq:
+                    parts.append((key, None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)))
+        found.append(Found(f.path, f.relative, tuple(parts)))
+    return Located(None, found, is_single(sources))
 
 
 def _as_list(sources: PathLike | Sequence[PathLike]) -> list[str]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from parquet_bloom.errors import (
@@ -20,6 +21,7 @@ from parquet_bloom.errors import (
     StorageError,
 )  # fmt: skip
 from parquet_bloom.formats.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
+from parquet_bloom.formats.outline import Outline, decode_outline
 
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
@@ -47,7 +49,10 @@ class Source:
         self.fd: int | None = None
         self._file: Any = None
         self._filesystem = filesystem
+        self.store = None if filesystem is None else id(filesystem)
         self._footer: Footer | None = None
+        self._outline: Outline | None = None
+        self._tail: tuple[bytes, int] | None = None
         try:
             if filesystem is None:
                 # A pipe would make us wait for its other end.
@@ -147,8 +152,31 @@ class Source:
             self._footer = self._read_footer()
         return self._footer
 
+    @property
+    def stamp(self) -> tuple[int, ...] | None:
+        """What changes when a local file is replaced or written to; None where that cannot be told."""
+        if self.fd is None:
+            return None
+        now = self._opened
+        return now.st_size, now.st_mtime_ns, now.st_ino, now.st_dev
+
+    def adopt(self, outline: Outline) -> None:
+        """Take an outline that was read before from a file of the same stamp."""
+        self._outline = outline
+
+    def outline(self) -> Outline:
+        """Read the footer, once, as what deciding about row groups needs of it. Raises as `footer`."""
+        if self._outline is None:
+            with self._footer_errors():
+                self._outline = decode_outline(*self._footer_bytes())
+        return self._outline
+
     def _read_footer(self) -> Footer:
-        try:
+        with self._footer_errors():
+            return decode_footer(*self._footer_bytes())
+
+    def _footer_bytes(self) -> tuple[bytes, int]:
+        if self._tail is None:
             tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
             try:
                 length = footer_length(tail, self.size)
@@ -161,7 +189,13 @@ class Source:
             start = self.size - TAIL_BYTES - length
             held = len(tail) - TAIL_BYTES
             data = tail[held - length : held] if length <= held else self.read(start, length)
-            return decode_footer(data, start)
+            self._tail = data, start
+        return self._tail
+
+    @contextmanager
+    def _footer_errors(self) -> Iterator[None]:
+        try:
+            yield
         except EncryptedFooterError as error:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
         except FooterError as error:

@@ -11,7 +11,7 @@ any row; a name that the schema does not have is an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import UnknownColumnError
@@ -98,14 +98,13 @@ class Schema:
     leaves   of the file
     keys     pseudo leaves of the partition columns, index -1, -2, ...; they hide leaves of their name
     missing  leaves of other files of the same data set, which are NULL here
-    nan      "ieee": no comparison with NaN is TRUE; "largest": NaN equals itself and exceeds all else
+    foreign  indexes of leaves that have another type than in the first file: they say nothing
     """
 
     leaves: Sequence[Leaf]
     keys: Sequence[Leaf] = ()
     missing: Sequence[Leaf] = ()
-    nan: str = "ieee"
-    foreign: frozenset[int] = field(default_factory=frozenset)
+    foreign: frozenset[int] = frozenset()
 
 
 def bind(predicate: Predicate, schema: Schema) -> Bound:

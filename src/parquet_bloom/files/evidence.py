@@ -1,0 +1,196 @@
+"""What the row groups of one file may give for a predicate, and what that cost.
+
+    partition values -> bounds and null counts -> filters, only of row groups that are still open
+
+A filter is asked only where its "no" could decide: with every open filter assumed to deny, the
+row group must fall. Terms are asked one after the other, so a row group that fell is asked no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.files.partitions import Pairs, partition_value
+from parquet_bloom.files.spots import Answers, ask, spots_of
+from parquet_bloom.files.storage import Source
+from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
+from parquet_bloom.formats.outline import Outline
+from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Term, terms_of
+from parquet_bloom.predicates.deciding import combine, probes_of, same_for_all, term_masks
+from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE, Masks
+
+RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
+
+
+@dataclass(slots=True)
+class Decision:
+    """What is known of each row group of a file; arrays have one element a row group.
+
+    outcomes    uint8, bits as in predicates.outcomes
+    stage       uint8: index into STAGES of what made TRUE impossible; 0 where it is possible
+    bytes_read  int64, of filters
+    asked       bool: some filter was asked
+    damaged     "row group 3, column id: ..." of filters that contradict themselves
+    notes       row group -> why a filter of it was not used
+    """
+
+    outcomes: Masks
+    stage: NDArray[np.uint8]
+    bytes_read: NDArray[np.int64]
+    asked: NDArray[np.bool_]
+    damaged: list[str] = field(default_factory=list)
+    notes: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Row groups in which TRUE is possible."""
+        possible: NDArray[np.bool_] = (self.outcomes & TRUE) != 0
+        return possible
+
+
+STAGES = (None, "no rows", "literal", "partition", "bounds", "filter")
+_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER = 1, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A bound predicate and how far to go for it.
+
+    pairs         the partition values of the file
+    nan           "ieee" or "largest", see bind.Schema
+    use_filters   False: bounds and partitions only
+    decide_true   ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
+    range_values  so many values of an integer range are asked for one by one
+    """
+
+    bound: Bound
+    pairs: Pairs = ()
+    nan: str = "ieee"
+    use_filters: bool = True
+    decide_true: bool = False
+    range_values: int = RANGE_VALUES
+
+
+def partition_outcome(question: Question) -> int:
+    """What the predicate may give over rows of which only the partition values are known."""
+    masks = [_mask(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms_of(question.bound)]
+    return int(combine(question.bound, masks, 1)[0])
+
+
+def decide(source: Source, outline: Outline, question: Question) -> Decision:
+    """Decide about every row group of a file. Raises FileError where its bytes cannot be read."""
+    n = outline.n_row_groups
+    terms = terms_of(question.bound)
+    stage = np.zeros(n, np.uint8)
+    stage[outline.rows == 0] = _NO_ROWS
+    for mark, facts in (
+        (_LITERAL, [nothing_known(1) for _ in terms]),
+        (_PARTITION, [_partition_facts(term, 1, question.pairs) for term in terms]),
+    ):
+        masks = [_mask(term, f, question.nan) for term, f in zip(terms, facts, strict=True)]
+        if not combine(question.bound, masks, 1)[0] & TRUE:
+            stage[stage == 0] = mark
+    known = [_facts(term, outline, question.pairs) for term in terms]
+    masks = [_mask(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
+    outcomes = combine(question.bound, masks, n)
+    stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
+    decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
+    if question.use_filters and (stage == 0).any():
+        _ask_filters(source, outline, question, known, masks, decision)
+    decision.outcomes[outline.rows == 0] = 0
+    return decision
+
+
+def _mask(term: Term, facts: Facts | None, nan: str) -> Masks:
+    return term_masks(term, facts if facts is not None else nothing_known(1), nan)
+
+
+def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:
+    n = outline.n_row_groups
+    if isinstance(term, Opaque):
+        return nothing_known(n)
+    leaf = term.leaf
+    if leaf.index < 0:
+        return _partition_facts(term, n, pairs)
+    if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
+        return all_null(n)  # a column of other files of the data set
+    return facts_of(outline, leaf)
+
+
+def _partition_facts(term: Term, n: int, pairs: Pairs) -> Facts:
+    if isinstance(term, Opaque) or term.leaf.index >= 0:
+        return nothing_known(n)
+    value = partition_value(term.leaf, pairs)
+    return all_null(n) if value is None else one_value(n, value)
+
+
+def _ask_filters(
+    source: Source, outline: Outline, question: Question, known: Sequence[Facts], masks: list[Masks],
+    decision: Decision,
+) -> None:  # fmt: skip
+    terms = terms_of(question.bound)
+    askable = [i for i, term in enumerate(terms) if _has_filters(term, outline)]
+    n = outline.n_row_groups
+    denied_masks = list(masks)
+    may_deny: dict[int, NDArray[np.bool_]] = {}
+    for i in askable:
+        exists = spots_of(outline, terms[i].leaf.index).exists  # type: ignore[union-attr]
+        may_deny[i] = exists & ((masks[i] & TRUE) != 0)
+        denied_masks[i] = np.where(may_deny[i], _denied(terms[i], masks[i]), masks[i])
+    for i in askable:
+        best = combine(question.bound, denied_masks, n)
+        falls = (decision.outcomes & TRUE != 0) & (best & TRUE == 0)
+        if question.decide_true:
+            falls |= (decision.outcomes != TRUE) & (best == TRUE)
+        groups = np.flatnonzero(falls & may_deny[i]).tolist()
+        groups, probes = _probes(terms[i], known[i], groups, question.range_values)
+        if groups:
+            answers = ask(source, terms[i].leaf.index, groups, probes)  # type: ignore[union-attr]
+            _note(answers, terms[i].leaf, groups, decision)  # type: ignore[union-attr]
+            hit = np.array(groups)[answers.denied]
+            masks[i] = masks[i].copy()
+            masks[i][hit] = _denied(terms[i], masks[i])[hit]
+        denied_masks[i] = masks[i]
+        decision.outcomes = combine(question.bound, masks, n)
+        decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+
+
+def _has_filters(term: Term, outline: Outline) -> bool:
+    if not isinstance(term, Members | Interval | Element) or not 0 <= term.leaf.index < len(outline.leaves):
+        return False
+    leaf = term.leaf
+    if outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
+        return False
+    return bool(spots_of(outline, leaf.index).exists.any())
+
+
+def _denied(term: Term, mask: Masks) -> Masks:
+    """What is left of a term when no value of the row group makes it TRUE."""
+    was_true = (mask & TRUE) != 0
+    instead = NULL if isinstance(term, Members) and term.null else FALSE
+    return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
+
+
+def _probes(
+    term: Term, facts: Facts, groups: list[int], most: int
+) -> tuple[list[int], list[tuple[bytes, ...]]]:
+    if not groups:
+        return [], []
+    if same_for_all(term):
+        found = probes_of(term, facts, groups[0], most)
+        return (groups, [found] * len(groups)) if found is not None else ([], [])
+    pairs = [(g, found) for g in groups if (found := probes_of(term, facts, g, most)) is not None]
+    return [g for g, _ in pairs], [found for _, found in pairs]
+
+
+def _note(answers: Answers, leaf: Leaf, groups: list[int], decision: Decision) -> None:
+    decision.bytes_read[groups] += answers.bytes_read
+    decision.asked[groups] = True
+    decision.damaged += [f"row group {g}, column {leaf.name}: {reason}" for g, reason in answers.damaged.items()]
+    decision.notes |= {g: f"filter ignored: {reason}" for g, reason in answers.damaged.items()}
+    decision.notes |= {g: f"filter not used: {reason}" for g, reason in answers.unknown.items()}

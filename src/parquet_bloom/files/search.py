@@ -1,0 +1,155 @@
+"""A predicate over many files: names resolved once, then one decision a file, in order.
+
+What every reading function shares (check, prune, count, read_table, dataset): which files there
+are, what their folders say, what each row group may give.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
+from parquet_bloom.files.cache import FooterCache
+from parquet_bloom.files.evidence import Decision, Question, decide, partition_outcome
+from parquet_bloom.files.partitions import partition_keys
+from parquet_bloom.files.paths import Found, locate
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.outline import Outline
+from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.predicates.bind import AllOf, Bound, Schema, bind
+from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.predicates.tree import Predicate
+
+logger = logging.getLogger("parquet_bloom")
+logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
+_REMOTE_FILES = 16  # looked at side by side on a remote store
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How far a search goes, see evidence.Question.
+
+    skip_files  files that their folders' names exclude are not opened; their decision is None
+    cache       footers that the caller keeps
+    """
+
+    nan: str = "ieee"
+    use_filters: bool = True
+    decide_true: bool = False
+    range_values: int = 1000
+    skip_files: bool = False
+    cache: FooterCache | None = None
+
+
+@dataclass(slots=True)
+class Searched:
+    """One file and what is known of its row groups; without a decision its folder's name excluded it."""
+
+    found: Found
+    size: int = 0
+    outline: Outline | None = None
+    decision: Decision | None = None
+    bound: Bound | None = None
+    requests: int = 0
+    bytes_read: int = 0
+
+
+def as_predicate(predicate: Any) -> Predicate:
+    """SQL text, DNF lists, a pyarrow Expression or a tree -> a tree.
+
+    Raises TextError with the spot marked, RequestError for lists that are no DNF.
+    """
+    if isinstance(predicate, str):
+        from parquet_bloom.predicates.text import parse
+
+        return parse(predicate)
+    if isinstance(predicate, Predicate):
+        return predicate
+    from parquet_bloom.predicates.arrow import from_filters
+
+    return from_filters(predicate)
+
+
+class Search:
+    """A predicate over located files. Iterating gives one Searched or one error a file, in order."""
+
+    def __init__(self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options) -> None:
+        self.predicate = as_predicate(predicate)
+        self.located = locate(sources, filesystem)
+        self.options = options
+        self.keys = partition_keys(found.partitions for found in self.located.found)
+        self._first: tuple[Leaf, ...] | None = None
+        self._bound: tuple[Any, Bound] | None = None
+
+    @property
+    def files(self) -> list[Found]:
+        return self.located.found
+
+    def __iter__(self) -> Iterator[Searched | tuple[Found, ParquetBloomError]]:
+        found = self.files
+        if self.located.filesystem is None or len(found) < 2:
+            yield from map(self._try, found)
+            return
+        # The first file alone: its schema is what names of the others are held against.
+        yield self._try(found[0])
+        with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
+            yield from pool.map(self._try, found[1:])
+
+    def _try(self, found: Found) -> Searched | tuple[Found, ParquetBloomError]:
+        try:
+            return self._search(found)
+        except RequestError as error:  # a column that this file lacks
+            return found, type(error)(f"{found.path}: {error}") if not self.located.single else error
+        except ParquetBloomError as error:
+            return found, error
+
+    def _search(self, found: Found) -> Searched:
+        if self.options.skip_files and found.partitions and self._first is not None:
+            if not partition_outcome(self._question(self._bind(self._first), found)) & TRUE:
+                return Searched(found)
+        with Source(found.path, self.located.filesystem) as source:
+            cache = self.options.cache
+            outline = cache.outline(source) if cache is not None else source.outline()
+            bound = self._bind(outline.leaves)
+            decision = decide(source, outline, self._question(bound, found))
+            searched = Searched(
+                found, source.size, outline, decision, bound, source.requests, source.bytes_read
+            )
+        if decision.damaged:
+            warn_of_damage(found.path, decision.damaged)
+        return searched
+
+    def _question(self, bound: Bound, found: Found) -> Question:
+        o = self.options
+        return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values)
+
+    def _bind(self, leaves: tuple[Leaf, ...]) -> Bound:
+        if self._bound is not None and self._bound[0] is leaves:
+            return self._bound[1]
+        first = self._first if self._first is not None else leaves
+        known = {leaf.path for leaf in leaves}
+        missing = [replace(leaf, index=len(leaves) + leaf.index) for leaf in first if leaf.path not in known]
+        kinds = {leaf.path: _kind(leaf) for leaf in first}
+        foreign = frozenset(leaf.index for leaf in leaves if kinds.get(leaf.path, _kind(leaf)) != _kind(leaf))
+        bound = bind(self.predicate, Schema(leaves, self.keys, missing, foreign))
+        self._first = first
+        self._bound = leaves, bound
+        return bound
+
+
+def _kind(leaf: Leaf) -> tuple[Any, ...]:
+    """What must be the same in two files for one literal to mean the same; widths of integers may differ."""
+    physical = "integer" if leaf.logical in (None, "INTEGER") and leaf.physical in (1, 2) else leaf.physical
+    return physical, leaf.logical if physical != "integer" else None, leaf.scale, leaf.unit_ns, leaf.utc, leaf.repeated
+
+
+def warn_of_damage(path: str, damaged: list[str]) -> None:
+    """One warning a file, however many of its filters are damaged."""
+    message = f"{path}: {len(damaged)} damaged filters ignored, the first: {damaged[0]}"
+    logger.warning(message)
+    warnings.warn(message, FilterWarning, stacklevel=2)
