@@ -17,21 +17,33 @@ from parquet_bloom._version import __version__
 
 if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
-    from parquet_bloom.files.check import RowGroupVerdict, check
+    from parquet_bloom.files.cache import FooterCache
+    from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
     from parquet_bloom.files.inspect import inspect
+    from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
     from parquet_bloom.files.reports import AddReport, RemoveReport
+    from parquet_bloom.files.scan import Scan
     from parquet_bloom.files.verify import verify
     from parquet_bloom.files.write import FilterWriter, write_table
 
 _HOMES = {
     "AddReport": "reports",
     "FilterWriter": "write",
+    "FooterCache": "cache",
+    "Pruned": "read",
     "RemoveReport": "reports",
     "RowGroupVerdict": "check",
+    "Scan": "scan",
+    "Verdicts": "check",
     "add_filters": "add",
     "check": "check",
+    "count": "read",
+    "dataset": "read",
     "inspect": "inspect",
+    "prune": "read",
+    "read_batches": "read",
+    "read_table": "read",
     "remove_filters": "remove",
     "verify": "verify",
     "write_table": "write",
@@ -40,12 +52,21 @@ _HOMES = {
 __all__ = [
     "AddReport",
     "FilterWriter",
+    "FooterCache",
+    "Pruned",
     "RemoveReport",
     "RowGroupVerdict",
+    "Scan",
+    "Verdicts",
     "__version__",
     "add_filters",
     "check",
+    "count",
+    "dataset",
     "inspect",
+    "prune",
+    "read_batches",
+    "read_table",
     "remove_filters",
     "verify",
     "write_table",

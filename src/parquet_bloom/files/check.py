@@ -8,6 +8,7 @@ worth a warning (FilterWarning).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from parquet_bloom.files.evidence import RANGE_VALUES, STAGES, Decision
 from parquet_bloom.files.paths import Failed
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.formats.compact import uncollected
 from parquet_bloom.formats.outline import Outline, Slot
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
@@ -90,19 +92,25 @@ def check(
     verdicts = Verdicts()
     unused: dict[str, str] = {}
     bound = None
-    for one in search:
-        if isinstance(one, tuple):
-            found, error = one
-            if search.located.single:
-                raise error
-            verdicts.failed.append(Failed(found.path, error))
-            continue
-        verdicts.extend(_verdicts(one))
-        if one.bound is not bound and one.bound is not None:
-            bound = one.bound
-            unused |= {str(term.part): term.reason for term in terms_of(bound) if isinstance(term, Opaque)}
+    with uncollected():
+        for one in search:
+            if isinstance(one, tuple):
+                found, error = one
+                if search.located.single:
+                    raise error
+                verdicts.failed.append(Failed(found.path, error))
+                continue
+            verdicts.extend(verdicts_of(one))
+            if one.bound is not bound and one.bound is not None:
+                bound = one.bound
+                unused |= unused_parts(bound)
     verdicts.unused = list(unused.items())
     return verdicts
+
+
+def unused_parts(bound: Bound) -> dict[str, str]:
+    """The parts of a predicate that could tell nothing, and why."""
+    return {str(term.part): term.reason for term in terms_of(bound) if isinstance(term, Opaque)}
 
 
 _OUTCOMES = [Outcomes(bits) for bits in range(8)]
@@ -115,14 +123,14 @@ _REASONS = {
 }
 
 
-def _verdicts(searched: Searched) -> Iterable[RowGroupVerdict]:
+def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
+    """A verdict for every row group of a file."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
     assert decision is not None and outline is not None and bound is not None
     n = outline.n_row_groups
     stages = [STAGES[i] for i in decision.stage.tolist()]
     skipped = [stage is not None for stage in stages]
-    return map(
-        RowGroupVerdict,
+    columns = zip(
         repeat(searched.found.path),
         range(n),
         map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
@@ -132,7 +140,9 @@ def _verdicts(searched: Searched) -> Iterable[RowGroupVerdict]:
         _reasons(decision, outline, bound, stages),
         outline.rows.tolist(),
         sizes_of(outline).tolist(),
+        strict=False,
     )
+    return map(partial(tuple.__new__, RowGroupVerdict), columns)
 
 
 def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -174,4 +184,4 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Verdicts", "check", "sizes_of"]
+__all__ = ["RowGroupVerdict", "Verdicts", "check", "sizes_of", "unused_parts", "verdicts_of"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.files.partitions import Pairs, partition_value
-from parquet_bloom.files.spots import Answers, ask, spots_of
+from parquet_bloom.files.spots import Answers, Probes, ask, spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
 from parquet_bloom.formats.outline import Outline
@@ -176,14 +176,11 @@ def _denied(term: Term, mask: Masks) -> Masks:
     return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
 
 
-def _probes(
-    term: Term, facts: Facts, groups: list[int], most: int
-) -> tuple[list[int], list[tuple[bytes, ...]]]:
-    if not groups:
-        return [], []
-    if same_for_all(term):
-        found = probes_of(term, facts, groups[0], most)
-        return (groups, [found] * len(groups)) if found is not None else ([], [])
+def _probes(term: Term, facts: Facts, groups: list[int], most: int) -> tuple[list[int], Probes]:
+    """The row groups that can be asked, and what for."""
+    if not groups or same_for_all(term):
+        found = probes_of(term, facts, groups[0], most) if groups else None
+        return (groups, found) if found is not None else ([], ())
     pairs = [(g, found) for g in groups if (found := probes_of(term, facts, g, most)) is not None]
     return [g for g, _ in pairs], [found for _, found in pairs]
 

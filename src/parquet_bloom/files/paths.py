@@ -37,6 +37,7 @@ def locate(sources: PathLike | Sequence[PathLike], filesystem: object = None) ->
     if filesystem is not None:
         return Located(filesystem, [Found(s, s) for s in _as_list(sources)], len(_as_list(sources)) == 1)
     from urllib.parse import unquote
+
     found = []
     for f in expand(sources):
         parts = []

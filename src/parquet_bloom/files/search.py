@@ -57,6 +57,7 @@ class Searched:
     bound: Bound | None = None
     requests: int = 0
     bytes_read: int = 0
+    stamp: tuple[int, ...] | None = None
 
 
 def as_predicate(predicate: Any) -> Predicate:
@@ -78,7 +79,9 @@ def as_predicate(predicate: Any) -> Predicate:
 class Search:
     """A predicate over located files. Iterating gives one Searched or one error a file, in order."""
 
-    def __init__(self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options) -> None:
+    def __init__(
+        self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options
+    ) -> None:
         self.predicate = as_predicate(predicate)
         self.located = locate(sources, filesystem)
         self.options = options
@@ -118,7 +121,7 @@ class Search:
             bound = self._bind(outline.leaves)
             decision = decide(source, outline, self._question(bound, found))
             searched = Searched(
-                found, source.size, outline, decision, bound, source.requests, source.bytes_read
+                found, source.size, outline, decision, bound, source.requests, source.bytes_read, source.stamp
             )
         if decision.damaged:
             warn_of_damage(found.path, decision.damaged)

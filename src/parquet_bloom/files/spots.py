@@ -8,7 +8,7 @@ which decides what may be believed. Both decide alike (tests/test_spots.py).
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.files.locate import Places, probe
-from parquet_bloom.files.storage import Source, storage_error
+from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.footer import MAGIC
 from parquet_bloom.formats.outline import Outline, Slot
@@ -125,8 +125,13 @@ class Answers:
     unknown: dict[int, str]
 
 
-def ask(source: Source, column: int, row_groups: Sequence[int], probes: Sequence[tuple[bytes, ...]]) -> Answers:
+Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
+
+
+def ask(source: Source, column: int, row_groups: Sequence[int], probes: Probes) -> Answers:
     """Ask the filters of a column, each for its probes: PLAIN bytes of values.
+
+    probes  a tuple for all row groups, or a list of one tuple a row group
 
     Reads a header and one block for each probe (the whole filter where that is no more).
     """
@@ -141,7 +146,8 @@ def ask(source: Source, column: int, row_groups: Sequence[int], probes: Sequence
     if slow:
         places = Places(source.footer())
         for i in slow:
-            _ask_alone(source, places, (row_groups[i], column), probes[i], i, answers)
+            own = probes if isinstance(probes, tuple) else probes[i]
+            _ask_alone(source, places, (row_groups[i], column), own, i, answers)
     return answers
 
 
@@ -161,78 +167,73 @@ def _ask_alone(
     answers.bytes_read[i] += source.bytes_read - before
 
 
-class _Hashed:
-    """Hashes of probes and the bits they want, each worked out once."""
-
-    def __init__(self) -> None:
-        self.hashes: dict[bytes, int] = {}
-        self.words: dict[bytes, NDArray[np.uint32]] = {}
-
-    def upper(self, plain: bytes) -> int:
-        h = self.hashes.get(plain)
-        if h is None:
-            h = self.hashes[plain] = final.RULE.hash_value(plain)
-            low = h & 0xFFFFFFFF
-            self.words[plain] = np.array([1 << ((low * salt & 0xFFFFFFFF) >> 27) for salt in SALT], np.uint32)
-        return h >> 32
-
-
 def _ask_together(
-    source: Source, spots: Spots, row_groups: Sequence[int], probes: Sequence[tuple[bytes, ...]],
-    fast: NDArray[np.intp], answers: Answers,
+    source: Source, spots: Spots, row_groups: Sequence[int], probes: Probes, fast: NDArray[np.intp], answers: Answers,
 ) -> list[int]:  # fmt: skip
-    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
-    hashed = _Hashed()
-    ranges: list[tuple[int, int]] = []  # of the file: header and blocks, or all of a small filter
-    plans: list[tuple[int, int, list[int] | None]] = []  # position, ranges, places of blocks in the one range
-    offsets, sizes = spots.offset.tolist(), spots.num_bytes.tolist()
-    for i in fast.tolist():
-        offset, size = offsets[row_groups[i]], sizes[row_groups[i]]
-        head, blocks = len(_header(size)), size // BLOCK_BYTES
-        places = [head + BLOCK_BYTES * (hashed.upper(plain) * blocks >> 32) for plain in probes[i]]
-        if size <= _WHOLE_BYTES + BLOCK_BYTES * len(places):
-            ranges.append((offset, head + size))
-            plans.append((i, 1, places))
-        else:
-            ranges.append((offset, head))
-            ranges += [(offset + place, BLOCK_BYTES) for place in places]
-            plans.append((i, 1 + len(places), None))
-    data = _read(source, ranges)
-    blocks_read: list[bytes] = []
-    words: list[NDArray[np.uint32]] = []
-    asked: list[int] = []
-    other: list[int] = []
-    at = 0
-    for i, n, within in plans:
-        first, rest, at = data[at], data[at + 1 : at + n], at + n
-        answers.bytes_read[i] += len(first) + BLOCK_BYTES * len(rest)
-        expected = _header(sizes[row_groups[i]])
-        if not first.startswith(expected):
-            other.append(i)
-            continue
-        asked.append(i)
-        blocks_read += rest if within is None else [first[p : p + BLOCK_BYTES] for p in within]
-        words += [hashed.words[plain] for plain in probes[i]]
-    if asked:
-        found = np.frombuffer(b"".join(blocks_read), "<u4").reshape(-1, 8)
-        masks = np.array(words, np.uint32).reshape(-1, 8)
-        hit = ((found & masks) == masks).all(1)
-        owner = np.repeat(np.arange(len(asked)), [len(probes[i]) for i in asked])
-        answers.denied[asked] = np.bincount(owner[hit], minlength=len(asked)) == 0
-    return other
+    """Ask filters that fit; returns those (by position) whose header is not the one promised.
+
+    One buffer takes all that is read: the headers, or all of a small filter, and then the blocks.
+    """
+    groups = np.asarray(row_groups, np.int64)[fast]
+    offset, size = spots.offset[groups], spots.num_bytes[groups]
+    head = _head_bytes(size)
+    counts, upper, words = _hashed(probes, fast)
+    owner = np.repeat(np.arange(len(fast)), counts)
+    within = head[owner] + BLOCK_BYTES * (upper * (size[owner] // BLOCK_BYTES) >> 32)
+    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
+    lengths = np.concatenate([np.where(whole, head + size, head), np.full(len(apart), BLOCK_BYTES)])
+    data = _gather(source, np.concatenate([offset, (offset[owner] + within)[apart]]), lengths)
+    starts = np.cumsum(lengths) - lengths
+    answers.bytes_read[fast] += np.where(whole, head + size, head + BLOCK_BYTES * counts)
+
+    promised = np.zeros(len(fast), bool)
+    for n in np.unique(size).tolist():
+        expected = np.frombuffer(_header(n), np.uint8)
+        rows = np.flatnonzero(size == n)
+        promised[rows] = (data[starts[rows][:, None] + np.arange(len(expected))] == expected).all(1)
+    places = starts[owner] + within
+    places[apart] = starts[len(fast) :]
+    blocks = data[places[:, None] + np.arange(BLOCK_BYTES)].view("<u4")
+    hit = ((blocks & words) == words).all(1)
+    admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
+    answers.denied[fast] = promised & ~admitted
+    return [int(i) for i in fast[~promised]]
 
 
-def _read(source: Source, ranges: list[tuple[int, int]]) -> list[bytes]:
-    if source.fd is None or any(o + n > source.size for o, n in ranges):
-        return source.read_ranges(ranges)
-    fd, pread = source.fd, os.pread
-    try:
-        data = [pread(fd, n, o) for o, n in ranges]
-    except OSError as error:
-        raise storage_error(source.path, error) from error
-    for (o, n), part in zip(ranges, data, strict=True):
-        if len(part) != n:
-            raise DamagedFileError(source.path, f"ends before byte {o + n}, it had {source.size} when it was opened")
-    source.requests += len(ranges)
-    source.bytes_read += sum(n for _, n in ranges)
-    return data
+def _head_bytes(size: Integers) -> Integers:
+    totals, num_bytes = _sizes()
+    at = np.searchsorted(num_bytes, size)
+    return totals[at] - num_bytes[at]
+
+
+def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint32]]:
+    """How many probes each filter gets; of all probes in a row the upper half of the hash and the bits wanted."""
+    distinct: dict[bytes, int] = {}
+    if isinstance(probes, tuple):
+        lists = [probes]
+    else:
+        lists = [probes[i] for i in fast.tolist()]
+    at = np.array([distinct.setdefault(plain, len(distinct)) for one in lists for plain in one], np.int64)
+    counts = np.array([len(one) for one in lists], np.int64)
+    hashes = np.array([final.RULE.hash_value(plain) for plain in distinct], np.uint64)
+    low = hashes.astype(np.uint32)
+    words = np.uint32(1) << (low[:, None] * np.array(SALT, np.uint32) >> np.uint32(27))
+    upper = (hashes >> np.uint64(32)).astype(np.int64)
+    if isinstance(probes, tuple):
+        counts, at = np.repeat(counts, len(fast)), np.tile(at, len(fast))
+    return counts, upper[at], words[at]
+
+
+def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+    """Read ranges, one behind the other: uint8[sum of lengths]."""
+    total = int(lengths.sum())
+    if source.fd is not None and "numba" in sys.modules:
+        from parquet_bloom.kernels.reading import read_ranges
+
+        data = np.empty(total, np.uint8)
+        if read_ranges(source.fd, offsets, lengths, data) == len(offsets):
+            source.count(len(offsets), total)
+            return data
+    ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
+    return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -127,6 +127,11 @@ class Source:
             raise storage_error(self.path, error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def count(self, requests: int, bytes_read: int) -> None:
+        """Count what was read of this file by other ways than `read`."""
+        self.requests += requests
+        self.bytes_read += bytes_read
+
     def read_up_to(self, offset: int, length: int) -> bytes:
         """Read `length` bytes at `offset`, or as many as there are before the file's end."""
         return self.read(offset, max(0, min(length, self.size - offset)))

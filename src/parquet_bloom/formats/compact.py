@@ -31,7 +31,7 @@ def decode(kind: type[T], data: bytes) -> tuple[T, int]:
     protocol = TCompactProtocolAccelerated(transport, string_length_limit=limit, container_length_limit=limit)
     value = kind()
     try:
-        with _uncollected():
+        with uncollected():
             value.read(protocol)  # type: ignore[attr-defined]
     except (Exception, RecursionError) as error:  # the C reader raises a dozen kinds
         what = str(error) or type(error).__name__
@@ -40,8 +40,8 @@ def decode(kind: type[T], data: bytes) -> tuple[T, int]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """A footer is one tree without cycles; the collector would visit it ten times while it grows."""
+def uncollected() -> Iterator[None]:
+    """Build something large without cycles: the collector would visit it ten times while it grows."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,0 +1,120 @@
+"""The reading functions people call: read_table, read_batches, dataset, count, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.files.scan import Scan
+from parquet_bloom.files.storage import PathLike
+from parquet_bloom.formats.schema import find_leaf
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+Sources = PathLike | Sequence[PathLike]
+
+
+def read_table(
+    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None, **options: Any
+) -> pa.Table:
+    """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
+
+    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
+    filters     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
+                Expression. None: all rows
+    columns     names; None: all
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    options     cache, use_filters, range_values: as `check` has them
+
+    Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
+    rows cannot be filtered by; FileError and its kinds. What was skipped is logged (logger
+    "parquet_bloom", INFO); `Scan` gives it as values.
+    """
+    return Scan(source, filters, filesystem=filesystem, **options).to_table(columns)
+
+
+def read_batches(
+    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    batch_rows: int = 1 << 16, **options: Any,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
+    return Scan(source, filters, filesystem=filesystem, **options).to_batches(columns, batch_rows)
+
+
+def dataset(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> ds.FileSystemDataset:
+    """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
+
+    Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
+    NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
+    """
+    return Scan(source, filters, filesystem=filesystem, **{"nan": "largest", **options}).dataset()
+
+
+def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> int:
+    """Count the rows that match; only row groups of which the footer and filters cannot tell are read."""
+    return Scan(source, filters, filesystem=filesystem, **{"decide_true": True, **options}).count()
+
+
+class Pruned(list[tuple[str, list[int]]]):
+    """(file, row groups) of each file that has row groups in which a row can match.
+
+    row_groups  of all files
+    hits        (file, row group) -> how many of the keys asked for it may hold; only with values=
+    """
+
+    def __init__(self, kept: Sequence[tuple[str, list[int]]] = ()) -> None:
+        super().__init__(kept)
+        self.row_groups = 0
+        self.hits: dict[tuple[str, int], int] = {}
+
+
+def prune(
+    source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, filesystem: Any = None,
+    **options: Any,
+) -> Pruned:  # fmt: skip
+    """Find the row groups in which a row can match: (file, row groups) for each file that has any.
+
+    predicate       as `check` takes it; or else
+    column, values  a name and many keys (an array or list), probed with the kernel against whole
+                    filters: row groups that can hold any of the keys, for semi-joins
+    options         cache, use_filters, range_values, nan: as `check` has them
+
+    Raises as `check`; RequestError for both or neither of predicate and values.
+    """
+    if (predicate is None) == (values is None) or (values is None) != (column is None):
+        raise RequestError("give a predicate, or else column= and values=")
+    scan = Scan(source, predicate, filesystem=filesystem, **options)
+    if column is None:
+        pruned = Pruned(scan.kept)
+        pruned.row_groups = len(scan.verdicts)
+        return pruned
+    from parquet_bloom.files.keys import Keys, count_hits, keys_for
+
+    pruned = Pruned()
+    keys: dict[Any, Keys] = {}
+    for file in scan.files:
+        assert file.outline is not None
+        leaf = find_leaf(file.outline.leaves, column)
+        kind = (
+            leaf.physical,
+            leaf.logical,
+            leaf.bits,
+            leaf.signed,
+            leaf.scale,
+            leaf.unit_ns,
+            leaf.utc,
+            leaf.type_length,
+        )
+        if kind not in keys:
+            keys[kind] = keys_for(values, leaf)
+        with scan.reopen(file) as opened:
+            hits = count_hits(opened, file.outline, leaf, keys[kind])
+        kept = [group for group, n in enumerate(hits) if n != 0]
+        pruned.row_groups += len(hits)
+        pruned.hits |= {(file.found.path, g): n for g in kept if (n := hits[g]) is not None}
+        if kept:
+            pruned.append((file.found.path, kept))
+    return pruned

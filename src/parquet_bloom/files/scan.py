@@ -1,0 +1,318 @@
+"""Rows of the row groups that can hold them: what check keeps, pyarrow reads, the predicate filters.
+
+    check -> row groups where TRUE is possible -> a pyarrow Dataset of these -> rows filtered,
+    unless TRUE is the only outcome of them all
+
+The rows and their order are those that pyarrow gives for the same files; only the work is less.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StorageError, UnknownColumnError
+from parquet_bloom.files.cache import FooterCache
+from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
+from parquet_bloom.files.evidence import RANGE_VALUES
+from parquet_bloom.files.partitions import partition_value
+from parquet_bloom.files.search import Options, Search, Searched
+from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.schema import INT32, Leaf
+from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
+from parquet_bloom.predicates.tree import And, Predicate
+
+if TYPE_CHECKING:
+    from parquet_bloom.predicates.rows import RowFilter
+
+logger = logging.getLogger("parquet_bloom")
+_PYARROW_ERRORS = (pa.ArrowException, OSError)
+
+
+class Scan:
+    """Files, a predicate over them, and which row groups can hold rows for it. Looks when first asked.
+
+    verdicts     one a row group, as parquet_bloom.check gives them; of files that their folder's name
+                 excludes there are none, as they were not opened
+    excluded     these files
+    unused       (part, reason) of each part of the predicate that told nothing
+    """
+
+    def __init__(
+        self,
+        source: PathLike | Sequence[PathLike],
+        filters: Any = None,
+        *,
+        filesystem: Any = None,
+        nan: str = "ieee",
+        use_filters: bool = True,
+        range_values: int = RANGE_VALUES,
+        cache: FooterCache | None = None,
+        decide_true: bool = False,
+    ) -> None:
+        options = Options(nan, use_filters, decide_true, range_values, skip_files=True, cache=cache)
+        self.filters = filters
+        self._search = Search(source, And(()) if filters is None else filters, filesystem, options)
+        self.filesystem = self._search.located.filesystem or pyarrow.fs.LocalFileSystem()
+
+    @property
+    def predicate(self) -> Predicate:
+        return self._search.predicate
+
+    @cached_property
+    def files(self) -> list[Searched]:
+        """Every file, searched. Raises the first file's error: rows must not be missing in silence."""
+        files = []
+        for one in self._search:
+            if isinstance(one, tuple):
+                raise one[1]
+            files.append(one)
+        self._log(files)
+        return files
+
+    @property
+    def verdicts(self) -> list[RowGroupVerdict]:
+        return [v for file in self.files if file.decision is not None for v in verdicts_of(file)]
+
+    @property
+    def excluded(self) -> list[str]:
+        return [file.found.path for file in self.files if file.decision is None]
+
+    @property
+    def unused(self) -> list[tuple[str, str]]:
+        bound = next((file.bound for file in self.files if file.bound is not None), None)
+        return list(unused_parts(bound).items()) if bound is not None else []
+
+    @property
+    def kept(self) -> list[tuple[str, list[int]]]:
+        """(file, row groups) of every file that has row groups in which a row can match."""
+        return [(file.found.path, groups) for file in self.files if (groups := _open_groups(file))]
+
+    def reopen(self, file: Searched) -> Source:
+        """A file once more, if it is still the one that was searched. Raises StorageError."""
+        source = Source(file.found.path, self._search.located.filesystem)
+        if source.stamp != file.stamp or source.size != file.size:
+            source.close()
+            raise StorageError(file.found.path, "was changed by another program meanwhile; ask again")
+        if file.outline is not None:
+            source.adopt(file.outline)
+        return source
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of the first file, as pyarrow has it, and the partition columns behind."""
+        found = self._search.files[0]
+        try:
+            with Source(found.path, self._search.located.filesystem) as source, source.arrow_file() as file:
+                schema = pq.read_schema(file)
+        except _PYARROW_ERRORS as error:
+            raise _read_error(found.path, error) from error
+        for key in self._search.keys:
+            if schema.get_field_index(key.path[0]) >= 0 or key.path[0] in schema.names:
+                raise RequestError(f"column {key.path[0]} is both in {found.path} and in its folder's name")
+            schema = schema.append(pa.field(key.path[0], _partition_type(key)))
+        return schema
+
+    def dataset(self) -> ds.FileSystemDataset:
+        """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
+        keep = ds.ParquetFileFormat()
+        fragments = [
+            keep.make_fragment(self._path(file), self.filesystem, self._partition(file), row_groups=groups)
+            for file in self.files
+            if (groups := _open_groups(file))
+        ]
+        return ds.FileSystemDataset(fragments, self.schema, keep, self.filesystem)
+
+    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows that match, of the columns named (None: all)."""
+        rows = self._row_filter()
+        dataset = self.dataset()
+        self._check_columns(columns)
+        with self._reading():
+            if rows is None or rows.expression is not None:
+                expression = None if rows is None else rows.expression
+                return dataset.to_table(columns=_listed(columns), filter=expression)
+            batches = [rows.filter_batch(b) for b in dataset.to_batches(columns=self._with(columns, rows))]
+            table = pa.Table.from_batches(batches, dataset.scanner(columns=self._with(columns, rows)).projected_schema)
+            return table if columns is None else table.select(list(columns))
+
+    def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+        """The rows that match, batch by batch, never more than a few row groups in memory."""
+        rows = self._row_filter()
+        dataset = self.dataset()
+        self._check_columns(columns)
+        expression = rows.expression if rows is not None else None
+        by_hand = rows is not None and expression is None
+        wanted = self._with(columns, rows) if rows is not None and by_hand else _listed(columns)
+        with self._reading():
+            scanner = dataset.scanner(
+                columns=wanted, filter=expression, batch_size=batch_rows, batch_readahead=2, fragment_readahead=1
+            )
+            for batch in scanner.to_batches():
+                if rows is not None and by_hand:
+                    batch = rows.filter_batch(batch)
+                    batch = batch.select(list(columns)) if columns is not None else batch
+                if batch.num_rows:
+                    yield batch
+
+    def count(self) -> int:
+        """How many rows match; row groups that match whole are not read."""
+        whole = 0
+        some: list[Searched] = []
+        for file in self.files:
+            if file.decision is None or file.outline is None:
+                continue
+            sure = file.decision.outcomes == TRUE
+            whole += int(file.outline.rows[sure].sum())
+            if (file.decision.open & ~sure).any():
+                some.append(file)
+        if not some:
+            return whole
+        rows = self._row_filter()
+        assert rows is not None
+        fragments = [
+            ds.ParquetFileFormat().make_fragment(
+                self._path(file), self.filesystem, self._partition(file), row_groups=_undecided_groups(file)
+            )
+            for file in some
+        ]
+        dataset = ds.FileSystemDataset(fragments, self.schema, ds.ParquetFileFormat(), self.filesystem)
+        with self._reading():
+            if rows.expression is not None:
+                return whole + int(dataset.count_rows(filter=rows.expression))
+            return whole + sum(rows.filter_batch(b).num_rows for b in dataset.to_batches(columns=rows.columns))
+
+    # --- how --------------------------------------------------------------------------------------
+
+    def _row_filter(self) -> RowFilter | _Given | None:
+        """What rows are still to be checked for; None if every row that is left matches."""
+        files = self.files  # names are resolved here, before any data is read
+        if self.filters is None:
+            return None
+        if all(((f.decision.outcomes == TRUE) | ~f.decision.open).all() for f in files if f.decision is not None):
+            if any(f.decision is not None and f.decision.open.any() for f in files):
+                return None
+        from parquet_bloom.predicates.rows import row_filter
+
+        if isinstance(self.filters, str | Predicate):
+            return row_filter(self.predicate, self.schema)
+        from parquet_bloom.predicates.arrow import as_expression
+
+        return _Given(as_expression(self.filters))
+
+    def _check_columns(self, columns: Sequence[str] | None) -> None:
+        if isinstance(columns, str):
+            raise RequestError("columns takes a list of names, not one text")
+        for name in columns or ():
+            if name not in self.schema.names and name.split(".")[0] not in self.schema.names:
+                import difflib
+
+                near = difflib.get_close_matches(name, self.schema.names, 3, 0.5)
+                said = f"near names: {', '.join(near)}" if near else f"there are: {', '.join(self.schema.names[:8])}"
+                raise UnknownColumnError(f"no column {name}; {said}")
+
+    def _with(self, columns: Sequence[str] | None, rows: RowFilter | _Given) -> list[str] | None:
+        return None if columns is None else list(dict.fromkeys([*columns, *rows.columns]))
+
+    def _path(self, file: Searched) -> str:
+        path = file.found.path
+        return os.path.abspath(path) if self._search.located.filesystem is None else path
+
+    def _partition(self, file: Searched) -> pc.Expression | None:
+        expression = None
+        for key in self._search.keys:
+            value = partition_value(key, file.found.partitions)
+            name = pc.field(key.path[0])
+            text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+            scalar = pa.scalar(text, _partition_type(key).value_type)
+            one = name.is_null() if value is None else name == scalar
+            expression = one if expression is None else expression & one
+        return expression
+
+    def _reading(self) -> _Reading:
+        return _Reading(self)
+
+    def _log(self, files: list[Searched]) -> None:
+        groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
+        kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
+        size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
+        left = sum(
+            int(sizes_of(f.outline)[f.decision.open].sum()) for f in files if f.outline is not None and f.decision
+        )
+        closed = sum(file.decision is None for file in files)
+        logger.info(
+            "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
+            self.predicate, groups - kept, groups, size - left, size, closed, len(files),
+        )  # fmt: skip
+
+
+class _Given:
+    """The caller's own pyarrow Expression, in the place of a RowFilter."""
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, expression: pc.Expression) -> None:
+        self.expression = expression
+
+    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(self.expression)
+
+
+class _Reading:
+    """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._stamps = {f.found.path: f.stamp for f in scan.files if f.stamp is not None and _open_groups(f)}
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is not None and (issubclass(kind, GeneratorExit) or isinstance(error, ParquetBloomError)):
+            return
+        for path, stamp in self._stamps.items():
+            try:
+                now = os.stat(path)
+                same = stamp == (now.st_size, now.st_mtime_ns, now.st_ino, now.st_dev)
+            except OSError:
+                same = False
+            if not same:
+                raise StorageError(path, "was changed by another program while it was read; read it again") from error
+        if isinstance(error, _PYARROW_ERRORS):
+            first = self._scan.files[0].found.path if len(self._scan.files) == 1 else "one of the files"
+            raise _read_error(first, error) from error
+
+
+def _read_error(path: str, error: Exception) -> ParquetBloomError:
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return DamagedFileError(path, f"cannot be read: {first}")
+
+
+def _listed(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else list(columns)
+
+
+def _open_groups(file: Searched) -> list[int]:
+    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+
+
+def _undecided_groups(file: Searched) -> list[int]:
+    assert file.decision is not None
+    undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)
+    return [int(i) for i in undecided.nonzero()[0]]
+
+
+def _partition_type(key: Leaf) -> pa.DictionaryType:
+    return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())
