@@ -7,6 +7,8 @@ The command line prints it and ends with exit status 2; a library caller catches
 
 from __future__ import annotations
 
+import re
+
 
 class ParquetBloomError(Exception):
     """The root of all errors that this package raises on purpose."""
@@ -68,9 +70,11 @@ class RefusedTypeError(RequestError):
 
 # --- the text's doing -------------------------------------------------------------------------
 
+_SHOWN = 100  # characters of a line on either side of the mark
+
 
 class TextError(RequestError):
-    """A predicate's text could not be understood; the message marks the spot.
+    """A predicate's text could not be understood; the message shows the line with the spot marked.
 
     text    the whole text
     column  where it stopped making sense, characters from the start
@@ -80,7 +84,11 @@ class TextError(RequestError):
         self.text = text
         self.column = column
         self.reason = reason
-        super().__init__(f"{reason}\n  {text}\n  {' ' * column}^")
+        start = max(text.rfind(end, 0, column) for end in "\n\r") + 1
+        line = re.split(r"[\n\r]", text[start:], maxsplit=1)[0]
+        first = max(0, column - start - _SHOWN)
+        shown = "".join(c if c.isprintable() else " " for c in line[first : first + 2 * _SHOWN])
+        super().__init__(f"{reason}\n  {shown}\n  {' ' * (column - start - first)}^")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.text, self.column, self.reason)

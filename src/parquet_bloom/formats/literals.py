@@ -90,8 +90,13 @@ def spelled(value: Literal) -> str:
     if isinstance(value, dt.date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, float):
-        return repr(value) if "e" in repr(value) or not math.isfinite(value) else f"{value!r}e0"
-    return shown(value)
+        if not math.isfinite(value):
+            return f"DOUBLE '{value!r}'"
+        return repr(value) if "e" in repr(value) else f"{value!r}e0"
+    if isinstance(value, Decimal):
+        text = str(value)
+        return text if "." in text and "E" not in text else f"DECIMAL '{text}'"
+    return hex(value) if value.bit_length() > 1000 else str(value)
 
 
 def _stamp(nanoseconds: int) -> str:

@@ -1,177 +1,326 @@
-"""SQL text -> predicate: `column = literal`, with the spot marked where it stops making sense.
+"""SQL text -> predicate, through sqlglot.
 
-    id = 5     user.id = -7     "dotted.name" = 'it''s'     price = 12.50     x = 1e-3
-    d = DATE '2026-01-31'       at = TIMESTAMP '2026-01-31 12:00:00.5+00:00'  t = TIME '12:00'
-    u = UUID '123e4567-...'     b = x'00ff'                 n = 0xff          f = TRUE
+    id = 5 AND name NOT IN ('a', NULL) OR price BETWEEN 1.50 AND 2     5 < id     flag IS NOT TRUE
+    "dotted.name" = x'00ff'   user.id = -7   list_contains(l, 5)   at >= TIMESTAMP '2026-01-31 12:00'
 
-Source: ISO/IEC 9075-2, <literal>; the spellings DuckDB and Spark share.
+Three things can become of a part. It is understood; or it may be sound SQL, but says nothing about
+row groups (`lower(name) = 'x'`, `a = b`): Unknown, with the part's text, while what stands around it
+counts; or it is no predicate: TextError, with the spot marked. sqlglot reads more than SQL allows and
+adds arguments from version to version, so a node with an argument not named here is Unknown.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import re
-import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from sqlglot import Token, TokenType, exp
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
-from parquet_bloom.predicates.tree import Compare
+from parquet_bloom.formats.literals import Literal
+from parquet_bloom.predicates.sql import computed, inside, only, parsed, path_of, split
+from parquet_bloom.predicates.sql_literals import Opaque, converted, number, typed
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
-_SPACE = re.compile(r"\s*")
-_NAME = re.compile(r"[^\W\d][\w$\-/:@]*|\d+[^\W\d][\w$]*")
-_NUMBER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?)(?![\w.])")
-_HEX = re.compile(r"[xX]'([^']*)'")
-_TYPED = re.compile(r"(DATE|TIMESTAMPTZ|TIMESTAMP_NTZ|TIMESTAMP_LTZ|TIMESTAMP|TIME|UUID|DECIMAL|BLOB)\s*(?=')", re.I)
-_WORD = re.compile(r"\w+")
-_STAMP = re.compile(
-    r"(?P<day>\d{4}-\d{2}-\d{2})(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?))?"
-    r"\s*(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)?",
-    re.I,
-)
-_TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
-_INNER_TYPES = {"TIMESTAMPTZ", "TIMESTAMP_LTZ"}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PREFIX = "a pattern; say the range it implies as well: name >= 'ab' AND name < 'ac'"
 
 
-def parse_equality(text: str) -> Compare:
-    """Read `column = literal`. Raises TextError with a mark under the spot."""
-    at = _skip(text, 0)
-    path, at = _path(text, at)
-    at = _skip(text, at)
-    if text[at : at + 2] == "==":
-        at += 2
-    elif text[at : at + 1] == "=":
-        at += 1
-    else:
-        raise TextError(text, at, "expected = after the column; one `COLUMN = LITERAL` is understood here")
-    at = start = _skip(text, at)
-    value, at = _literal(text, at)
-    end = at
-    at = _skip(text, at)
-    if at < len(text):
-        raise TextError(text, at, "expected the end; one `COLUMN = LITERAL` is understood here")
-    return Compare(path, "=", value, text[start:end])
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
-
-
-def _path(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    parts: list[str] = []
-    while True:
-        if text[at : at + 1] in ('"', "`"):
-            part, at = _quoted(text, at, text[at])
-        else:
-            found = _NAME.match(text, at)
-            if found is None:
-                raise TextError(text, at, "expected a column's name")
-            part, at = found.group(), found.end()
-        parts.append(part)
-        if text[at : at + 1] != ".":
-            return tuple(parts), at
-        at += 1
-
-
-def _quoted(text: str, at: int, quote: str) -> tuple[str, int]:
-    start, out = at, ""
-    at += 1
-    while (end := text.find(quote, at)) >= 0:
-        out += text[at:end]
-        if text[end + 1 : end + 2] != quote:
-            return out, end + 1
-        out, at = out + quote, end + 2
-    raise TextError(text, start, f"the closing {quote} is missing")
-
-
-def _literal(text: str, at: int) -> tuple[Literal, int]:
-    if at >= len(text):
-        raise TextError(text, at, "expected a literal after =")
-    found = _HEX.match(text, at)
-    if found:
-        try:
-            return bytes.fromhex(found.group(1)), found.end()
-        except ValueError:
-            raise TextError(text, at + 2, "expected hex digits, two for each byte") from None
-    if text[at] == "'":
-        return _quoted(text, at, "'")
-    found = _TYPED.match(text, at)
-    if found:
-        inner, end = _quoted(text, found.end(), "'")
-        return _typed(found.group(1).upper(), inner, text, found.end()), end
-    found = _NUMBER.match(text, at)
-    if found:
-        return _number(found.group()), found.end()
-    return _word(text, at)
-
-
-def _word(text: str, at: int) -> tuple[Literal, int]:
-    found = _WORD.match(text, at)
-    if found and found.group().upper() in ("TRUE", "FALSE", "NULL"):
-        return {"TRUE": True, "FALSE": False, "NULL": None}[found.group().upper()], found.end()
-    if text[at] == '"':
-        inner, _ = _quoted(text, at, '"')
-        raise TextError(text, at, f"expected a literal; a text is written in single quotes: {_as_text(inner)}")
-    rest = text[at:].strip()
-    raise TextError(text, at, f"expected a literal; a text is written in quotes: {_as_text(rest)}")
-
-
-def _as_text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _number(text: str) -> int | float | Decimal:
-    digits = text.lstrip("+-")
-    if digits[:2].lower() == "0x":
-        number = int(digits, 16)
-        return -number if text[0] == "-" else number
-    if "e" in digits.lower():
-        return float(text)
-    return Decimal(text) if "." in digits else int(Decimal(text))
-
-
-def _typed(kind: str, inner: str, text: str, at: int) -> Literal:
+def parse(text: str) -> Predicate:
+    """Read a predicate. Raises TextError with a mark under the spot where it stops being one."""
+    tokens = split(text)
+    root = parsed(text, tokens)
     try:
-        if kind == "DATE":
-            return dt.date.fromisoformat(inner.strip())
-        if kind == "UUID":
-            return uuid.UUID(inner.strip())
-        if kind == "DECIMAL":
-            return Decimal(inner.strip())
-        if kind == "BLOB":
-            return inner.encode()
-        if kind == "TIME":
-            return TimeOfDay(_nanoseconds_of_day(inner.strip()))
-        return _instant(inner.strip(), kind)
-    except (ValueError, ArithmeticError):
-        raise TextError(text, at, f"{_as_text(inner)} is no {kind}") from None
+        return _Reader(text, tokens).read(root)
+    except RecursionError:
+        raise TextError(text, 0, "nested too deeply") from None
 
 
-def _nanoseconds_of_day(text: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    hours, minutes, seconds = (int(found.group(i) or 0) for i in (1, 2, 3))
-    if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(text)
-    return ((hours * 60 + minutes) * 60 + seconds) * 10**9 + int((found.group(4) or "").ljust(9, "0"))
+@dataclass(frozen=True, slots=True)
+class _Column:
+    path: Path
 
 
-def _instant(text: str, kind: str) -> Instant:
-    found = _STAMP.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    days = dt.date.fromisoformat(found["day"]).toordinal() - dt.date(1970, 1, 1).toordinal()
-    nanoseconds = days * 86_400 * 10**9 + (_nanoseconds_of_day(found["time"]) if found["time"] else 0)
-    zone = found["zone"]
-    if zone is None:
-        if kind in _INNER_TYPES:
-            raise ValueError(text)  # without its zone it would depend on the session
-        return Instant(nanoseconds, utc=False)
-    if zone.upper() not in ("Z", "UTC"):
-        hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0
-        shift = (hours * 60 + minutes) * 60 * 10**9
-        nanoseconds += shift if zone[0] == "-" else -shift
-    return Instant(nanoseconds, utc=True)
+@dataclass(frozen=True, slots=True)
+class _Value:
+    value: Literal
+
+
+class _Reader:
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+
+    def read(self, root: exp.Expression) -> Predicate:
+        for node in root.walk():
+            if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+                signs = (TokenType.COLON, TokenType.PARAMETER, TokenType.SESSION_PARAMETER)
+                spot = next((t.start for t in self.tokens if t.token_type in signs), 0)
+                raise TextError(self.text, spot, "parameters are not supported")
+        try:
+            return self._tree(root)
+        except Opaque as reason:
+            return Unknown(self.text.strip(), str(reason))
+
+    def _tree(self, node: exp.Expression) -> Predicate:
+        """A part that AND, OR and NOT join; Unknown if it has a text of its own and is not understood."""
+        try:
+            return self._kind(inner := inside(node))
+        except Opaque as reason:
+            span = inner.meta.get("span") or node.meta.get("span")
+            if span is None:
+                raise
+            return Unknown(self.text[slice(*span)], str(reason))
+
+    def _kind(self, node: exp.Expression) -> Predicate:
+        if type(node) in (exp.And, exp.Or):
+            return self._joined(node)
+        if type(node) is exp.Not:
+            only(node, "this")
+            return Not(self._tree(node.this))
+        read = _KINDS.get(type(node))
+        if read is not None:
+            return read(self, node)
+        if isinstance(node, exp.Alias | exp.Aliases | exp.PropertyEQ | exp.Tuple | exp.Star | exp.Command):
+            self._fail(node, "expected a predicate, as in id = 5")
+        operand = self._operand(node)
+        if isinstance(operand, _Column):
+            return Compare(operand.path, "=", True)
+        if operand.value is None:
+            raise Opaque("NULL in every row")
+        if not isinstance(operand.value, bool):
+            self._fail(node, "a literal alone is no predicate")
+        return And(()) if operand.value else Or(())
+
+    def _joined(self, node: exp.Expression) -> Predicate:
+        """A chain of one connective as one node, without recursion: sqlglot nests to the left."""
+        kind, made = (exp.And, And) if type(node) is exp.And else (exp.Or, Or)
+        parts: list[Predicate] = []
+        waiting = [node]
+        while waiting:
+            inner = inside(outer := waiting.pop())
+            if type(inner) is kind:
+                only(inner, "this", "expression")
+                waiting += [inner.expression, inner.this]
+                continue
+            part = self._tree(outer)
+            parts += part.parts if isinstance(part, And | Or) and type(part) is made else [part]
+        return parts[0] if len(parts) == 1 else made(tuple(parts))
+
+    # --- leaves -------------------------------------------------------------------------------
+
+    def _compare(self, op: str, node: exp.Expression) -> Predicate:
+        only(node, "this", "expression")
+        left, right = node.this, node.expression
+        if op == "=" and type(right) is exp.Any:
+            only(right, "this")
+            return Contains(*self._column_and_value(right.this, left))
+        first, second = self._operand(left), self._operand(right)
+        if isinstance(first, _Column) and isinstance(second, _Value):
+            return Compare(first.path, op, second.value)
+        if isinstance(first, _Value) and isinstance(second, _Column):
+            return Compare(second.path, _TURNED[op], first.value)
+        if isinstance(second, _Value):
+            raise Opaque("compares two literals")
+        raise Opaque(_two_columns(second.path))
+
+    def _differs(self, node: exp.Expression) -> Predicate:
+        if exp.Any in (type(node.this), type(node.expression)):
+            raise Opaque("some element differs: not the opposite of containing it")
+        return Not(self._compare("=", node))
+
+    def _same(self, node: exp.Expression) -> Predicate:
+        """IS NOT DISTINCT FROM: never NULL."""
+        if exp.Any in (type(node.this), type(node.expression)):
+            raise Opaque("ANY with a comparison other than =")
+        compare = self._compare("=", node)
+        assert isinstance(compare, Compare)
+        return _never_null(compare) if compare.value is not None else IsNull(compare.path)
+
+    def _is(self, node: exp.Expression) -> Predicate:
+        only(node, "this", "expression")
+        path = self._path_of(node.this)
+        if type(node.expression) is exp.Null:
+            return IsNull(path)
+        if type(node.expression) is exp.Boolean:
+            return _never_null(Compare(path, "=", bool(node.expression.this)))
+        raise Opaque("IS with something else than NULL, TRUE or FALSE")
+
+    def _between(self, node: exp.Expression) -> Predicate:
+        only(node, "this", "low", "high")
+        path = self._path_of(node.this)
+        low, high = self._operand(node.args["low"]), self._operand(node.args["high"])
+        if isinstance(low, _Column) or isinstance(high, _Column):
+            raise Opaque("BETWEEN columns, not literals")
+        self._after(node, TokenType.AND)
+        return And((Compare(path, ">=", low.value), Compare(path, "<=", high.value)))
+
+    def _in(self, node: exp.Expression) -> Predicate:
+        only(node, "this", "expressions")
+        path = self._path_of(node.this)
+        opening = self._after(node, TokenType.IN)
+        if opening.token_type == TokenType.L_BRACKET:
+            raise Opaque("IN over a list value has its own meaning of NULL; write IN (1, 2)")
+        if opening.token_type != TokenType.L_PAREN:
+            raise TextError(self.text, opening.start, "IN needs a list in parentheses")
+        values: list[Literal] = []
+        for part in node.expressions:
+            operand = self._operand(part)
+            if isinstance(operand, _Column):
+                raise Opaque(_two_columns(operand.path))
+            values.append(operand.value)
+        return IsIn(path, tuple(values))
+
+    def _like(self, node: exp.Expression) -> Predicate:
+        negated = bool(node.args.get("negate"))
+        only(node, "this", "expression", "negate")
+        path, pattern = self._column_and_value(node.this, node.expression)
+        if not isinstance(pattern, str) or set(pattern) & set("%_\\"):
+            raise Opaque(_PREFIX)
+        compare = Compare(path, "=", pattern)
+        return Not(compare) if negated else compare
+
+    def _starts_with(self, node: exp.Expression) -> Predicate:
+        raise Opaque(_PREFIX)
+
+    def _array_contains(self, node: exp.Expression) -> Predicate:
+        only(node, "this", "expression")
+        return Contains(*self._column_and_value(node.this, node.expression))
+
+    def _named(self, node: exp.Expression) -> Predicate:
+        """A function that sqlglot knows by its name only."""
+        only(node, "this", "expressions")
+        if str(node.this).lower() not in ("list_contains", "array_contains", "list_has", "array_has"):
+            raise Opaque(computed(node))
+        if len(node.expressions) != 2:
+            raise Opaque(f"{node.this} without its two arguments")
+        return Contains(*self._column_and_value(*node.expressions))
+
+    # --- columns and literals -----------------------------------------------------------------
+
+    def _column_and_value(self, column: exp.Expression, value: exp.Expression) -> tuple[Path, Literal]:
+        path, operand = self._path_of(column), self._operand(value)
+        if isinstance(operand, _Column):
+            raise Opaque(_two_columns(operand.path))
+        return path, operand.value
+
+    def _path_of(self, node: exp.Expression) -> Path:
+        operand = self._operand(node)
+        if isinstance(operand, _Value):
+            raise Opaque("a literal where a column is expected")
+        return operand.path
+
+    def _operand(self, node: exp.Expression | None) -> _Column | _Value:
+        if node is None:
+            raise Opaque("something is missing")
+        node = inside(node)
+        if type(node) in (exp.Column, exp.Dot):
+            return _Column(path_of(node))
+        return _Value(self._literal(node))
+
+    def _literal(self, node: exp.Expression) -> Literal:
+        if type(node) is exp.Literal:
+            return str(node.this) if node.is_string else self._number(node)
+        if type(node) is exp.National:
+            return str(node.this)
+        if type(node) is exp.Boolean:
+            return bool(node.this)
+        if type(node) is exp.Null:
+            return None
+        if type(node) is exp.HexString:
+            return self._hex(node)
+        if type(node) is exp.Neg:
+            value = self._literal(inside(node.this))
+            if isinstance(value, Decimal):
+                return value.copy_negate()  # minus alone would round to the context's digits
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return -value
+        if type(node) is exp.Cast:
+            return self._cast(node)
+        raise Opaque(computed(node))
+
+    def _number(self, node: exp.Expression) -> Literal:
+        try:
+            return number(str(node.this))
+        except (ValueError, ArithmeticError):  # sqlglot takes 5e for one
+            start = int(node.meta.get("start", self._place(node)[0]))
+            raise TextError(self.text, start, f"{node.this} is no number") from None
+
+    def _hex(self, node: exp.Expression) -> Literal:
+        start = int(node.meta["start"])  # without it 0xff and x'ff' are the same
+        if self.text[start] not in "xX":
+            return int(str(node.this), 16)
+        try:
+            return bytes.fromhex(self.text[start + 2 : int(node.meta["end"])])
+        except ValueError:
+            raise TextError(self.text, start + 2, "expected hex digits, two for each byte") from None
+
+    def _cast(self, node: exp.Expression) -> Literal:
+        only(node, "this", "to")
+        kind = str(getattr(node.args["to"].this, "name", ""))
+        inner = inside(node.this)
+        if type(inner) is not exp.Literal or not inner.is_string:
+            return converted(kind, self._literal(inner))
+        try:
+            scale = tuple(int(str(parameter.this.this)) for parameter in node.args["to"].expressions)
+        except (AttributeError, ValueError):
+            raise Opaque(f"a literal of type {kind}") from None
+        try:
+            return typed(kind, scale, str(inner.this))
+        except (ValueError, ArithmeticError, KeyError) as error:
+            help = f": {error}" if "session" in str(error) else ""
+            start = int(inner.meta.get("start", 0))
+            shown = self.text[start : int(inner.meta.get("end", start)) + 1]
+            raise TextError(self.text, start, f"{shown} is no {kind}{help}") from None
+
+    # --- places -------------------------------------------------------------------------------
+
+    def _place(self, node: exp.Expression) -> tuple[int, int]:
+        """Where the part that a node belongs to stands in the text."""
+        found: Any = node
+        while found is not None and "span" not in found.meta:
+            found = found.parent
+        start, end = found.meta["span"] if found is not None else (0, len(self.text))
+        return int(start), int(end)
+
+    def _after(self, node: exp.Expression, word: TokenType) -> Token:
+        """The token behind a word of a leaf; sqlglot takes `x IN` and `x BETWEEN 1 5` as they are."""
+        start, end = self._place(node)
+        for token, following in pairwise(self.tokens):
+            if start <= token.start < end and token.token_type == word:
+                return following
+        raise TextError(self.text, end, f"expected {word.name}" + (" and a list" if word == TokenType.IN else ""))
+
+    def _fail(self, node: exp.Expression, reason: str) -> NoReturn:
+        raise TextError(self.text, self._place(node)[0], reason)
+
+
+_KINDS: dict[type[exp.Expression], Callable[[_Reader, Any], Predicate]] = {
+    exp.EQ: lambda reader, node: reader._compare("=", node),
+    exp.LT: lambda reader, node: reader._compare("<", node),
+    exp.LTE: lambda reader, node: reader._compare("<=", node),
+    exp.GT: lambda reader, node: reader._compare(">", node),
+    exp.GTE: lambda reader, node: reader._compare(">=", node),
+    exp.NEQ: _Reader._differs,
+    exp.NullSafeEQ: _Reader._same,
+    exp.NullSafeNEQ: lambda reader, node: Not(reader._same(node)),
+    exp.Is: _Reader._is,
+    exp.Between: _Reader._between,
+    exp.In: _Reader._in,
+    exp.Like: _Reader._like,
+    exp.StartsWith: _Reader._starts_with,
+    exp.ArrayContains: _Reader._array_contains,
+    exp.Anonymous: _Reader._named,
+}
+
+
+def _never_null(compare: Compare) -> Predicate:
+    return And((Not(IsNull(compare.path)), compare))
+
+
+def _two_columns(path: Path) -> str:
+    quoted = path[-1].replace("'", "''")
+    return f"compares two columns; a text is written in single quotes: '{quoted}'"

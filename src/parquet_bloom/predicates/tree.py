@@ -10,14 +10,34 @@ A tree knows no schema: predicates.bind resolves names and casts literals.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parquet_bloom.formats.literals import Literal, spelled
-from parquet_bloom.formats.schema import join_path
 
 Path = tuple[str, ...]
 OPERATORS = ("=", "<", "<=", ">", ">=")
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+# Words that no parser of SQL takes, or not everywhere, for a name without quotes.
+_WORDS = """
+    all alter and any array as asc between by case cast collate connect_by_root create cross current_catalog
+    current_date current_datetime current_role current_schema current_time current_timestamp current_user desc
+    describe distinct drop else end escape except exists false fetch for from full glob grant group having if
+    ilike in inner insert intersect interval into is isnull join lateral left like limit localtime localtimestamp
+    natural not notnull null offset on or order outer partition partitioned_by qualify regexp returning revoke
+    right rlike rollback row select session_user set similar some systimestamp table tablesample then to true
+    uncache union unknown unnest update using values when where window with xor
+"""
+_RESERVED = frozenset(_WORDS.split())
+
+
+def _name(path: Path) -> str:
+    """A path as SQL reads it back."""
+    return ".".join(
+        part if _PLAIN.fullmatch(part) and part.lower() not in _RESERVED else '"' + part.replace('"', '""') + '"'
+        for part in path
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +53,7 @@ class Compare:
     value: Literal
 
     def __str__(self) -> str:
-        return f"{join_path(self.path)} {self.op} {spelled(self.value)}"
+        return f"{_name(self.path)} {self.op} {spelled(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +68,7 @@ class IsIn:
     values: tuple[Literal, ...]
 
     def __str__(self) -> str:
-        return f"{join_path(self.path)} IN ({', '.join(map(spelled, self.values))})"
+        return f"{_name(self.path)} IN ({', '.join(map(spelled, self.values))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +78,7 @@ class IsNull:
     path: Path
 
     def __str__(self) -> str:
-        return f"{join_path(self.path)} IS NULL"
+        return f"{_name(self.path)} IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,7 @@ class Contains:
     value: Literal
 
     def __str__(self) -> str:
-        return f"list_contains({join_path(self.path)}, {spelled(self.value)})"
+        return f"list_contains({_name(self.path)}, {spelled(self.value)})"
 
 
 @dataclass(frozen=True, slots=True)
