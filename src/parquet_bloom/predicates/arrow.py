@@ -1,0 +1,301 @@
+"""pyarrow expressions and DNF filters -> predicate.
+
+    pc.field("id").isin([5, None])   Or((IsIn(("id",), (5,)), IsNull(("id",))))
+    [("id", "=", 5), ("n", "!=", 0)] And((Compare(("id",), "=", 5), Not(Compare(("n",), "=", 0))))
+
+An Expression shows its tree only in its pickle (pickled.py). So a translation counts only if an
+expression that is built anew from what was read, with pyarrow's public functions, equals the one
+that was given.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquet_bloom.formats.literals import Instant, Literal
+from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
+from parquet_bloom.predicates.pickled import Pickled
+from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+
+__all__ = ["as_expression", "from_expression", "from_filters"]
+
+_COMPARISONS = {"equal": "=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DAY_NS = 86_400 * 10**9
+_MAX_DEPTH = 100  # of Nots and changes between And and Or; a chain of one kind is one level
+
+
+def from_expression(expression: pc.Expression) -> Predicate:
+    """Translate a pyarrow Expression; what is not understood becomes Unknown, never an error.
+
+    The result may give FALSE or NULL only where pyarrow does, and TRUE only where pyarrow does,
+    except in its Unknown parts. Literals keep their exact value.
+    """
+    try:
+        found = _Parser(Pickled(expression)).tree()
+        same = expression.equals(found.built) or expression.__reduce__()[1] == found.built.__reduce__()[1]
+    except (*ARROW_ERRORS, OSError, RecursionError) as error:
+        return Unknown(_text(expression), f"pyarrow does not show it: {one_line(error)}")
+    if not same:
+        return Unknown(_text(expression), "built anew from what was read of it, it is another expression")
+    return found.meaning
+
+
+def from_filters(filters: Any) -> Predicate:
+    """Translate an Expression or DNF lists, as `pyarrow.parquet.read_table(filters=)` takes them."""
+    return from_expression(as_expression(filters))
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Opaque:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A predicate and the same built by pyarrow's public functions."""
+
+    meaning: Predicate
+    built: pc.Expression
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What the pairs from start to end mean: a column, a typed scalar, a predicate, or not understood."""
+
+    meaning: _Column | pa.Scalar | _Found | _Opaque
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    start: int
+    arguments: list[_Argument] = field(default_factory=list)
+    options: list[pa.Scalar] = field(default_factory=list)
+
+
+class _Parser:
+    """Reads the pairs; open calls stand on a list, so long chains cost no Python stack."""
+
+    def __init__(self, pickled: Pickled) -> None:
+        self.pickled = pickled
+
+    def tree(self) -> _Found:
+        pairs = self.pickled.pairs
+        calls = [_Call("", 0)]
+        at = 0
+        while at < len(pairs):
+            start, (key, value) = at, pairs[at]
+            at += 1
+            if key == b"call":
+                calls.append(_Call(value.decode(), start))
+                continue
+            meaning: _Column | pa.Scalar | _Found | _Opaque
+            if key == b"options":
+                calls[-1].options.append(self.pickled.scalar(value))
+                continue
+            if key == b"end":
+                call = calls.pop()
+                if call.name != value.decode() or not calls:
+                    raise ValueError(f"{call.name} ends as {value.decode()}")
+                start, meaning = call.start, self._call(call)
+            elif key == b"field_ref":
+                meaning = _Column((value.decode(),))
+            elif key == b"nested_field_ref":
+                parts = pairs[at : at + int(value)]
+                at += int(value)
+                if len(parts) != int(value) or any(k != b"field_ref" for k, _ in parts):
+                    raise ValueError("a nested field is not one of names")
+                meaning = _Column(tuple(v.decode() for _, v in parts))
+            elif key == b"literal":
+                meaning = self.pickled.scalar(value)
+            else:
+                raise ValueError(f"a part is a {key.decode()}")
+            calls[-1].arguments.append(_Argument(meaning, start, at))
+        [root] = calls
+        [argument] = root.arguments
+        return self._boolean(argument)
+
+    def _call(self, call: _Call) -> _Found | _Opaque:
+        name, arguments = call.name, call.arguments
+        found: _Found | None = None
+        if name in ("and_kleene", "or_kleene", "invert") and not call.options:
+            found = _connect(name, [self._boolean(argument) for argument in arguments])
+        elif (name in _COMPARISONS or name == "not_equal") and not call.options:
+            found = _compare(name, [argument.meaning for argument in arguments])
+        elif name in ("is_null", "is_valid", "is_in") and len(arguments) == 1:
+            found = _test(name, arguments[0].meaning, call.options)
+        if found is None:
+            return _Opaque(_reason(name))
+        if found.depth > _MAX_DEPTH:
+            return _Opaque(f"it is nested deeper than {_MAX_DEPTH} levels")
+        return found
+
+    def _boolean(self, argument: _Argument) -> _Found:
+        """Take an argument as a predicate."""
+        meaning = argument.meaning
+        if isinstance(meaning, _Found):
+            return meaning
+        if isinstance(meaning, _Opaque):
+            built = self.pickled.part(argument.start, argument.end)
+            return _Found(Unknown(_text(built), meaning.reason), built)
+        if isinstance(meaning, _Column):
+            return _Found(Compare(meaning.path, "=", True), pc.field(*meaning.path))
+        built = pc.scalar(meaning)
+        if pa.types.is_boolean(meaning.type) and meaning.is_valid:
+            return _Found(And(()) if meaning.as_py() else Or(()), built)
+        return _Found(Unknown(_text(built), "it is neither TRUE nor FALSE"), built)
+
+
+def join(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:
+    """And or Or of parts, those of the same kind opened; one part alone is itself."""
+    flat: list[Predicate] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, kind) else (part,))
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def _reason(name: str) -> str:
+    if name in _COMPARISONS or name == "not_equal":
+        return "it does not compare a column with a literal"
+    return f"{name} is not understood here"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def _connect(name: str, parts: list[_Found]) -> _Found | None:
+    if len(parts) != (1 if name == "invert" else 2):
+        return None
+    left, right = parts[0], parts[-1]
+    if name == "invert":
+        return _Found(Not(left.meaning), ~left.built, left.depth + 1)
+    kind = And if name == "and_kleene" else Or
+    built = left.built & right.built if kind is And else left.built | right.built
+    depth = max(part.depth + (not isinstance(part.meaning, kind)) for part in parts)
+    return _Found(join(kind, [left.meaning, right.meaning]), built, depth)
+
+
+def _compare(name: str, sides: list[Any]) -> _Found | None:
+    if len(sides) != 2:
+        return None
+    op = _COMPARISONS.get(name, "=")
+    left, right = sides
+    if isinstance(left, _Column) and isinstance(right, pa.Scalar):
+        column, scalar = left, right
+        built = _built(name, pc.field(*left.path), pc.scalar(right))
+    elif isinstance(left, pa.Scalar) and isinstance(right, _Column):
+        column, scalar, op = right, left, _MIRRORED[op]
+        built = _built(name, pc.scalar(left), pc.field(*right.path))
+    else:
+        return None
+    try:
+        leaf = Compare(column.path, op, literal_of(scalar))
+    except OutOfReachError as error:
+        return _Found(Unknown(_text(built), str(error)), built)
+    return _Found(Not(leaf) if name == "not_equal" else leaf, built)
+
+
+def _built(name: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
+    function = operator.ne if name == "not_equal" else _FUNCTIONS[_COMPARISONS[name]]
+    return function(left, right)
+
+
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Found | None:
+    if not isinstance(column, _Column):
+        return None
+    path, field_ = column.path, pc.field(*column.path)
+    if name == "is_valid":
+        return None if options else _Found(Not(IsNull(path)), field_.is_valid())
+    given = {str(k): v for o in options for k, v in o.items()}
+    if name == "is_null":
+        if "nan_is_null" not in given:
+            return None
+        with_nan = given["nan_is_null"].as_py()
+        built = field_.is_null(nan_is_null=with_nan)
+        if with_nan:
+            return _Found(Or((IsNull(path), Unknown(_text(built), "NaN counts as null"))), built)
+        return _Found(IsNull(path), built)
+    if "value_set" not in given or "null_matching_behavior" not in given:
+        return None
+    behavior = given["null_matching_behavior"].as_py()
+    if behavior not in (0, 1):  # EMIT_NULL and INCONCLUSIVE: Python cannot ask for them
+        return None
+    values = given["value_set"].values
+    built = pc.is_in(field_, value_set=values, skip_nulls=behavior == 1)
+    return _Found(_is_in(path, values, behavior == 0, _text(built)), built)
+
+
+def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predicate:
+    """What `is_in` says: never NULL, a null is in the set if the set holds one and nulls match.
+
+    Values are cast to the column's type before they are looked up by their bits. So a zero finds
+    only zeros of its own sign, NaN finds NaN, and a timestamp finds the date it falls on.
+    """
+    plain: dict[Any, Literal] = {}
+    partly: dict[Any, Literal] = {}
+    reasons: list[str] = []
+    has_null = False
+    for scalar in values:
+        try:
+            value = literal_of(scalar)
+        except OutOfReachError as error:
+            reasons.append(str(error))
+            continue
+        if value is None:
+            has_null = True
+        elif isinstance(value, float) and math.isnan(value):
+            reasons.append("is_in finds NaN")
+        elif isinstance(value, int | float | Decimal) and not isinstance(value, bool) and value == 0:
+            partly[int, 0] = 0
+        else:
+            plain[type(value), value] = value
+            if isinstance(value, Instant) and value.nanoseconds % _DAY_NS:
+                try:
+                    day = literal_of(pa.scalar(value.nanoseconds // _DAY_NS, pa.date32()))
+                except OutOfReachError:
+                    continue
+                partly[type(day), day] = day
+    ways: list[Predicate] = [IsIn(path, tuple(plain.values()))] if plain or not (partly or reasons) else []
+    if partly:
+        reason = "is_in tells -0.0 from 0.0, and finds the date of a timestamp"
+        ways.append(And((IsIn(path, tuple(partly.values())), Unknown(text, reason))))
+    if reasons:
+        ways.append(Unknown(text, reasons[0]))
+    if has_null and match_nulls:
+        return join(Or, [*ways, IsNull(path)])
+    return join(And, [join(Or, ways), Not(IsNull(path))])
+
+
+def _text(expression: Any) -> str:
+    text = " ".join(str(expression).split())
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,58 @@
+"""Arrow scalars as literals, each with its exact value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import pyarrow as pa
+
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
+
+UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+EPOCH = dt.date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
+
+
+class OutOfReachError(Exception):
+    """A scalar that no literal spells, and why."""
+
+
+def literal_of(scalar: pa.Scalar) -> Literal:
+    """The literal with a scalar's value. Raises OutOfReachError for a type or value that none spells."""
+    kind = scalar.type
+    types = pa.types
+    if types.is_dictionary(kind):
+        return literal_of(scalar.value) if scalar.is_valid else None
+    if not scalar.is_valid:
+        return None
+    if isinstance(kind, pa.UuidType):
+        return uuid.UUID(bytes=scalar.value.as_py())
+    if isinstance(kind, pa.JsonType):
+        return literal_of(scalar.value)
+    if types.is_date(kind):
+        days, rest = divmod(scalar.value, _DAY_MS) if types.is_date64(kind) else (scalar.value, 0)
+        if rest or not 1 <= EPOCH + days <= dt.date.max.toordinal():
+            raise OutOfReachError("it is no whole day of the years 1 to 9999")
+        return dt.date.fromordinal(EPOCH + days)
+    if types.is_timestamp(kind):
+        return Instant(scalar.value * UNIT_NS[kind.unit], kind.tz is not None)
+    if types.is_time(kind):
+        return TimeOfDay(scalar.value * UNIT_NS[kind.unit])
+    try:
+        if types.is_floating(kind):
+            return float(scalar.as_py())
+        if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or _is_text(kind):
+            value = scalar.as_py()
+            assert isinstance(value, bool | int | Decimal | str | bytes)
+            return value
+    except UnicodeDecodeError as error:
+        raise OutOfReachError("a text that is not UTF-8") from error
+    raise OutOfReachError(f"no literal is a {kind}")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
+    return any(test(kind) for test in (*tests, types.is_binary_view, types.is_fixed_size_binary))

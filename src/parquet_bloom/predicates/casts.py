@@ -1,0 +1,325 @@
+"""Literals cast to the type of an Arrow column, exactly: which comparison there means the same?
+
+    int8    x < 300          TRUE for every value       x = 1.5     FALSE for every value
+    int64   x < 1.5          x <= 1                     decimal(5,2)  x > 1.234    x > 1.23
+
+Integers, decimals, dates, times and timestamps are all whole numbers of some unit, so one rule
+serves them. The exceptions are floats, where INTEGER and DECIMAL literals are rounded to the
+column's type and a DOUBLE literal is compared in doubles, as DuckDB has it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, shown
+from parquet_bloom.predicates.arrow_literals import EPOCH, UNIT_NS
+
+_DAY_NS = 86_400 * 10**9
+_HUGE = Fraction(10**1000)  # beyond every value of every type but floats
+_MOST_DIGITS = 500
+_STAMP = re.compile(
+    r"\s*(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?))?\s*(Z|UTC|[+-]\d\d(?::?\d\d)?)?\s*", re.I
+)
+_CLOCK = re.compile(r"\s*(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """The same answer for every value, NULL where the column is; None: NULL everywhere."""
+
+    answer: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """`column op scalar`, once the column has been cast to each of these types in turn."""
+
+    op: str
+    scalar: pa.Scalar
+    casts: tuple[pa.DataType, ...] = ()
+
+
+Plan = Always | Against
+
+
+class MisfitError(Exception):
+    """The literal is none for the type; the message is a hint or empty."""
+
+
+def plan(column: str, kind: pa.DataType, op: str, value: Literal) -> Plan:
+    """Find what `column op literal` means in a column's own type.
+
+    Raises RequestError naming column, type and literal if the type can hold no such value.
+    """
+    try:
+        return _plan(kind, op, value)
+    except MisfitError as error:
+        hint = f"; {error}" if str(error) else ""
+        raise RequestError(f"column {column} is {kind}: {shown(value)} is no literal for it{hint}") from None
+
+
+def _plan(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    types = pa.types
+    if value is None or types.is_null(kind):
+        return Always(None)
+    if types.is_dictionary(kind):
+        return _through(kind.value_type, op, value)
+    if isinstance(kind, pa.UuidType):
+        return _through(kind.storage_type, op, value)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _through(kind.storage_type, op, value)
+    if types.is_boolean(kind):
+        if not isinstance(value, bool):
+            raise MisfitError("write TRUE or FALSE")
+        return Against(op, pa.scalar(value))
+    for test, cast in _KINDS:
+        if test(kind):
+            if isinstance(value, bool):
+                raise MisfitError
+            return cast(kind, op, value)
+    raise MisfitError("columns of this type are not compared")
+
+
+def _through(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    found = _plan(kind, op, value)
+    return replace(found, casts=(kind, *found.casts)) if isinstance(found, Against) else found
+
+
+# --- whole numbers of a unit ----------------------------------------------------------------------
+
+
+def _whole(op: str, value: Fraction, low: int, high: int, scalar: Callable[[int], pa.Scalar]) -> Plan:
+    """Compare with a value in units of the column, which holds the integers from low to high."""
+    number = math.floor(value)
+    if number != value:
+        if op == "=":
+            return Always(False)
+        op = "<=" if op in ("<", "<=") else ">"
+    if op == "=":
+        return Against(op, scalar(number)) if low <= number <= high else Always(False)
+    above, below = number > high, number < low
+    if op in ("<", "<="):
+        if above or (op == "<=" and number == high):
+            return Always(True)
+        if below or (op == "<" and number == low):
+            return Always(False)
+    else:
+        if below or (op == ">=" and number == low):
+            return Always(True)
+        if above or (op == ">" and number == high):
+            return Always(False)
+    return Against(op, scalar(number))
+
+
+def _fraction(value: Literal) -> Fraction | None:
+    """The exact value of a number, cut off beyond every column's range; None for NaN."""
+    if not isinstance(value, int | float | Decimal):
+        raise MisfitError("write it without quotes" if isinstance(value, str) else "write a number")
+    if isinstance(value, int):
+        return Fraction(value)
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return _HUGE if value > 0 else -_HUGE
+    if isinstance(value, Decimal) and value:
+        if value.adjusted() > _MOST_DIGITS:
+            return _HUGE if value > 0 else -_HUGE
+        if value.adjusted() < -_MOST_DIGITS:
+            return 1 / _HUGE if value > 0 else -1 / _HUGE
+    return Fraction(value) if value else Fraction(0)
+
+
+def _integer(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    exact = _fraction(value)
+    if exact is None:
+        return Always(False)
+    signed = pa.types.is_signed_integer(kind)
+    low, high = (
+        (-(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1) if signed else (0, (1 << kind.bit_width) - 1)
+    )
+    return _whole(op, exact, low, high, lambda number: pa.scalar(number, kind))
+
+
+def _decimal(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    if isinstance(value, float):
+        if math.isnan(value):
+            return Always(False)
+        return Against(op, pa.scalar(value), (pa.float64(),))
+    exact = _fraction(value)
+    if exact is None:
+        return Always(False)
+
+    def scalar(number: int) -> pa.Scalar:
+        digits = tuple(map(int, str(abs(number))))
+        return pa.scalar(Decimal((int(number < 0), digits, -kind.scale)), kind)
+
+    top = 10**kind.precision - 1
+    return _whole(op, exact * Fraction(10) ** kind.scale, -top, top, scalar)
+
+
+# --- floats ---------------------------------------------------------------------------------------
+
+
+def _floating(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    exact = _fraction(value)
+    if exact is None:
+        return Always(False)  # IEEE: no comparison with NaN is true
+    casts = () if pa.types.is_float64(kind) else (pa.float64(),)
+    if isinstance(value, float):
+        return Against(op, pa.scalar(value), casts)
+    holds: Any = {16: np.float16, 32: np.float32, 64: np.float64}[kind.bit_width]
+    with np.errstate(over="ignore"):
+        nearest = float(holds(_double(exact)))
+    if isinstance(value, Decimal) and value.is_infinite():
+        return Against(op, pa.scalar(float(value)), casts)
+    if not math.isinf(nearest):
+        return Against(op, pa.scalar(nearest), casts)
+    # A finite literal beyond all finite values: below or above all but the infinity of its sign.
+    if op == "=":
+        return Always(False)
+    low, high = ("<", ">=") if nearest > 0 else ("<=", ">")
+    return Against(low if op in ("<", "<=") else high, pa.scalar(nearest), casts)
+
+
+def _double(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+# --- times ----------------------------------------------------------------------------------------
+
+
+def _date(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    if isinstance(value, str):
+        value = _instant(value)
+    if isinstance(value, Instant) and value.utc:
+        raise MisfitError("which day an instant falls on depends on a time zone; leave the zone away")
+    return _stored(kind, op, Fraction(_naive(value), _DAY_NS if kind.bit_width == 32 else 10**6))
+
+
+def _timestamp(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    if isinstance(value, str):
+        value = _instant(value)
+    if kind.tz is None:
+        if isinstance(value, Instant) and value.utc:
+            raise MisfitError("the column has no zone; leave the literal's away")
+    elif isinstance(value, dt.date) or (isinstance(value, Instant) and not value.utc):
+        raise MisfitError("the column is in UTC; write the literal with its zone, as +00:00")
+    return _stored(kind, op, Fraction(_naive(value), UNIT_NS[kind.unit]))
+
+
+def _time(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    if isinstance(value, str):
+        value = TimeOfDay(_clock(value))
+    if not isinstance(value, TimeOfDay):
+        raise MisfitError("write TIME '12:00:00'")
+    if value.utc:
+        raise MisfitError("the column has no zone; leave the literal's away")
+    return _stored(kind, op, Fraction(value.nanoseconds, UNIT_NS[kind.unit]))
+
+
+def _stored(kind: pa.DataType, op: str, value: Fraction) -> Plan:
+    top = 1 << kind.bit_width - 1
+    return _whole(op, value, -top, top - 1, lambda number: pa.scalar(number, storage(kind)).cast(kind))
+
+
+def storage(kind: pa.DataType) -> pa.DataType:
+    """The integer type in which dates and times are stored."""
+    return pa.int32() if kind.bit_width == 32 else pa.int64()
+
+
+def _naive(value: Literal) -> int:
+    if isinstance(value, Instant):
+        return value.nanoseconds
+    if isinstance(value, dt.date):
+        return (value.toordinal() - EPOCH) * _DAY_NS
+    raise MisfitError("write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'")
+
+
+def _instant(text: str) -> Instant:
+    found = _STAMP.fullmatch(text)
+    if found is None:
+        raise MisfitError("write 2026-01-31, or 2026-01-31 12:00:00")
+    day, clock, zone = found.groups()
+    try:
+        nanoseconds = (dt.date.fromisoformat(day).toordinal() - EPOCH) * _DAY_NS + (_clock(clock) if clock else 0)
+    except ValueError as error:
+        raise MisfitError(str(error)) from None
+    if zone and zone.upper() not in ("Z", "UTC"):
+        minutes = int(zone[1:3]) * 60 + (int(zone[-2:]) if len(zone) > 3 else 0)
+        nanoseconds -= (-1 if zone[0] == "-" else 1) * minutes * 60 * 10**9
+    return Instant(nanoseconds, zone is not None)
+
+
+def _clock(text: str) -> int:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise MisfitError("write 12:00:00")
+    hours, minutes, seconds = (int(found.group(i) or 0) for i in (1, 2, 3))
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise MisfitError("no such time of day")
+    return (hours * 3600 + minutes * 60 + seconds) * 10**9 + int((found.group(4) or "").ljust(9, "0"))
+
+
+# --- texts and bytes ------------------------------------------------------------------------------
+
+
+def _text(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    """Bytes, in order of their unsigned values; a text is its UTF-8."""
+    fixed = pa.types.is_fixed_size_binary(kind)
+    if fixed and kind.byte_width == 16:
+        value = _uuid(value)
+    if isinstance(value, str):
+        try:
+            value = value.encode()
+        except UnicodeEncodeError:
+            raise MisfitError("it is not Unicode text") from None
+    if not isinstance(value, bytes):
+        raise MisfitError("write a text in quotes, or x'00ff'")
+    if fixed:
+        if op == "=" and len(value) != kind.byte_width:
+            return Always(False)
+        return Against(op, pa.scalar(value, pa.binary()), (pa.binary(),))
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    stored = pa.large_binary() if wide else pa.binary()
+    return Against(op, pa.scalar(value, stored), () if kind == stored else (stored,))
+
+
+def _uuid(value: Literal) -> Literal:
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, str) and len(value) != 16:
+        try:
+            return uuid.UUID(value).bytes
+        except ValueError:
+            raise MisfitError("it is no uuid") from None
+    return value
+
+
+_T = pa.types
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, Literal], Plan]], ...] = (
+    (_T.is_integer, _integer),
+    (_T.is_decimal, _decimal),
+    (_T.is_floating, _floating),
+    (_T.is_date, _date),
+    (_T.is_timestamp, _timestamp),
+    (_T.is_time, _time),
+    (lambda k: _T.is_string(k) or _T.is_large_string(k) or _T.is_string_view(k), _text),
+    (lambda k: _T.is_binary(k) or _T.is_large_binary(k) or _T.is_binary_view(k), _text),
+    (_T.is_fixed_size_binary, _text),
+)

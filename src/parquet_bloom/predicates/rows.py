@@ -1,0 +1,274 @@
+"""Predicate -> the rows it keeps, in tables with a given Arrow schema.
+
+    keep = row_filter(And((Compare(("id",), "=", 5), Contains(("tags",), "new"))), schema)
+    keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: it has a list_contains)
+
+NULL has SQL's meaning throughout, and only rows that give TRUE are kept. Floats are IEEE's: no
+comparison with NaN is true, the two zeros are equal.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.formats.literals import Literal
+from parquet_bloom.formats.schema import join_path
+from parquet_bloom.predicates.casts import Against, Always, Plan, plan
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+
+_OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
+_NULL = pa.scalar(None, pa.bool_())
+_GROUPS = {"list", "bag", "array"}  # how writers have named the repeated group of a list, and its elements
+_ELEMENTS = {"element", "item", "array_element", "array"}
+
+# What a column's path stands for: a field of an Expression, or an array of a batch.
+Lookup = Callable[[Path], Any]
+Test = Callable[[Lookup], Any]
+
+
+class RowFilter:
+    """A predicate over rows of one schema; see row_filter.
+
+    expression  the same for dataset scanners; None where a list_contains needs the batches
+    columns     names of the top-level columns it looks at
+    """
+
+    def __init__(self, test: Test, columns: list[str], types: dict[str, pa.DataType], needs_batches: bool) -> None:
+        self._test = test
+        self._types = types
+        self.columns = columns
+        self.expression: pc.Expression | None = None
+        if not needs_batches:
+            found = test(lambda path: pc.field(*path))
+            self.expression = found if isinstance(found, pc.Expression) else pc.scalar(found)
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """TRUE, FALSE or NULL for every row."""
+        found = self._test(lambda path: self._array(batch, path))
+        return pa.repeat(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+
+    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that give TRUE."""
+        mask = self.mask(batch)
+        if mask.true_count == batch.num_rows:
+            return batch
+        return batch.take(pc.indices_nonzero(mask))  # `filter` has no kernel for string views
+
+    def _array(self, batch: pa.RecordBatch, path: Path) -> pa.Array:
+        at = batch.schema.get_field_index(path[0])
+        if at < 0:
+            raise UnknownColumnError(f"the batch has no column {join_path(path[:1])}, or several")
+        array = batch.column(at)
+        if array.type != self._types[path[0]]:
+            raise RequestError(f"column {join_path(path[:1])} is {array.type} here, not {self._types[path[0]]}")
+        return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+def row_filter(predicate: Predicate, schema: pa.Schema) -> RowFilter:
+    """Make a predicate ready to filter rows of tables that have this schema.
+
+    Raises UnknownColumnError; and RequestError where a literal cannot be a value of its column, a
+    list or a struct is compared, or a part is Unknown.
+    """
+    compiler = _Compiler(schema)
+    try:
+        test = compiler.compile(predicate)
+        return RowFilter(test, list(compiler.types), compiler.types, compiler.needs_batches)
+    except RecursionError:
+        raise RequestError("the predicate is nested too deeply") from None
+
+
+class _Compiler:
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.types: dict[str, pa.DataType] = {}
+        self.needs_batches = False
+
+    def compile(self, predicate: Predicate) -> Test:
+        match predicate:
+            case Compare(path, op, value):
+                at, kind = self._value_column(path)
+                found = plan(join_path(path), kind, op, value)
+                return lambda look: _answer(look(at), found)
+            case IsIn(path, values):
+                return self._is_in(path, values)
+            case IsNull(path):
+                at, kind, elements = self._resolve(path)
+                if elements:
+                    raise RequestError(f"column {join_path(path)} speaks of a list's elements; use {join_path(at)}")
+                return lambda look: pc.is_null(look(at))
+            case Contains(path, value):
+                return self._contains(path, value)
+            case Not(part):
+                test = self.compile(part)
+                return lambda look: pc.invert(test(look))
+            case And(parts):
+                return self._connect(pc.and_kleene, parts, pa.scalar(True))
+            case Or(parts):
+                return self._connect(pc.or_kleene, parts, pa.scalar(False))
+            case Unknown(text, reason):
+                raise RequestError(f"rows cannot be filtered by {text}: {reason}")
+
+    def _connect(self, function: Callable[..., Any], parts: Iterable[Predicate], empty: pa.Scalar) -> Test:
+        tests = [self.compile(part) for part in parts]
+
+        def joined(look: Lookup) -> Any:
+            found = [test(look) for test in tests] or [empty]
+            if any(isinstance(f, pc.Expression) for f in found):  # where an Expression is, all must be
+                found = [f if isinstance(f, pc.Expression) else pc.scalar(f) for f in found]
+            while len(found) > 1:  # by pairs, so that a thousand parts are ten levels
+                pairs = [function(*found[i : i + 2]) for i in range(0, len(found) - 1, 2)]
+                found = pairs + found[2 * len(pairs) :]
+            return found[0]
+
+        return joined
+
+    def _is_in(self, path: Path, values: tuple[Literal, ...]) -> Test:
+        at, kind = self._value_column(path)
+        plans = [plan(join_path(path), kind, "=", value) for value in values]
+        missing = _NULL if any(p == Always(None) for p in plans) else pa.scalar(False)
+        groups: dict[tuple[pa.DataType, ...], list[pa.Scalar]] = {}
+        for found in plans:
+            if isinstance(found, Against):
+                groups.setdefault((found.scalar.type, *found.casts), []).append(found.scalar)
+        sets = [(key[1:], _value_set(key[0], scalars)) for key, scalars in groups.items()]
+
+        def test(look: Lookup) -> Any:
+            column = look(at)
+            answer: Any = missing
+            for casts, value_set in sets:
+                answer = pc.if_else(pc.is_in(_cast(column, casts), value_set=value_set), True, answer)
+            return pc.if_else(pc.is_valid(column), answer, _NULL)
+
+        return test
+
+    def _contains(self, path: Path, value: Literal) -> Test:
+        at, kind, _ = self._resolve(path)
+        if not _is_list(kind):
+            raise RequestError(f"column {join_path(path)} is {kind}, not a list")
+        self.needs_batches = True
+        found = plan(join_path(path), self._flat(kind.value_type, path), "=", value)
+        return lambda look: _any_element(look(at), found)
+
+    def _value_column(self, path: Path) -> tuple[Path, pa.DataType]:
+        at, kind, _ = self._resolve(path)
+        if _is_list(kind):
+            raise RequestError(f"column {join_path(path)} speaks of a list; use list_contains({join_path(at)}, ..)")
+        return at, self._flat(kind, path)
+
+    def _flat(self, kind: pa.DataType, path: Path) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            names = ", ".join(join_path((*path, field.name)) for field in list(kind)[:5])
+            raise RequestError(f"column {join_path(path)} is a struct; name one of its fields: {names}")
+        if pa.types.is_nested(kind):
+            raise RequestError(f"column {join_path(path)} is {kind}, whose values are not compared")
+        return kind
+
+    def _resolve(self, path: Path) -> tuple[Path, pa.DataType, bool]:
+        """Find a column: its path, cut at the first list; its type; whether the list's elements are meant."""
+        fields: list[pa.Field] = list(self.schema)
+        kind: pa.DataType = None
+        for at, part in enumerate(path):
+            if kind is not None and _is_list(kind) and _means_elements(kind, path[at:]):
+                return path[:at], kind, True
+            if kind is not None:
+                fields = list(kind) if pa.types.is_struct(kind) else []
+            found = [field for field in fields if field.name == part]
+            if len(found) != 1:
+                raise _unknown(path, at, len(found), [field.name for field in fields])
+            kind = found[0].type
+        self.types[path[0]] = self.schema.field(path[0]).type
+        return path, kind, False
+
+
+def _means_elements(kind: pa.DataType, rest: Path) -> bool:
+    """Whether the rest of a path is Parquet's of a list's elements: list.element, element, list."""
+    names = _ELEMENTS | {kind.value_field.name}
+    return (len(rest) == 1 and rest[0] in names | _GROUPS) or (
+        len(rest) == 2 and rest[0] in _GROUPS and rest[1] in names
+    )
+
+
+def _unknown(path: Path, at: int, count: int, names: list[str]) -> UnknownColumnError:
+    shown = join_path(path)
+    if count:
+        return UnknownColumnError(
+            f"column {shown} is ambiguous: {count} fields are named {join_path(path[at : at + 1])}"
+        )
+    spelled = [join_path((*path[:at], name)) for name in names]
+    near = difflib.get_close_matches(shown, spelled, 3, 0.5)
+    if near:
+        return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
+    some = ", ".join(spelled[:8]) + (", ..." if len(spelled) > 8 else "")
+    return UnknownColumnError(f"no column {shown}; there are: {some or f'no fields in {join_path(path[:at])}'}")
+
+
+# --- arrays or expressions ------------------------------------------------------------------------
+
+
+def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
+    for kind in casts:
+        column = column.cast(kind)
+    return column
+
+
+def _answer(column: Any, found: Plan) -> Any:
+    if isinstance(found, Always):
+        return pc.if_else(pc.is_valid(column), pa.scalar(found.answer, pa.bool_()), _NULL)
+    compare = getattr(pc, _OPERATORS[found.op])
+    return compare(_cast(column, found.casts), found.scalar)
+
+
+def _value_set(kind: pa.DataType, scalars: list[pa.Scalar]) -> pa.Array:
+    """The values to look up; `is_in` goes by bits, so a zero stands there with both signs."""
+    if not pa.types.is_floating(kind):
+        return pa.array([s.value if pa.types.is_temporal(kind) else s.as_py() for s in scalars], kind)
+    values = [float(s.as_py()) for s in scalars]
+    return pa.array(values + ([0.0, -0.0] if 0.0 in values else []), kind)
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return any(test(kind) for test in tests)
+
+
+def _any_element(lists: pa.Array, found: Plan) -> pa.BooleanArray:
+    """Whether some element is TRUE: NULL for a NULL list and for the literal NULL, else TRUE or FALSE."""
+    if found == Always(None):
+        return pa.nulls(len(lists), pa.bool_())
+    starts, ends = _extents(lists)
+    valid = pc.is_valid(lists).to_numpy(zero_copy_only=False)
+    starts, ends = np.where(valid, starts, 0), np.where(valid, ends, 0)  # what lies under a NULL means nothing
+    if not len(lists) or not (ends > starts).any():
+        return pa.array(np.zeros(len(lists), bool), mask=~valid)
+    used = ends > starts
+    first, last = int(starts[used].min()), int(ends[used].max())
+    values = lists.values.slice(first, last - first)
+    hits = _answer(values, found).fill_null(False).to_numpy(zero_copy_only=False)
+    before = np.concatenate(([0], np.cumsum(hits)))
+    counts = np.zeros(len(lists), np.int64)
+    counts[used] = before[ends[used] - first] - before[starts[used] - first]
+    return pa.array(counts > 0, mask=~valid)
+
+
+def _extents(lists: pa.Array) -> tuple[Any, Any]:
+    """Where each list's elements start and end in `lists.values`."""
+    kind = lists.type
+    if pa.types.is_fixed_size_list(kind):
+        starts = (np.arange(len(lists), dtype=np.int64) + lists.offset) * kind.list_size
+        return starts, starts + kind.list_size
+    offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return offsets, offsets + lists.sizes.to_numpy(zero_copy_only=False).astype(np.int64)
+    return offsets[:-1], offsets[1:]
