@@ -126,7 +126,9 @@ _REASONS = {
 def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     """A verdict for every row group of a file."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
-    assert decision is not None and outline is not None and bound is not None
+    assert decision is not None
+    assert outline is not None
+    assert bound is not None
     n = outline.n_row_groups
     stages = [STAGES[i] for i in decision.stage.tolist()]
     skipped = [stage is not None for stage in stages]

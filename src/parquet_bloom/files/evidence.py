@@ -66,6 +66,7 @@ class Question:
     use_filters   False: bounds and partitions only
     decide_true   ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
     range_values  so many values of an integer range are asked for one by one
+    literal       literal_outcome of the predicate
     """
 
     bound: Bound
@@ -74,11 +75,18 @@ class Question:
     use_filters: bool = True
     decide_true: bool = False
     range_values: int = RANGE_VALUES
+    literal: int = TRUE | FALSE | NULL
+
+
+def literal_outcome(bound: Bound, nan: str) -> int:
+    """What a predicate may give over any rows whatever: literals that no value can equal tell already."""
+    return int(combine(bound, [term_masks(term, nothing_known(1), nan) for term in terms_of(bound)], 1)[0])
 
 
 def partition_outcome(question: Question) -> int:
     """What the predicate may give over rows of which only the partition values are known."""
-    masks = [_mask(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms_of(question.bound)]
+    terms = terms_of(question.bound)
+    masks = [term_masks(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms]
     return int(combine(question.bound, masks, 1)[0])
 
 
@@ -88,15 +96,12 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     terms = terms_of(question.bound)
     stage = np.zeros(n, np.uint8)
     stage[outline.rows == 0] = _NO_ROWS
-    for mark, facts in (
-        (_LITERAL, [nothing_known(1) for _ in terms]),
-        (_PARTITION, [_partition_facts(term, 1, question.pairs) for term in terms]),
-    ):
-        masks = [_mask(term, f, question.nan) for term, f in zip(terms, facts, strict=True)]
-        if not combine(question.bound, masks, 1)[0] & TRUE:
-            stage[stage == 0] = mark
+    if not question.literal & TRUE:
+        stage[stage == 0] = _LITERAL
+    elif question.pairs and not partition_outcome(question) & TRUE:
+        stage[stage == 0] = _PARTITION
     known = [_facts(term, outline, question.pairs) for term in terms]
-    masks = [_mask(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
+    masks = [term_masks(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
     outcomes = combine(question.bound, masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
@@ -104,10 +109,6 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
         _ask_filters(source, outline, question, known, masks, decision)
     decision.outcomes[outline.rows == 0] = 0
     return decision
-
-
-def _mask(term: Term, facts: Facts | None, nan: str) -> Masks:
-    return term_masks(term, facts if facts is not None else nothing_known(1), nan)
 
 
 def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:

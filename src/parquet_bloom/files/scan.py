@@ -200,9 +200,10 @@ class Scan:
         files = self.files  # names are resolved here, before any data is read
         if self.filters is None:
             return None
-        if all(((f.decision.outcomes == TRUE) | ~f.decision.open).all() for f in files if f.decision is not None):
-            if any(f.decision is not None and f.decision.open.any() for f in files):
-                return None
+        decided = [f.decision for f in files if f.decision is not None]
+        kept = any(d.open.any() for d in decided)
+        if kept and all(((d.outcomes == TRUE) | ~d.open).all() for d in decided):
+            return None
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):

@@ -48,7 +48,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
 
     stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
     """
-    if wire == 1 or wire == _FALSE:
+    if wire in (1, _FALSE):
         return at
     depth = 0
     stack[0, 0], stack[0, 1] = 1, wire
@@ -67,7 +67,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
                 if at < 0:
                     return int64(-1)
             kind = b & 15
-            if kind == 1 or kind == _FALSE:  # a field's header is its value; a list's element takes a byte
+            if kind in (1, _FALSE):  # a field's header is its value; a list's element takes a byte
                 continue
         elif stack[depth, 0] == 0:
             depth -= 1
@@ -83,7 +83,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if at < 0 or n > uint64(stop - at):
                 return int64(-1)
             at += int64(n)
-        elif kind == _LIST or kind == _SET or kind == _STRUCT:
+        elif kind in (_LIST, _SET, _STRUCT):
             size, inner = uint64(1), int64(0)
             if kind != _STRUCT:
                 if at >= stop:
@@ -101,7 +101,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if depth == _DEPTH:
                 return int64(-1)
             stack[depth, 0], stack[depth, 1] = int64(size), inner
-        elif kind == 1 or kind == _FALSE or kind == _BYTE:
+        elif kind in (1, _FALSE, _BYTE):
             at += 1
         elif kind == _DOUBLE:
             at += 8
