@@ -156,8 +156,11 @@ def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
-    skips = {**_REASONS, "literal": _literal_reason(bound)}
-    reasons = [skips[stage] if stage is not None else "" for stage in stages]
+    skips: dict[str | None, str] = {None: ""}
+    skips.update(_REASONS)
+    if "literal" in stages:
+        skips["literal"] = _literal_reason(bound)
+    reasons = [skips[stage] for stage in stages]
     kept = np.flatnonzero(decision.stage == 0).tolist()
     if kept:
         opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)

@@ -18,8 +18,9 @@ import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import IO
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.files.storage import storage_error
@@ -138,6 +139,20 @@ class NewFile:
         if self._sync:
             os.fsync(self.fd)
 
+    def put(self) -> None:
+        """Take the target's place as it is: a new file of ordinary permissions."""
+        try:
+            self._replace()
+        except OSError as error:
+            raise storage_error(self.target, error) from error
+
+    def _replace(self) -> None:
+        if self._overwrite:
+            os.replace(self.path, self.target)
+        else:
+            self._link()
+        self.path = ""
+
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Take the target's place. Raises StorageError; the target is then what it was.
 
@@ -147,11 +162,7 @@ class NewFile:
             self._take_attributes()
             self.flush()
             last_check()
-            if self._overwrite:
-                os.replace(self.path, self.target)
-            else:
-                self._link()
-            self.path = ""
+            self._replace()
             crc = os.path.join(self._folder, f".{os.path.basename(self.target)}.crc")
             with contextlib.suppress(OSError):
                 os.unlink(crc)  # Hadoop's checksum of the old bytes: Spark would refuse the new ones
@@ -186,6 +197,20 @@ class NewFile:
                 for name in os.listxattr(self._like):
                     with contextlib.suppress(OSError):
                         os.setxattr(self.fd, name, os.getxattr(self._like, name))
+
+
+@contextlib.contextmanager
+def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A file of any kind that takes its place when all of it is written, and never else."""
+    if os.path.isdir(target):
+        raise StorageError(target, "is a folder")
+    if os.path.lexists(target) and not overwrite:
+        raise StorageError(target, "exists; give --overwrite to replace it")
+    with NewFile(target, target if os.path.exists(target) else os.devnull, overwrite, False, 0o666) as new:
+        with os.fdopen(os.dup(new.fd), "wb") as out:
+            yield out
+            out.flush()
+        new.put()
 
 
 def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:

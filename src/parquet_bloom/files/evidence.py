@@ -20,10 +20,22 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
 from parquet_bloom.formats.outline import Outline
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Term, terms_of
+from parquet_bloom.predicates.bind import (
+    AllOf,
+    AnyOf,
+    Bound,
+    Element,
+    Interval,
+    Members,
+    NotOf,
+    Opaque,
+    Term,
+    terms_of,
+)
 from parquet_bloom.predicates.deciding import combine, probes_of, same_for_all, term_masks
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE, Masks
 
+Groups = NDArray[np.int64]  # row groups, by their numbers
 RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
 
 
@@ -135,30 +147,31 @@ def _ask_filters(
     decision: Decision,
 ) -> None:  # fmt: skip
     terms = terms_of(question.bound)
-    askable = [i for i, term in enumerate(terms) if _has_filters(term, outline)]
     n = outline.n_row_groups
-    denied_masks = list(masks)
+    single = not isinstance(question.bound, AllOf | AnyOf | NotOf)
     may_deny: dict[int, NDArray[np.bool_]] = {}
-    for i in askable:
-        exists = spots_of(outline, terms[i].leaf.index).exists  # type: ignore[union-attr]
-        may_deny[i] = exists & ((masks[i] & TRUE) != 0)
-        denied_masks[i] = np.where(may_deny[i], _denied(terms[i], masks[i]), masks[i])
-    for i in askable:
-        best = combine(question.bound, denied_masks, n)
-        falls = (decision.outcomes & TRUE != 0) & (best & TRUE == 0)
+    best = list(masks)  # as if every filter that can be asked denied
+    for i, term in enumerate(terms):
+        if _has_filters(term, outline):
+            exists = spots_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
+            may_deny[i] = exists & ((masks[i] & TRUE) != 0)
+            best[i] = np.where(may_deny[i], _denied(term, masks[i]), masks[i])
+    for i, may in may_deny.items():
+        hoped = best[i] if single else combine(question.bound, best, n)
+        decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
         if question.decide_true:
-            falls |= (decision.outcomes != TRUE) & (best == TRUE)
-        groups = np.flatnonzero(falls & may_deny[i]).tolist()
-        groups, probes = _probes(terms[i], known[i], groups, question.range_values)
-        if groups:
-            answers = ask(source, terms[i].leaf.index, groups, probes)  # type: ignore[union-attr]
-            _note(answers, terms[i].leaf, groups, decision)  # type: ignore[union-attr]
-            hit = np.array(groups)[answers.denied]
+            decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
+        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.range_values)
+        if len(groups):
+            leaf = terms[i].leaf  # type: ignore[union-attr]
+            answers = ask(source, leaf.index, groups, probes)
+            _note(answers, leaf, groups, decision)
+            hit = groups[answers.denied]
             masks[i] = masks[i].copy()
-            masks[i][hit] = _denied(terms[i], masks[i])[hit]
-        denied_masks[i] = masks[i]
-        decision.outcomes = combine(question.bound, masks, n)
-        decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+            masks[i][hit] = _denied(terms[i], masks[i][hit])
+            decision.outcomes = masks[i] if single else combine(question.bound, masks, n)
+            decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+        best[i] = masks[i]
 
 
 def _has_filters(term: Term, outline: Outline) -> bool:
@@ -177,16 +190,16 @@ def _denied(term: Term, mask: Masks) -> Masks:
     return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
 
 
-def _probes(term: Term, facts: Facts, groups: list[int], most: int) -> tuple[list[int], Probes]:
+def _probes(term: Term, facts: Facts, groups: Groups, most: int) -> tuple[Groups, Probes]:
     """The row groups that can be asked, and what for."""
-    if not groups or same_for_all(term):
-        found = probes_of(term, facts, groups[0], most) if groups else None
-        return (groups, found) if found is not None else ([], ())
-    pairs = [(g, found) for g in groups if (found := probes_of(term, facts, g, most)) is not None]
-    return [g for g, _ in pairs], [found for _, found in pairs]
+    if not len(groups) or same_for_all(term):
+        found = probes_of(term, facts, int(groups[0]), most) if len(groups) else None
+        return (groups, found) if found is not None else (groups[:0], ())
+    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, facts, g, most)) is not None]
+    return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
 
 
-def _note(answers: Answers, leaf: Leaf, groups: list[int], decision: Decision) -> None:
+def _note(answers: Answers, leaf: Leaf, groups: Groups, decision: Decision) -> None:
     decision.bytes_read[groups] += answers.bytes_read
     decision.asked[groups] = True
     decision.damaged += [f"row group {g}, column {leaf.name}: {reason}" for g, reason in answers.damaged.items()]

@@ -124,6 +124,12 @@ class Scan:
             schema = schema.append(pa.field(key.path[0], _partition_type(key)))
         return schema
 
+    def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The schema of the rows that to_table and to_batches give."""
+        self._check_columns(columns)
+        empty = ds.FileSystemDataset([], self.schema, ds.ParquetFileFormat(), self.filesystem)
+        return empty.scanner(columns=_listed(columns)).projected_schema
+
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
         keep = ds.ParquetFileFormat()
@@ -190,7 +196,8 @@ class Scan:
         dataset = ds.FileSystemDataset(fragments, self.schema, ds.ParquetFileFormat(), self.filesystem)
         with self._reading():
             if rows.expression is not None:
-                return whole + int(dataset.count_rows(filter=rows.expression))
+                counted: int = dataset.count_rows(filter=rows.expression)
+                return whole + counted
             return whole + sum(rows.filter_batch(b).num_rows for b in dataset.to_batches(columns=rows.columns))
 
     # --- how --------------------------------------------------------------------------------------

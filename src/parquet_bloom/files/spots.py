@@ -127,17 +127,18 @@ class Answers:
 Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
 
 
-def ask(source: Source, column: int, row_groups: Sequence[int], probes: Probes) -> Answers:
+def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> Answers:
     """Ask the filters of a column, each for its probes: PLAIN bytes of values.
 
-    probes  a tuple for all row groups, or a list of one tuple a row group
+    row_groups  int64[n], their numbers
+    probes      a tuple for all of them, or a list of one tuple each
 
     Reads a header and one block for each probe (the whole filter where that is no more).
     """
     spots = spots_of(source.outline(), column)
     n = len(row_groups)
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {})
-    fits = spots.fits[np.asarray(row_groups, np.int64)]
+    fits = spots.fits[row_groups]
     slow = np.flatnonzero(~fits).tolist()
     fast = np.flatnonzero(fits)
     if len(fast):
@@ -146,7 +147,7 @@ def ask(source: Source, column: int, row_groups: Sequence[int], probes: Probes) 
         places = Places(source.footer())
         for i in slow:
             own = probes if isinstance(probes, tuple) else probes[i]
-            _ask_alone(source, places, (row_groups[i], column), own, i, answers)
+            _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
     return answers
 
 
@@ -167,10 +168,10 @@ def _ask_alone(
 
 
 def _ask_together(
-    source: Source, spots: Spots, row_groups: Sequence[int], probes: Probes, fast: NDArray[np.intp], answers: Answers,
+    source: Source, spots: Spots, row_groups: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers,
 ) -> list[int]:  # fmt: skip
     """Ask filters that fit; returns those (by position) whose header is not the one promised."""
-    groups = np.asarray(row_groups, np.int64)[fast]
+    groups = row_groups[fast]
     offset, size = spots.offset[groups], spots.num_bytes[groups]
     if source.fd is not None and "numba" in sys.modules:
         other = _ask_by_kernel(source, offset, size, probes, fast, answers)

@@ -131,20 +131,20 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     """
     stop = int64(len(data))
     n_inner = inner.shape[2]
-    kinds = [int64(0)]
-    last = [int64(0)]
-    left = [int64(n_outer)]
-    rows = [True]  # whether the elements of this level are rows of inner
+    # Of each level: kind, last field, elements left, and whether these are rows of inner.
+    kinds, last, left = np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64)
+    rows = np.zeros(_DEPTH, np.bool_)
+    rows[0], left[0] = True, n_outer
+    depth = 0
     stack = np.empty((_DEPTH, 2), np.int64)
     a, b = int64(0), int64(0)
     if n_outer == 0:
         return int64(at)
-    while len(left):
-        if at >= stop or len(left) > _DEPTH:
+    while depth >= 0:
+        if at >= stop:
             return int64(-1)
         byte = int64(data[at])
         at += 1
-        depth = len(left) - 1
         if byte == 0:
             left[depth] -= 1
             last[depth] = 0
@@ -153,10 +153,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             elif rows[depth]:
                 b += 1
             if left[depth] == 0:
-                kinds.pop()
-                last.pop()
-                left.pop()
-                rows.pop()
+                depth -= 1
             continue
         wire = byte & 15
         if byte >> 4:
@@ -196,10 +193,10 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             inner[argument + 1, a, b] = int64(size)
             at += int64(size)
         elif action == ENTER:
-            kinds.append(argument)
-            last.append(int64(0))
-            left.append(int64(1))
-            rows.append(False)
+            depth += 1
+            if depth == _DEPTH:
+                return int64(-1)
+            kinds[depth], last[depth], left[depth], rows[depth] = argument, 0, 1, False
         else:
             if at >= stop:
                 return int64(-1)
@@ -214,8 +211,8 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
                 return int64(-1)
             b = int64(0)
             if n_inner:
-                kinds.append(argument)
-                last.append(int64(0))
-                left.append(int64(n_inner))
-                rows.append(True)
+                depth += 1
+                if depth == _DEPTH:
+                    return int64(-1)
+                kinds[depth], last[depth], left[depth], rows[depth] = argument, 0, n_inner, True
     return at
