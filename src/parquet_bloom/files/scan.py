@@ -112,7 +112,7 @@ class Scan:
     @cached_property
     def schema(self) -> pa.Schema:
         """Of the first file, as pyarrow has it, and the partition columns behind."""
-        found = self._search.files[0]
+        found = self.files[0].found  # what is wrong with the files is said by us, not by pyarrow
         try:
             with Source(found.path, self._search.located.filesystem) as source, source.arrow_file() as file:
                 schema = pq.read_schema(file)

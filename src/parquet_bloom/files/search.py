@@ -107,7 +107,7 @@ class Search:
         try:
             return self._search(found)
         except RequestError as error:  # a column that this file lacks
-            return found, type(error)(f"{found.path}: {error}") if not self.located.single else error
+            return found, type(error)(f"{found.path}: {error}")
         except ParquetBloomError as error:
             return found, error
 
