@@ -59,7 +59,8 @@ class RowFilter:
         mask = self.mask(batch)
         if mask.true_count == batch.num_rows:
             return batch
-        return batch.take(pc.indices_nonzero(mask))  # `filter` has no kernel for string views
+        kept = [_filtered(column, mask) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(kept, schema=batch.schema)
 
     def _array(self, batch: pa.RecordBatch, path: Path) -> pa.Array:
         at = batch.schema.get_field_index(path[0])
@@ -177,6 +178,7 @@ class _Compiler:
         kind: pa.DataType = None
         for at, part in enumerate(path):
             if kind is not None and _is_list(kind) and _means_elements(kind, path[at:]):
+                self.types[path[0]] = self.schema.field(path[0]).type
                 return path[:at], kind, True
             if kind is not None:
                 fields = list(kind) if pa.types.is_struct(kind) else []
@@ -217,6 +219,15 @@ def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
     for kind in casts:
         column = column.cast(kind)
     return column
+
+
+def _filtered(column: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    """The values where the mask is TRUE; pyarrow filters no views of texts, so these are copied."""
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        return column.cast(plain).filter(mask).cast(kind)
+    return column.filter(mask)
 
 
 def _answer(column: Any, found: Plan) -> Any:
