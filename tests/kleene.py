@@ -11,6 +11,7 @@ import math
 import operator
 import struct
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -25,6 +26,7 @@ UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 DAY_NS = 86_400 * 10**9
 Truth = bool | None
 Answers = frozenset[Truth]
+Comparing = Callable[[pa.DataType, Any, str, Any], Answers]
 
 
 def stored(scalar: pa.Scalar) -> Any:
@@ -54,33 +56,46 @@ def number(value: float) -> Any:
     return Fraction(value) if math.isfinite(value) else value
 
 
-def answers(predicate: Predicate, row: dict[str, Any], types: dict[tuple[str, ...], pa.DataType]) -> Answers:
-    """All that a predicate may give for a row: one of TRUE, FALSE and NULL, unless parts are Unknown."""
+def answers(
+    predicate: Predicate,
+    row: dict[str, Any],
+    types: dict[tuple[str, ...], pa.DataType],
+    comparing: Comparing | None = None,
+) -> Answers:
+    """All that a predicate may give for a row: one of TRUE, FALSE and NULL, unless parts are Unknown.
+
+    comparing  what `value op literal` may give, where that is not certain either
+    """
+    comparing = comparing or (lambda *args: frozenset((compare(*args),)))
     match predicate:
         case Unknown():
             return frozenset((True, False, None))
         case Not(part):
-            return frozenset(None if a is None else not a for a in answers(part, row, types))
+            return frozenset(None if a is None else not a for a in answers(part, row, types, comparing))
         case And(parts) | Or(parts):
-            strong = isinstance(predicate, Or)  # what decides alone
-            found: set[Truth] = {not strong}
-            for part in parts:
-                mine = answers(part, row, types)
-                found = {_joined(a, b, strong) for a in found for b in mine}
-            return frozenset(found)
+            return _all_joined([answers(part, row, types, comparing) for part in parts], isinstance(predicate, Or))
         case IsNull(path):
             return frozenset((at(row, path) is None,))
         case Compare(path, op, value):
-            return frozenset((compare(types[path], at(row, path), op, value),))
+            return comparing(types[path], at(row, path), op, value)
         case IsIn(path, values):
-            here = [compare(types[path], at(row, path), "=", value) for value in values]
-            return frozenset((True if True in here else None if at(row, path) is None or None in here else False,))
+            if at(row, path) is None:
+                return frozenset((None,))
+            return _all_joined([comparing(types[path], at(row, path), "=", value) for value in values], True)
         case Contains(path, value):
             elements = at(row, path)
             if elements is None or value is None:
                 return frozenset((None,))
             kind = types[path].value_type
             return frozenset((any(compare(kind, element, "=", value) for element in elements),))
+
+
+def _all_joined(parts: list[Answers], strong: bool) -> Answers:
+    """Or if strong is TRUE, else And: strong decides alone."""
+    found: Answers = frozenset((not strong,))
+    for part in parts:
+        found = frozenset(_joined(a, b, strong) for a in found for b in part)
+    return found
 
 
 def _joined(left: Truth, right: Truth, strong: bool) -> Truth:

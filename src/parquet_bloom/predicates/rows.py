@@ -36,7 +36,10 @@ Test = Callable[[Lookup], Any]
 class RowFilter:
     """A predicate over rows of one schema; see row_filter.
 
-    expression  the same for dataset scanners; None where a list_contains needs the batches
+    expression  the same for dataset scanners; None where only batches can be asked: for a list_contains,
+                for views of texts (pyarrow filters none) and for uuid, json and other extension types
+                (pyarrow 26 compares their min/max without looking whether it can). Scanners skip by
+                min/max, which leave NaN out, and so lose its rows under a NOT; filter_batch does not
     columns     names of the top-level columns it looks at
     """
 
@@ -187,6 +190,7 @@ class _Compiler:
                 raise _unknown(path, at, len(found), [field.name for field in fields])
             kind = found[0].type
         self.types[path[0]] = self.schema.field(path[0]).type
+        self.needs_batches |= isinstance(kind, pa.BaseExtensionType) or _is_view(kind)
         return path, kind, False
 
 
@@ -221,10 +225,14 @@ def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
     return column
 
 
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
 def _filtered(column: pa.Array, mask: pa.BooleanArray) -> pa.Array:
     """The values where the mask is TRUE; pyarrow filters no views of texts, so these are copied."""
     kind = column.type
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if _is_view(kind):
         plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(kind)
     return column.filter(mask)
