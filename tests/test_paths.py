@@ -52,7 +52,9 @@ def test_nothing_found(tree: Path, source: str, says: str) -> None:
 
 def pairs(tree: Path, sources: object, output: str, **options: bool) -> dict[str, str]:
     found = targets(sources, tree / output if not output.endswith("/") else f"{tree}/{output}", False, **options)
-    return {Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found}
+    return {
+        Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found.targets.items()
+    }
 
 
 def test_outputs(tree: Path) -> None:

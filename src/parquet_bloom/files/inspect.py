@@ -14,7 +14,7 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.files.locate import Place, Places, contradiction, read_header
-from parquet_bloom.files.paths import Failed, each, expand, is_single
+from parquet_bloom.files.paths import Failed, Found, each, locate
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
@@ -90,27 +90,28 @@ def inspect(
     exclude: Sequence[str] | None = None,
     filesystem: Any = None,
 ) -> InspectReport:
-    """Describe the filters of one Parquet file, several, a folder or a glob.
+    """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
-    filesystem  any pyarrow file system; source then names files on it
+    source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    filesystem  of pyarrow or fsspec; source then names files on it
     Raises FileError for one file that cannot be read, UnknownColumnError.
     """
 
-    def work(path: str) -> FileInfo:
-        with Source(path, filesystem) as opened:
+    def work(file: Found) -> FileInfo:
+        with Source(file) as opened:
             return _inspect(opened, columns, exclude)
 
-    paths, single = readable(source, filesystem)
-    results = each(paths, work, single)
+    located = locate(source, filesystem)
+    results = each(located.found, work, located.single, located.failed)
     return InspectReport(list(results), results.failed)
 
 
-def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[str], bool]:
-    """The files to read, and whether one was named alone; on a file system given, paths are files."""
-    if filesystem is None:
-        return [found.path for found in expand(source)], is_single(source)
-    many = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
-    return [str(path) for path in many], len(many) == 1
+def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[Any], bool]:
+    """The files to read, each as Source takes it, and whether one was named alone."""
+    located = locate(source, filesystem)
+    if located.failed:
+        raise located.failed[0].error
+    return list(located.found), located.single
 
 
 def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> FileInfo:

@@ -1,14 +1,16 @@
-"""Byte ranges of one file, local or on any pyarrow file system, and what reading them cost.
+"""Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
 
-Only this module and files.commit open anything. No memory map: another program may truncate the
-file while we look at it, and that must be an error, not a crash.
+Only this module, files.remote and files.commit open anything. No memory map: another program may
+truncate the file while we look at it, and that must be an error, not a crash.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from parquet_bloom.errors import (
@@ -17,66 +19,82 @@ from parquet_bloom.errors import (
     EncryptedFooterError,
     FooterError,
     NotParquetError,
+    RequestError,
     StorageError,
 )  # fmt: skip
+from parquet_bloom.files.readahead import ReadAhead
+from parquet_bloom.files.remote import Location, RemoteFile, open_remote, side_by_side, storage_error
 from parquet_bloom.formats.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
 
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
 _LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
+_REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
 
 PathLike = str | os.PathLike[str]
-
-
-def storage_error(path: object, error: OSError) -> StorageError:
-    """Say what the operating system said, in one line that names the file."""
-    return StorageError(path, error.strerror or str(error).splitlines()[0] or type(error).__name__)
+Range = tuple[int, int]  # offset, length
 
 
 class Source:
-    """A file that is open for reading.
+    """A file that is open for reading; its reads may come from several threads.
 
+    path                  as people are told it
     requests, bytes_read  what has been asked of the storage since it was opened
     fd                    the descriptor of a local file, else None
     """
 
-    def __init__(self, path: PathLike, filesystem: Any = None) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: PathLike | Location, filesystem: Any = None, pin: bool = False) -> None:
+        """Open a file.
+
+        filesystem  pyarrow's or fsspec's object; None: the one that `path` says, or the local one
+        pin         so that check_unchanged works on every storage; may cost a request
+        Raises StorageError.
+        """
+        self.location = path if isinstance(path, Location) else Location(os.fspath(path), arrow_filesystem(filesystem))
+        self.path = str(self.location)
         self.requests = 0
         self.bytes_read = 0
         self.fd: int | None = None
-        self._file: Any = None
-        self._filesystem = filesystem
+        self._remote: RemoteFile | None = None
         self._footer: Footer | None = None
+        self._counting = threading.Lock()
+        self._held: list[tuple[int, bytes]] = []
         try:
-            if filesystem is None:
+            if self.location.filesystem is None:
                 # A pipe would make us wait for its other end.
-                self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                self.fd = os.open(self.location.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 self._opened = os.fstat(self.fd)
                 if not stat.S_ISREG(self._opened.st_mode):
                     raise StorageError(self.path, "is not a regular file")
                 self.size = self._opened.st_size
             else:
-                self._file = filesystem.open_input_file(self.path)
-                self.size = self._file.size()
+                self._remote = open_remote(self.location, pin)
+                self.size = self._remote.size
         except StorageError:
             self.close()
             raise
-        except OSError as error:
+        except Exception as error:  # fsspec's file systems raise whatever their libraries do
             self.close()
+            if self.location.filesystem is None and not isinstance(error, OSError):
+                raise
             raise storage_error(self.path, error) from error
 
-    def arrow_file(self) -> Any:
+    @property
+    def is_remote(self) -> bool:
+        return self.location.filesystem is not None
+
+    def arrow_file(self, span: tuple[int, int] | None = None) -> Any:
         """Open the same file once more, for pyarrow: the very file, whatever its path names by now.
 
+        span  where reading will be in order, from start to end: a remote file is read ahead there
         pyarrow would take "~" and "s3:" in a path for more than a name.
         """
         import pyarrow as pa
 
         if self.fd is None:
-            return self._filesystem.open_input_file(self.path)
+            return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         same = f"/proc/self/fd/{self.fd}"
-        return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.path), "r")
+        return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.location.path), "r")
 
     def __enter__(self) -> Source:
         return self
@@ -88,17 +106,28 @@ class Source:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
 
     def check_unchanged(self) -> None:
-        """Raise StorageError if a local file is no longer the one, or not as, it was when opened."""
-        now = os.stat(self.path)
-        if (now.st_ino, now.st_dev, now.st_size, now.st_mtime_ns) != (
-            self._opened.st_ino, self._opened.st_dev, self._opened.st_size, self._opened.st_mtime_ns,
-        ):  # fmt: skip
+        """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
+        if self._remote is None:
+            now = os.stat(self.location.path)
+            same = (now.st_ino, now.st_dev, now.st_size, now.st_mtime_ns) == (
+                self._opened.st_ino, self._opened.st_dev, self._opened.st_size, self._opened.st_mtime_ns,
+            )  # fmt: skip
+        else:
+            with Source(self.location, pin=True) as again:
+                same = again._remote is not None and again._remote.version() == self._remote.version()
+        if not same:
             raise StorageError(self.path, "was changed by another program meanwhile; nothing was written")
+
+    @property
+    def etag(self) -> str | None:
+        """What the store calls these very bytes, as it told when the file was opened; S3 only."""
+        tell = getattr(self._remote, "etag", None)
+        return tell() if tell is not None else None
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly `length` bytes at `offset`.
@@ -107,17 +136,34 @@ class Source:
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
-        self.requests += 1
-        self.bytes_read += length
+        held = self._from_held(offset, length)
+        if held is not None:
+            return held
+        with self._counting:
+            self.requests += 1
+            self.bytes_read += length
+        data = self._fetch(offset, length)
+        if len(data) != length:
+            at = offset + len(data)
+            raise DamagedFileError(self.path, f"ends at byte {at}, it had {self.size} when it was opened")
+        return data
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        """Ask the storage; fewer bytes only where the file ends."""
+        if self._remote is not None:
+            try:
+                return self._remote.read(offset, length) if length else b""
+            except Exception as error:
+                raise storage_error(self.path, error) from error
+        assert self.fd is not None
         parts: list[bytes] = []
-        at, left = offset, length
         try:
-            while left:
-                part = os.pread(self.fd, left, at) if self.fd is not None else self._file.read_at(left, at)
+            while length:
+                part = os.pread(self.fd, length, offset)
                 if not part:
-                    raise DamagedFileError(self.path, f"ends at byte {at}, it had {self.size} when it was opened")
+                    break
                 parts.append(part)
-                at, left = at + len(part), left - len(part)
+                offset, length = offset + len(part), length - len(part)
         except OSError as error:
             raise storage_error(self.path, error) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -126,20 +172,50 @@ class Source:
         """Read `length` bytes at `offset`, or as many as there are before the file's end."""
         return self.read(offset, max(0, min(length, self.size - offset)))
 
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read (offset, length) ranges, those that lie close together in one request."""
-        answers: dict[tuple[int, int], bytes] = {}
-        gap = _LOCAL_GAP if self.fd is not None else _REMOTE_GAP
-        group: list[tuple[int, int]] = []
-        for wanted in [*sorted(set(ranges)), None]:
-            if group and (wanted is None or wanted[0] > max(o + n for o, n in group) + gap):
-                start, stop = group[0][0], max(o + n for o, n in group)
-                data = self.read(start, stop - start)
-                answers.update(((o, n), data[o - start : o - start + n]) for o, n in group)
-                group = []
-            if wanted is not None:
-                group.append(wanted)
-        return [answers[wanted] for wanted in ranges]
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Read (offset, length) ranges: those that lie close together at once, the others side by side."""
+        wanted = sorted(set(ranges))
+        joined = _joined(wanted, _REMOTE_GAP if self.is_remote else _LOCAL_GAP)
+        blocks = self._read_joined(joined)
+        answers: dict[Range, bytes] = {}
+        at = 0
+        for offset, length in wanted:
+            while offset + length > joined[at][0] + joined[at][1] or offset < joined[at][0]:
+                at += 1
+            start = offset - joined[at][0]
+            answers[offset, length] = blocks[at][start : start + length]
+        return [answers[one] for one in ranges]
+
+    def _read_joined(self, joined: Sequence[Range]) -> list[bytes]:
+        if not self.is_remote:
+            return [self.read(offset, length) for offset, length in joined]
+        pieces = [
+            (at, min(_REMOTE_MOST, offset + length - at))
+            for offset, length in joined
+            for at in (range(offset, offset + length, _REMOTE_MOST) if length > 0 else (offset,))
+        ]
+        parts = iter(side_by_side(lambda piece: self.read(*piece), pieces))
+        return [b"".join(next(parts) for _ in range(max(1, -(-length // _REMOTE_MOST)))) for _, length in joined]
+
+    def prefetch(self, ranges: Iterable[Range]) -> None:
+        """Read ranges of a remote file side by side and keep them, until the next call, for `read`.
+
+        What lies outside the file is passed over; on a local file nothing is gained, or done.
+        """
+        if not self.is_remote:
+            return
+        self._held = []
+        inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
+        joined = _joined(inside, _REMOTE_GAP)
+        self._held = [(o, data) for (o, _), data in zip(joined, self._read_joined(joined), strict=True)]
+
+    def _from_held(self, offset: int, length: int) -> bytes | None:
+        held = self._held
+        at = bisect_right(held, offset, key=lambda block: block[0]) - 1
+        if at < 0 or offset + length > held[at][0] + len(held[at][1]):
+            return None
+        start = offset - held[at][0]
+        return held[at][1][start : start + length]
 
     def footer(self) -> Footer:
         """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError."""
@@ -166,3 +242,28 @@ class Source:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
+
+
+def _joined(ranges: Sequence[Range], gap: int) -> list[Range]:
+    """Sorted ranges, those no further apart than `gap` as one; none longer than it must be to be one."""
+    joined: list[Range] = []
+    for offset, length in ranges:
+        if joined and offset <= joined[-1][0] + joined[-1][1] + gap:
+            start, before = joined[-1]
+            joined[-1] = (start, max(before, offset + length - start))
+        else:
+            joined.append((offset, length))
+    return joined
+
+
+def arrow_filesystem(filesystem: Any) -> Any:
+    """pyarrow's object for a file system of pyarrow or fsspec; None stays None. Raises RequestError."""
+    if filesystem is None:
+        return None
+    from pyarrow import fs
+
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
+        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from parquet_bloom.errors import FileError, RequestError
 from parquet_bloom.files.add import add_filters
 from parquet_bloom.files.commit import NewFile
+from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.reports import AddedFile
-from parquet_bloom.files.storage import PathLike, storage_error
+from parquet_bloom.files.storage import PathLike
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
 
