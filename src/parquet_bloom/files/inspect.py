@@ -21,6 +21,8 @@ from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 
+_PREFETCHED = 32 << 20  # bytes of filters
+
 
 @dataclass(slots=True)
 class FilterInfo:
@@ -123,8 +125,10 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
     places = Places(footer)
     leaves = select_leaves(footer.leaves, columns, exclude)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
+    prefetched = _Prefetch(source, [places[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves])
     for group in range(footer.n_row_groups):
         for leaf in leaves:
+            prefetched.step()
             meta = footer.meta(group, leaf.index)
             place = places[group, leaf.index]
             if place is not None:
@@ -136,6 +140,27 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
                 info.filters.append(missing)
     return info
+
+
+class _Prefetch:
+    """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
+
+    def __init__(self, source: Source, places: Sequence[Place | None]) -> None:
+        self._source = source
+        self._sizes = [min(p.total, p.room) if p is not None and p.offset >= 4 else 0 for p in places]
+        self._places = places
+        self._at = self._held = 0
+
+    def step(self) -> None:
+        """The next place is about to be looked at."""
+        if self._at == self._held and self._source.is_remote:
+            size = 0
+            while self._held < len(self._places) and (size == 0 or size + self._sizes[self._held] <= _PREFETCHED):
+                size += self._sizes[self._held]
+                self._held += 1
+            batch = zip(self._places[self._at : self._held], self._sizes[self._at : self._held], strict=True)
+            self._source.prefetch((p.offset, n) for p, n in batch if p is not None and 0 < n <= _PREFETCHED)
+        self._at += 1
 
 
 def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, place: Place) -> FilterInfo:

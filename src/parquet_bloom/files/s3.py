@@ -34,6 +34,8 @@ _KEPT = (
     "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires", "Metadata",
     "ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass", "WebsiteRedirectLocation",
 )  # fmt: skip
+_NOTHING_TO_COPY = "no run of unchanged bytes has the 5 MiB that S3 copies at least"
+_FROM_ELSEWHERE = "the source is on another storage"
 _UNKNOWN_CONDITION = {"NotImplemented", "501"}
 
 
@@ -196,6 +198,8 @@ class StoredFile:
 
                 done = side_by_side(send, range(1, len(parts) + 1))
             self.travel.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
+            if not self.travel.copied:
+                self.travel.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
             self.travel.sent = sum(part.stop - part.at for part in parts if part.origin is None)
             last_check()
             self._complete(client, upload, done)

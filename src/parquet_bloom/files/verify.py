@@ -124,6 +124,8 @@ def _verify(
 def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: int, place: Place) -> Verified:
     leaf = reader.leaf
     verdict = Verified(group, leaf.name, "right")
+    if place.length is not None and place.length <= place.room:
+        source.prefetch([(place.offset, place.length)])  # header and bitset with one request
     try:
         bloom = read_filter(source, place)
     except UnknownFilterError as error:
