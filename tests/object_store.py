@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 from collections.abc import Iterator
@@ -77,6 +78,9 @@ class _Counting:
         request.copy = "HTTP_X_AMZ_COPY_SOURCE" in environ
         if self._wire.before is not None:
             self._wire.before(request)
+        if request.kind == "complete" and not self._condition_holds(environ):
+            start("412 Precondition Failed", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>PreconditionFailed</Code><Message>It is another one</Message></Error>"]
         body, environ["wsgi.input"] = environ["wsgi.input"], _Input(environ["wsgi.input"], request)
         self._wire.requests.append(request)
         try:
@@ -88,6 +92,16 @@ class _Counting:
             answer.close()
         request.down = len(data) if environ["REQUEST_METHOD"] != "HEAD" else 0
         return [data]
+
+    def _condition_holds(self, environ: dict[str, Any]) -> bool:
+        """S3 compares If-Match when an upload is completed; moto does not, so this does."""
+        if "HTTP_IF_MATCH" not in environ:
+            return True
+        head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "wsgi.input": io.BytesIO()}
+        head.update({"RAW_URI": environ["PATH_INFO"], "REQUEST_URI": environ["PATH_INFO"], "CONTENT_LENGTH": "0"})
+        told: dict[str, str] = {}
+        list(self._app(head, lambda _, headers, *rest: told.update(headers)))
+        return {k.lower(): v for k, v in told.items()}.get("etag") == environ["HTTP_IF_MATCH"]
 
 
 class _Input:

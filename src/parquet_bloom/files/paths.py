@@ -95,9 +95,10 @@ class _Search:
         if self._store.filesystem is not None and not self._alone:
             asked = kinds(self._store, [path.rstrip("/") for _, path in self._named])
         for (store, path), kind in zip(self._named, asked, strict=True):
+            failed = len(self._failed)
             try:
                 files = self._local(store, path) if store.filesystem is None else self._remote(store, path, kind)
-                if not files and not self._failed:
+                if not files and len(self._failed) == failed:
                     self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
             except StorageError as error:
                 if self._alone:

@@ -276,7 +276,7 @@ class Assembled(Source):
         self.size = pieces[-1].stop if pieces else 0
         self._remote = self._footer = None
         self._counting = threading.Lock()
-        self._held = []
+        self._held, self._tail = [], []
         self._pieces, self._source, self._spool = list(pieces), source, spool
 
     def _fetch(self, offset: int, length: int) -> bytes:

@@ -59,6 +59,7 @@ class Source:
         self._footer: Footer | None = None
         self._counting = threading.Lock()
         self._held: list[tuple[int, bytes]] = []
+        self._tail: list[tuple[int, bytes]] = []
         try:
             if self.location.filesystem is None:
                 # A pipe would make us wait for its other end.
@@ -210,12 +211,12 @@ class Source:
         self._held = [(o, data) for (o, _), data in zip(joined, self._read_joined(joined), strict=True)]
 
     def _from_held(self, offset: int, length: int) -> bytes | None:
-        held = self._held
-        at = bisect_right(held, offset, key=lambda block: block[0]) - 1
-        if at < 0 or offset + length > held[at][0] + len(held[at][1]):
-            return None
-        start = offset - held[at][0]
-        return held[at][1][start : start + length]
+        for held in (self._tail, self._held):
+            at = bisect_right(held, offset, key=lambda block: block[0]) - 1
+            if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
+                start = offset - held[at][0]
+                return held[at][1][start : start + length]
+        return None
 
     def footer(self) -> Footer:
         """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError."""
@@ -234,6 +235,8 @@ class Source:
                 # The magic is right and the length is not: damage. Without the magic: something else.
                 kind = DamagedFileError if tail[-4:] == MAGIC and self.size >= 12 else NotParquetError
                 raise kind(self.path, str(error)) from error
+            if self.is_remote:
+                self._tail = [(self.size - len(tail), tail)]  # its end is asked for again by checks
             start = self.size - TAIL_BYTES - length
             held = len(tail) - TAIL_BYTES
             data = tail[held - length : held] if length <= held else self.read(start, length)
