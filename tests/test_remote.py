@@ -21,8 +21,9 @@ import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError
 from parquet_bloom.files import s3 as s3_module
+from parquet_bloom.files.parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan_parts
 from parquet_bloom.files.paths import expand, locate
-from parquet_bloom.files.s3 import LEAST, MOST, MOST_PARTS, Piece, plan_parts
+from parquet_bloom.files.remote import submit
 from parquet_bloom.files.storage import Source
 
 
@@ -103,6 +104,13 @@ def test_ranges_are_joined_or_read_side_by_side(store: ObjectStore, big: bytes) 
         assert source.bytes_read == store.wire.down == 49_500 + 10 * 100
         assert source.read_ranges([(0, len(big))]) == [big], "what is long is read in pieces"
         assert source.requests == 11 + 2
+        rng = np.random.default_rng(2)
+        many = [
+            (int(o), int(n)) for o, n in zip(rng.integers(0, 11 << 20, 5000), rng.integers(0, 300, 5000), strict=True)
+        ]
+        many += [(0, 10 << 20), (5, 9 << 20), (7, 0), (len(big), 0)]
+        assert source.read_ranges(many) == [big[o : o + n] for o, n in many]
+        assert len(set(submit(source.read_ranges, many).result())) > 1000, "also from one of its own threads"
 
 
 def test_inspect_reads_many_filters_with_few_requests(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
@@ -398,17 +406,23 @@ def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.Capture
     assert "4 filters, none wrong" in capsys.readouterr().out
     assert run(["remove", uri, "--in-place"]) == 0
     assert store.get("data/x.parquet") == big
-    done = command("inspect", "s3://data/x.parquet?region=us-east-1&scheme=http&endpoint_override="
-                   + store.endpoint.removeprefix("http://"), AWS_EC2_METADATA_DISABLED="true",
-                   AWS_CONFIG_FILE="/none", AWS_SHARED_CREDENTIALS_FILE="/none",
-                   AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")  # fmt: skip
+    options = f"region=us-east-1&scheme=http&endpoint_override={store.endpoint.removeprefix('http://')}"
+    environment = {
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none",
+    }  # fmt: skip
+    done = command("add", f"s3://data/x.parquet?{options}", "-c", "id", "--in-place", **environment)
     assert (done.returncode, done.stderr) == (0, ""), "credentials from the environment"
+    assert "copied inside the store" in done.stdout
+    environment.update(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+    done = command("inspect", f"s3://none/x.parquet?{options}", **environment)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), "without credentials: one line"
 
 
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def made_of(parts: list[s3_module.Part], pieces: list[Piece]) -> None:
+def made_of(parts: list[Part], pieces: list[Piece]) -> None:
     """Check the store's limits, and that copied bytes are the right ones."""
     assert [p.at for p in parts[1:]] == [p.stop for p in parts[:-1]]
     assert (parts[0].at, parts[-1].stop) == (0, pieces[-1].stop)

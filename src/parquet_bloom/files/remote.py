@@ -7,6 +7,7 @@ is never opened: its buffering would fetch megabytes for the fifty bytes of a fi
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -144,6 +145,7 @@ def _told(metadata: dict[Any, Any], name: str) -> str | None:
 # --- requests side by side ------------------------------------------------------------------------
 
 _pool: ThreadPoolExecutor | None = None
+_own = threading.local()  # whether a thread is one of the pool's
 
 
 def _forget_pool() -> None:
@@ -155,11 +157,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
+def _mark() -> None:
+    _own.thread = True
+
+
 def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
-    """Start one request. It must not wait for another one: the threads are for all."""
+    """Start one request. One that another one starts is done at once: its threads wait for none."""
     global _pool
+    if getattr(_own, "thread", False):
+        future: Future[R] = Future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
     if _pool is None:
-        _pool = ThreadPoolExecutor(_THREADS, "parquet-bloom-remote")
+        _pool = ThreadPoolExecutor(_THREADS, "parquet-bloom-remote", _mark)
     return _pool.submit(work, *arguments)
 
 

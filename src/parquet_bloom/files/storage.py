@@ -175,28 +175,24 @@ class Source:
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read (offset, length) ranges: those that lie close together at once, the others side by side."""
-        wanted = sorted(set(ranges))
-        joined = _joined(wanted, _REMOTE_GAP if self.is_remote else _LOCAL_GAP)
-        blocks = self._read_joined(joined)
-        answers: dict[Range, bytes] = {}
-        at = 0
-        for offset, length in wanted:
-            while offset + length > joined[at][0] + joined[at][1] or offset < joined[at][0]:
-                at += 1
-            start = offset - joined[at][0]
-            answers[offset, length] = blocks[at][start : start + length]
-        return [answers[one] for one in ranges]
-
-    def _read_joined(self, joined: Sequence[Range]) -> list[bytes]:
         if not self.is_remote:
-            return [self.read(offset, length) for offset, length in joined]
-        pieces = [
-            (at, min(_REMOTE_MOST, offset + length - at))
-            for offset, length in joined
-            for at in (range(offset, offset + length, _REMOTE_MOST) if length > 0 else (offset,))
+            blocks = _joined(sorted(set(ranges)), _LOCAL_GAP, self.size)
+            answers = dict(answer for block in blocks for answer in self._read_block(block))
+            return [answers[one] for one in ranges]
+        pieces = {one: _pieces(*one) for one in set(ranges)}
+        blocks = _joined(sorted({piece for parts in pieces.values() for piece in parts}), _REMOTE_GAP, _REMOTE_MOST)
+        answers = dict(answer for block in side_by_side(self._read_block, blocks) for answer in block)
+        return [
+            answers[one] if len(pieces[one]) == 1 else b"".join(answers[piece] for piece in pieces[one])
+            for one in ranges
         ]
-        parts = iter(side_by_side(lambda piece: self.read(*piece), pieces))
-        return [b"".join(next(parts) for _ in range(max(1, -(-length // _REMOTE_MOST)))) for _, length in joined]
+
+    def _read_block(self, block: list[Range]) -> list[tuple[Range, bytes]]:
+        start, stop = block[0][0], max(offset + length for offset, length in block)
+        data = self.read(start, stop - start)
+        return [
+            ((o, n), data if (o, n) == (start, stop - start) else data[o - start : o - start + n]) for o, n in block
+        ]
 
     def prefetch(self, ranges: Iterable[Range]) -> None:
         """Read ranges of a remote file side by side and keep them, until the next call, for `read`.
@@ -207,8 +203,8 @@ class Source:
             return
         self._held = []
         inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
-        joined = _joined(inside, _REMOTE_GAP)
-        self._held = [(o, data) for (o, _), data in zip(joined, self._read_joined(joined), strict=True)]
+        whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
+        self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
     def _from_held(self, offset: int, length: int) -> bytes | None:
         for held in (self._tail, self._held):
@@ -247,16 +243,24 @@ class Source:
             raise DamagedFileError(self.path, str(error)) from error
 
 
-def _joined(ranges: Sequence[Range], gap: int) -> list[Range]:
-    """Sorted ranges, those no further apart than `gap` as one; none longer than it must be to be one."""
-    joined: list[Range] = []
+def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
+    """Sorted ranges in blocks: those no further apart than `gap`, while they take `most` bytes together."""
+    blocks: list[list[Range]] = []
+    start = stop = 0
     for offset, length in ranges:
-        if joined and offset <= joined[-1][0] + joined[-1][1] + gap:
-            start, before = joined[-1]
-            joined[-1] = (start, max(before, offset + length - start))
+        if blocks and offset <= stop + gap and max(stop, offset + length) - start <= most:
+            blocks[-1].append((offset, length))
+            stop = max(stop, offset + length)
         else:
-            joined.append((offset, length))
-    return joined
+            blocks.append([(offset, length)])
+            start, stop = offset, offset + length
+    return blocks
+
+
+def _pieces(offset: int, length: int) -> list[Range]:
+    return [(at, min(_REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, _REMOTE_MOST)] or [
+        (offset, length)
+    ]
 
 
 def arrow_filesystem(filesystem: Any) -> Any:

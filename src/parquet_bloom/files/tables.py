@@ -11,7 +11,7 @@ import os
 import posixpath
 from typing import Any
 
-from parquet_bloom.errors import TableFormatError
+from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.files.remote import Location, storage_error
 
 Table = tuple[str, str]  # kind and folder
@@ -32,7 +32,8 @@ class Tables:
             try:
                 kind = _kind(at.filesystem, folder)
             except Exception as error:
-                raise storage_error(at, error) from error
+                reason = f"cannot tell whether it lies in a table (--force goes on): {storage_error(at, error).reason}"
+                raise StorageError(at, reason) from error
             if kind is not None:
                 self._known[folder] = (kind, folder)
                 break

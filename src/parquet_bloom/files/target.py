@@ -48,7 +48,7 @@ def new_version(source: Source, target: Location, overwrite: bool, sync: bool, f
     if target.filesystem is None:
         require_space(target.path, needed)
         return NewFile(target.path, source.location.path if not source.is_remote else None, overwrite, sync)
-    require_space(os.path.join(tempfile.gettempdir(), "x"), needed)
+    require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
         return s3.StoredFile(source, target, overwrite, force)
     new = UploadedFile(target, overwrite)
