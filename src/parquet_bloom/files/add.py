@@ -101,6 +101,33 @@ def add_filters(
     Raises RequestError and its kinds for a wrong request. For one file, FileError and its kinds;
     for several, those come in the report's `failed`.
     """
+    form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
+    outputs = targets(source, output, in_place, overwrite, filesystem)
+    with Workers(threads or processors()) as workers:
+        request = _Request(
+            columns, exclude, form, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
+            force, workers, Tables(), dry_run, progress,
+        )  # fmt: skip
+        results = each(
+            list(outputs.targets),
+            lambda file: _add(file, outputs.targets[file], request),
+            outputs.single,
+            outputs.failed,
+        )
+    return AddReport(list(results), results.failed)
+
+
+def check_request(
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    spec: str,
+    placement: str | None,
+    fpp: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+    threads: int | None,
+) -> tuple[Format, bool]:
+    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
     form = format_named(spec)
     chosen = placement or form.placement
     if chosen not in form.placements:
@@ -111,19 +138,7 @@ def add_filters(
     check_sizes(ndv, max_bytes)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    outputs = targets(source, output, in_place, overwrite, filesystem)
-    with Workers(threads or processors()) as workers:
-        request = _Request(
-            columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-            force, workers, Tables(), dry_run, progress,
-        )  # fmt: skip
-        results = each(
-            list(outputs.targets),
-            lambda file: _add(file, outputs.targets[file], request),
-            outputs.single,
-            outputs.failed,
-        )
-    return AddReport(list(results), results.failed)
+    return form, chosen == "chunk-start"
 
 
 def processors() -> int:
