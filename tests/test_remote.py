@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import builtins
 import io
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -392,6 +396,56 @@ def test_without_boto3_nothing_is_published_on_an_error(
     with pytest.raises(StorageError, match="changed by another program"):
         parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
     assert store.names("data") == ["x.parquet"]
+
+
+FORGETS = """
+import importlib.util, sys
+from pyarrow import fs
+import parquet_bloom.files.add as add, parquet_bloom.files.storage as storage
+from parquet_bloom.errors import StorageError
+
+importlib.util.find_spec = lambda name: None
+looks = []
+
+def changed(self):
+    looks.append(1)
+    if len(looks) == 2:  # when all was sent
+        raise StorageError(self.path, "changed")
+
+storage.Source.check_unchanged = changed
+try:
+    add.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
+        endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1"))
+except StorageError as error:
+    print(error)
+"""
+
+
+def test_without_boto3_the_end_of_the_process_publishes_nothing_either(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    endpoint = store.endpoint.removeprefix("http://")
+    done = subprocess.run([sys.executable, "-c", FORGETS, endpoint], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "data/x.parquet: changed\n", "")
+    assert store.names("data") == ["x.parquet"]
+
+
+@pytest.mark.parametrize("way", ["inside the store", "all bytes"])
+def test_control_c_in_the_middle(store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "all bytes":
+        monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind in ("COPY", "PUT"):
+            store.wire.before = None
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+    assert way == "all bytes" or store.uploads("data") == []
 
 
 def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.CaptureFixture[str]) -> None:
