@@ -104,6 +104,17 @@ def say_unused(unused: Sequence[tuple[str, str]]) -> None:
         click.echo(f"parquet-bloom: not used to skip: {part}: {reason}", err=True)
 
 
+def say_travel(file: Any) -> None:
+    """For a file on another storage: what went over the wire, and why it had to."""
+    if not file.remote or file.dry_run:
+        return
+    from parquet_bloom.report.tables import size
+
+    copied = f", {size(file.bytes_copied)} copied inside the store" if file.bytes_copied else ""
+    why = f": {file.why_travelled}" if file.why_travelled else ""
+    click.echo(f"  {size(file.bytes_travelled)} travelled{copied}{why}")
+
+
 def say_failed(failed: Sequence[Any], total: int) -> int:
     """Name each file that failed, then how many; returns the exit status they make."""
     for one in failed:

@@ -90,6 +90,7 @@ def check(
     options = Options(nan, use_filters, range_values=range_values, cache=cache)
     search = Search(source, predicate, filesystem, options)
     verdicts = Verdicts()
+    verdicts.failed += search.located.failed
     unused: dict[str, str] = {}
     bound = None
     with uncollected():
@@ -98,7 +99,7 @@ def check(
                 found, error = one
                 if search.located.single:
                     raise error
-                verdicts.failed.append(Failed(found.path, error))
+                verdicts.failed.append(Failed(str(found), error))
                 continue
             verdicts.extend(verdicts_of(one))
             if one.bound is not bound and one.bound is not None:
@@ -133,7 +134,7 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     stages = [STAGES[i] for i in decision.stage.tolist()]
     skipped = [stage is not None for stage in stages]
     columns = zip(
-        repeat(searched.found.path),
+        repeat(str(searched.found)),
         range(n),
         map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
         skipped,

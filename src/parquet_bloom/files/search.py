@@ -57,7 +57,7 @@ class Searched:
     bound: Bound | None = None
     requests: int = 0
     bytes_read: int = 0
-    stamp: tuple[int, ...] | None = None
+    stamp: object = None
 
 
 def as_predicate(predicate: Any) -> Predicate:
@@ -107,7 +107,7 @@ class Search:
         try:
             return self._search(found)
         except RequestError as error:  # a column that this file lacks
-            return found, type(error)(f"{found.path}: {error}")
+            return found, type(error)(f"{found}: {error}")
         except ParquetBloomError as error:
             return found, error
 
@@ -116,7 +116,7 @@ class Search:
             outcome = partition_outcome(self._question(self._first, found))
             if not outcome & TRUE:
                 return Searched(found)
-        with Source(found.path, self.located.filesystem) as source:
+        with Source(found) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
             question = self._question(outline.leaves, found)
@@ -125,7 +125,7 @@ class Search:
                 found, source.size, outline, decision, question.bound, source.requests, source.bytes_read, source.stamp
             )
         if decision.damaged:
-            warn_of_damage(found.path, decision.damaged)
+            warn_of_damage(str(found), decision.damaged)
         return searched
 
     def _question(self, leaves: tuple[Leaf, ...], found: Found) -> Question:
