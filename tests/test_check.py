@@ -24,7 +24,6 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.filters import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
 
-
 ABSENT = 4_000_000_000_000_000_001  # lies within the bounds of every row group
 
 
