@@ -1,7 +1,7 @@
 """Predicate -> the rows it keeps, in tables with a given Arrow schema.
 
     keep = row_filter(And((Compare(("id",), "=", 5), Contains(("tags",), "new"))), schema)
-    keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: batches only)
+    keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: it has a list_contains)
 
 NULL has SQL's meaning throughout, and only rows that give TRUE are kept. Floats are IEEE's: no
 comparison with NaN is true, the two zeros are equal.
@@ -36,7 +36,7 @@ Test = Callable[[Lookup], Any]
 class RowFilter:
     """A predicate over rows of one schema; see row_filter.
 
-    expression  the same for dataset scanners; None where a list_contains or an extension type needs the batches
+    expression  the same for dataset scanners; None where a list_contains needs the batches
     columns     names of the top-level columns it looks at
     """
 
@@ -185,8 +185,6 @@ class _Compiler:
                 raise _unknown(path, at, len(found), [field.name for field in fields])
             kind = found[0].type
         self.types[path[0]] = self.schema.field(path[0]).type
-        if isinstance(kind, pa.BaseExtensionType):  # a scanner compares its bounds, for which there is no kernel
-            self.needs_batches = True
         return path, kind, False
 
 
