@@ -297,5 +297,8 @@ def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predic
 
 
 def _text(expression: Any) -> str:
-    text = " ".join(str(expression).split())
+    try:
+        text = " ".join(str(expression).split())
+    except UnicodeDecodeError:
+        return "an expression with a text that is not UTF-8"
     return text if len(text) <= 200 else text[:200] + "..."

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, shown
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, spelled
 from parquet_bloom.predicates.arrow_literals import EPOCH, UNIT_NS
 
 _DAY_NS = 86_400 * 10**9
@@ -68,7 +68,7 @@ def plan(column: str, kind: pa.DataType, op: str, value: Literal) -> Plan:
         return _plan(kind, op, value)
     except MisfitError as error:
         hint = f"; {error}" if str(error) else ""
-        raise RequestError(f"column {column} is {kind}: {shown(value)} is no literal for it{hint}") from None
+        raise RequestError(f"column {column} is {kind}: {spelled(value)[:200]} is no literal for it{hint}") from None
 
 
 def _plan(kind: pa.DataType, op: str, value: Literal) -> Plan:
@@ -154,6 +154,8 @@ def _integer(kind: pa.DataType, op: str, value: Literal) -> Plan:
 
 
 def _decimal(kind: pa.DataType, op: str, value: Literal) -> Plan:
+    if kind.scale < 0:
+        raise MisfitError("decimals of a negative scale are not compared")
     if isinstance(value, float):
         if math.isnan(value):
             return Always(False)

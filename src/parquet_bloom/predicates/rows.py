@@ -36,7 +36,10 @@ Test = Callable[[Lookup], Any]
 class RowFilter:
     """A predicate over rows of one schema; see row_filter.
 
-    expression  the same for dataset scanners; None where a list_contains needs the batches
+    expression  the same for dataset scanners; None where only batches can be asked: for a list_contains,
+                for views of texts (pyarrow filters none) and for uuid, json and other extension types
+                (pyarrow 26 compares their min/max without looking whether it can). Scanners skip by
+                min/max, which leave NaN out, and so lose its rows under a NOT; filter_batch does not
     columns     names of the top-level columns it looks at
     """
 
@@ -59,7 +62,8 @@ class RowFilter:
         mask = self.mask(batch)
         if mask.true_count == batch.num_rows:
             return batch
-        return batch.take(pc.indices_nonzero(mask))  # `filter` has no kernel for string views
+        kept = [_filtered(column, mask) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(kept, schema=batch.schema)
 
     def _array(self, batch: pa.RecordBatch, path: Path) -> pa.Array:
         at = batch.schema.get_field_index(path[0])
@@ -177,6 +181,7 @@ class _Compiler:
         kind: pa.DataType = None
         for at, part in enumerate(path):
             if kind is not None and _is_list(kind) and _means_elements(kind, path[at:]):
+                self.types[path[0]] = self.schema.field(path[0]).type
                 return path[:at], kind, True
             if kind is not None:
                 fields = list(kind) if pa.types.is_struct(kind) else []
@@ -185,6 +190,7 @@ class _Compiler:
                 raise _unknown(path, at, len(found), [field.name for field in fields])
             kind = found[0].type
         self.types[path[0]] = self.schema.field(path[0]).type
+        self.needs_batches |= isinstance(kind, pa.BaseExtensionType) or _is_view(kind)
         return path, kind, False
 
 
@@ -217,6 +223,19 @@ def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
     for kind in casts:
         column = column.cast(kind)
     return column
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _filtered(column: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    """The values where the mask is TRUE; pyarrow filters no views of texts, so these are copied."""
+    kind = column.type
+    if _is_view(kind):
+        plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        return column.cast(plain).filter(mask).cast(kind)
+    return column.filter(mask)
 
 
 def _answer(column: Any, found: Plan) -> Any:
