@@ -2,7 +2,7 @@
 
 Three files, each with statistics and filters: the fixtures' columns (random over their types), the
 edges of every type, and a table in the order of its rows, where bounds decide. NaN is left out: see
-test_nan.py. Texts are the same for both but for a few spellings, see `for_duckdb`.
+test_datasets.py. Texts are the same for both but for a few spellings, see `for_duckdb`.
 """
 
 from __future__ import annotations
