@@ -32,7 +32,11 @@ def test_the_whole_way(tmp_path: Path) -> None:
     assert command("verify", out).returncode == 0
     done = command("check", out, "user_id = 4611686018427387904")
     assert done.returncode == 0
-    assert "4 of 5 row groups can be skipped" in done.stdout
+    assert "4 of 5 row groups skipped (filter 4)" in done.stdout
+    assert f"{out}: row group 3" in done.stdout
+    done = command("read", out, "--where", "user_id = 4611686018427387904", "--columns", "status", "--format", "ndjson")
+    assert (done.returncode, done.stdout) == (0, '{"status": "ok"}\n')
+    assert "1 rows; 4 of 5 row groups skipped (filter 4)" in done.stderr
     assert command("check", out, "user_id = 7").returncode == 1, "no row group can match"
     assert command("remove", out, "--output", back).returncode == 0
     assert digest(back) == digest(DEMO)
@@ -49,7 +53,8 @@ def test_json_is_one_document(tmp_path: Path, keys: Path) -> None:
     document = json.loads(command("verify", keys, "--json").stdout)
     assert {f["status"] for f in document["files"][0]["filters"]} == {"right"}
     document = json.loads(command("check", keys, "id = -1", "--json").stdout)
-    assert document["verdicts"][0]["outcome"] == ["FALSE", "NULL"]
+    assert document["verdicts"][0]["outcome"] == ["FALSE"]
+    assert document["totals"]["by"] == {"bounds": 3}
     document = json.loads(command("remove", keys, "--in-place", "--json").stdout)
     assert document["files"][0]["removed"] == 18
 
@@ -99,7 +104,15 @@ BAD = [
     (["add", "keys.parquet", "-o", "text"], "text: exists; give --overwrite"),
     (["add", "magic", "-o", "x"], "magic: "),
     (["add", "length", "-o", "x"], "length: the footer claims 4294967280 bytes"),
-    (["check", "keys.parquet", "id = abc"], "a text is written in quotes: 'abc'"),
+    (["check", "keys.parquet", "id = 'abc"], "'abc"),
+    (["read", "keys.parquet", "--where", "idd = 5"], "keys.parquet: no column idd; near names: id"),
+    (["read", "keys.parquet", "--columns", "id,nam"], "no column nam; near names: name"),
+    (["read", "keys.parquet", "--where", "lower(name) = 'x'"], "rows cannot be filtered by lower(name) = 'x'"),
+    (["read", "keys.parquet", "--where", "name > 5"], "name"),
+    (["read", "keys.parquet", "-o", "rows.xyz"], "its suffix names no format; give --format"),
+    (["read", "keys.parquet", "-o", "text", "--format", "csv"], "text: exists; give --overwrite"),
+    (["read", "keys.parquet", "--limit", "-1"], "-1 is not in the range"),
+    (["read", "text"], "text: the file ends with"),
     (["check", "keys.parquet", "idd = 5"], "keys.parquet: no column idd; near names: id"),
     (["verify", "text"], "text: the file ends with"),
     (["inspect", "cut.parquet"], "cut.parquet: the file ends with"),
@@ -139,7 +152,7 @@ def test_bad_input_is_one_line_and_changes_nothing(
     status, _, errors = run_here(arguments, bad_folder, monkeypatch, capsys)
     assert status == 2
     assert says in errors
-    lines = 3 if arguments[:1] == ["check"] and "'abc'" in says else 1  # the text and the mark under it
+    lines = 3 if "'abc" in says else 1  # the text and the mark under it
     assert errors.count("\n") == lines, errors
     assert "Traceback" not in errors
     assert {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()} == before

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.paths import expand, targets
+from parquet_bloom.files.paths import expand, locate, targets
 
 
 @pytest.fixture
@@ -50,9 +51,55 @@ def test_nothing_found(tree: Path, source: str, says: str) -> None:
     assert source in str(caught.value)
 
 
+def test_among_several_a_name_without_files_is_one_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "empty").mkdir()
+    located = locate([tree / "no", tree / "in/a.parquet", tree / "empty", tree / "in/x*y"])
+    assert [Path(f.path).name for f in located.found] == ["a.parquet"]
+    assert [Path(f.path).name for f in located.failed] == ["no", "empty", "x*y"]
+    assert not located.single
+    real = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    located = locate(tree / "in")
+    assert [Path(f.path).name for f in located.found] == ["a.parquet", "d.parquet"], "the other folders count"
+    assert [str(f.error) for f in located.failed] == [f"{tree}/in/sub: Permission denied"]
+    with pytest.raises(StorageError, match="Permission denied"):
+        locate(tree / "in/sub")
+
+
+def test_partitions(tree: Path) -> None:
+    for name in ("t/k=1/city=a%20b/x.parquet", "t/k=__HIVE_DEFAULT_PARTITION__/odd/=/y.parquet"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_bytes(b"x")
+    one, other = (("k", "1"), ("city", "a b")), (("k", None),)
+    assert [f.partitions for f in expand(tree / "t")] == [one, other]
+    assert [f.partitions for f in expand(tree / "t/k=1")] == [one[1:]], "below the folder that was named"
+    assert [f.partitions for f in expand(f"{tree}/t/*/*/*.parquet")] == [one], "below the fixed part"
+    file = tree / "t/k=1/city=a%20b/x.parquet"
+    assert [f.partitions for f in expand(file)] == [()], "one file alone"
+    assert [f.partitions for f in expand([file, tree / "bare"])] == [one, ()], "of several, the whole path"
+
+
+def test_file_uris(tree: Path) -> None:
+    (tree / "a b.parquet").write_bytes(b"x")
+    for uri in (f"file://{tree}/a%20b.parquet", f"file:{tree}/a%20b.parquet", f"file://localhost{tree}/a b.parquet"):
+        assert names(tree, uri) == ["a b.parquet"]
+    assert names(tree, f"file://{tree}/in/s*") == ["in/sub/b.parq", "in/sub/c.PQ"]
+    assert targets(tree / "bare", f"file://{tree}/new", False, False).targets[expand(tree / "bare")[0]].path == str(
+        tree / "new"
+    )
+
+
 def pairs(tree: Path, sources: object, output: str, **options: bool) -> dict[str, str]:
     found = targets(sources, tree / output if not output.endswith("/") else f"{tree}/{output}", False, **options)
-    return {Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found}
+    return {
+        Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found.targets.items()
+    }
 
 
 def test_outputs(tree: Path) -> None:

@@ -85,3 +85,32 @@ def test_requests_that_make_no_sense(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="nowhere"):
         parquet_bloom.write_table(table, "/proc/nowhere/x.parquet")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"bloom_filters": ["nope"]}, "x.parquet: no column nope"),
+        ({"bloom_filters": {"id": 0.1, "nope": 0.1}}, "no column nope"),
+        ({"bloom_filters": ["flag"]}, "BOOLEAN"),
+        ({"bloom_filters": {"id": 2.0}}, "not between"),
+        ({"fpp": {"nope": 0.1}}, "nope"),
+        ({"spec": "finale"}, "unknown spec"),
+        ({"spec": "parquet-41", "placement": "footer"}, "not for parquet-41"),
+        ({"ndv": 0}, "ndv"),
+        ({"max_bytes": 1}, "max-bytes"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_a_wrong_request_is_told_before_the_data_are_written(
+    tmp_path: Path, options: dict[str, object], says: str
+) -> None:
+    with pytest.raises(RequestError, match=says):
+        parquet_bloom.FilterWriter(tmp_path / "x.parquet", keys_table().schema, **options)
+    assert os.listdir(tmp_path) == []
+
+
+def test_looking_at_the_schema_first_collects_no_metadata(tmp_path: Path) -> None:
+    collected: list[object] = []
+    parquet_bloom.write_table(keys_table(), tmp_path / "x.parquet", metadata_collector=collected)
+    assert len(collected) == 1

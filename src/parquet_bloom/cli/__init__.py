@@ -16,7 +16,7 @@ import click
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import ParquetBloomError
 
-_COMMANDS = ("add", "remove", "inspect", "verify", "check")
+_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read")
 
 
 class _Commands(click.Group):
@@ -55,7 +55,8 @@ class _Interrupted(Exception):
 def group() -> None:
     """Bloom filters in Parquet files: add them to files that exist, read them back, check values.
 
-    FILES are files, folders or globs. Exit status: 0 done, 1 the answer is no, 2 an error.
+    FILES are files, folders, globs, or URIs of other storages (s3:, gs:, hdfs:). Exit status: 0 done, 1 the
+    answer is no, 2 an error.
     """
 
 

@@ -15,6 +15,7 @@ from parquet_bloom.cli.common import (
     print_json,
     progress_bar,
     say_failed,
+    say_travel,
     sources_argument,
 )  # fmt: skip
 
@@ -43,6 +44,7 @@ def command(
     \b
     parquet-bloom add events.parquet --column trace_id --output events-bloom.parquet
     parquet-bloom add data/ --column 'user.*' --in-place
+    parquet-bloom add s3://bucket/events.parquet --in-place
 
     Without --column: every column that a filter can help. Row groups that lack a filter are
     filled; filters that are there stay, unless --replace.
@@ -88,6 +90,7 @@ def _print(file: Any) -> None:
             f"{arrow}: {plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
             f"{size(file.filter_bytes)} (file {100 * more:+.2g} %), {file.seconds:.2f} s"
         )
+    say_travel(file)
     for f in file.filters:
         if not f.reached:
             click.echo(f"  {f.column}, row group {f.row_group}: {size(f.num_bytes)} reach a rate of {share(f.rate)}")

@@ -48,6 +48,10 @@ def output_options(function: F) -> F:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+range_option = click.option(
+    "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
+    help="Ask filters for each value of a range of so many integers or dates.",
+)  # fmt: skip
 sources_argument = click.argument("sources", nargs=-1, required=True, metavar="FILES...")
 
 
@@ -83,6 +87,8 @@ def _plain(value: Any) -> Any:
         return list(getattr(value, "names", []))
     if isinstance(value, BaseException):
         return str(value)
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -90,6 +96,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def say_unused(unused: Sequence[tuple[str, str]]) -> None:
+    """Name the parts of a predicate that could tell nothing."""
+    for part, reason in unused:
+        click.echo(f"parquet-bloom: not used to skip: {part}: {reason}", err=True)
+
+
+def say_travel(file: Any) -> None:
+    """For a file on another storage: what went over the wire, and why it had to."""
+    if not file.remote or file.dry_run:
+        return
+    from parquet_bloom.report.tables import size
+
+    copied = f", {size(file.bytes_copied)} copied inside the store" if file.bytes_copied else ""
+    why = f": {file.why_travelled}" if file.why_travelled else ""
+    click.echo(f"  {size(file.bytes_travelled)} travelled{copied}{why}")
 
 
 def say_failed(failed: Sequence[Any], total: int) -> int:

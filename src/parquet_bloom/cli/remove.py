@@ -13,6 +13,7 @@ from parquet_bloom.cli.common import (
     output_options,
     print_json,
     say_failed,
+    say_travel,
     sources_argument,
 )  # fmt: skip
 
@@ -46,4 +47,5 @@ def command(
                 else ""
             )
             click.echo(f"{arrow}: {would} {plural(file.removed, 'filter')}{saved}{stay}")
+            say_travel(file)
     return say_failed(report.failed, len(report.files) + len(report.failed))

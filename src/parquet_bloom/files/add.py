@@ -19,16 +19,19 @@ from typing import Any
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.files.build import Built, build
-from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.commit import NewVersion, Travel
 from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
-from parquet_bloom.files.locate import Places, span_of
-from parquet_bloom.files.paths import each, is_single, targets
+from parquet_bloom.files.finish import FileSink, check_written, write_footer
+from parquet_bloom.files.locate import Places, spans_of
+from parquet_bloom.files.paths import Found, each, targets
 from parquet_bloom.files.plan import Chunk, Plan, Skipped, check_fpp, check_sizes, plan, upper_bound
+from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.filters import Format, format_named
@@ -53,6 +56,7 @@ class _Request:
     sync: bool
     force: bool
     workers: Workers
+    tables: Tables
     dry_run: bool
     progress: Progress | None
 
@@ -78,9 +82,9 @@ def add_filters(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> AddReport:
-    """Add Bloom filters to one Parquet file, several, a folder or a glob.
+    """Add Bloom filters to one Parquet file, several, a folder or a glob, local or on another storage.
 
-    source      path or paths
+    source      path or paths, or URIs (file:, s3:, gs:, hdfs: and others)
     output      a new file, or a folder for several; or else in_place=True
     columns     names or patterns; None: every column a filter can help
     spec        "final", "parquet-41", "parquet-41-early" or "parquet-41-raw"
@@ -92,30 +96,49 @@ def add_filters(
     sync        wait for the disk before the new file takes its place
     force       also inside a table's folder, a file with hard links, a read-only target
     threads     that decode and hash at a time; the processors there are, unless given
+    filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
 
     Raises RequestError and its kinds for a wrong request. For one file, FileError and its kinds;
     for several, those come in the report's `failed`.
     """
+    form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
+    outputs = targets(source, output, in_place, overwrite, filesystem)
+    with Workers(threads or processors()) as workers:
+        request = _Request(
+            columns, exclude, form, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
+            force, workers, Tables(), dry_run, progress,
+        )  # fmt: skip
+        results = each(
+            list(outputs.targets),
+            lambda file: _add(file, outputs.targets[file], request),
+            outputs.single,
+            outputs.failed,
+        )
+    return AddReport(list(results), results.failed)
+
+
+def check_request(
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    spec: str,
+    placement: str | None,
+    fpp: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+    threads: int | None,
+) -> tuple[Format, bool]:
+    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
     form = format_named(spec)
     chosen = placement or form.placement
     if chosen not in form.placements:
         raise RequestError(f"--placement {chosen} is not for {spec}, which allows: {', '.join(form.placements)}")
-    if filesystem is not None:
-        raise RequestError("add_filters writes to local files only; read functions take a filesystem")
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp)
     check_sizes(ndv, max_bytes)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    pairs = dict(targets(source, output, in_place, overwrite))
-    with Workers(threads or processors()) as workers:
-        request = _Request(
-            columns, exclude, form, chosen == "chunk-start", fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-            force, workers, dry_run, progress,
-        )  # fmt: skip
-        results = each(list(pairs), lambda path: _add(path, pairs[path], request), is_single(source))
-    return AddReport(list(results), results.failed)
+    return form, chosen == "chunk-start"
 
 
 def processors() -> int:
@@ -123,53 +146,53 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _add(path: str, target: str, request: _Request) -> AddedFile:
+def _add(file: Found, target: Location, request: _Request) -> AddedFile:
     started = time.perf_counter()
-    with Source(path) as source:
+    with Source(file, pin=True) as source:
         footer = source.footer()
         made = plan(
             footer, request.columns, request.exclude, request.fpp, request.ndv, request.max_bytes, request.replace
         )
         report = AddedFile(
-            path, target, footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
+            str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )
         report.skipped = made.skipped
         report.planned_filters = len(made.chosen)
         report.planned_bytes = upper_bound(footer, made)
-        report.bytes_needed = source.size + report.planned_bytes + 4096 * (1 + len(made.chosen))
+        report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(made.chosen)))
         report.dry_run = request.dry_run
+        report.remote = source.is_remote or target.filesystem is not None
         if made.chosen or not request.in_place:
-            check_target(path, target, request.in_place, request.force)
+            check_target(file, target, request.in_place, request.force, request.tables)
         if made.chosen and request.at_chunk_start:
-            check_movable(path, footer, request.force)
+            check_movable(source.path, footer, request.force)
         if not request.dry_run:
-            _carry_out(source, footer, made, target, request, report)
+            report.add_travel(_carry_out(source, footer, made, target, request, report), source)
     report.seconds = time.perf_counter() - started
     return report
 
 
-def _carry_out(source: Source, footer: Footer, made: Plan, target: str, request: _Request, report: AddedFile) -> None:
+def _carry_out(
+    source: Source, footer: Footer, made: Plan, target: Location, request: _Request, report: AddedFile
+) -> Travel:
     report.bytes_after = source.size
+    overwrite = request.overwrite or request.in_place
     if not made.chosen:
-        if not request.in_place:
-            copy_whole(source, target, request.overwrite, request.sync)
-        return
-    require_space(target, report.bytes_needed)
-    with NewFile(target, source.path, request.overwrite or request.in_place, request.sync) as new:
+        return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
+    with new_version(source, target, overwrite, request.sync, request.force, report.bytes_needed) as new:
         written = _Writer(source, footer, made, request).write(new)
         if not written.places and not written.cut:
             report.skipped += written.skipped
             new.discard()
-            if not request.in_place:
-                copy_whole(source, target, request.overwrite, request.sync)
-            return
+            return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
-        with Source(new.path) as again:
+        with new.reopen() as again:
             check_written(source, again, written.body.moves, written.checksums, written.places)
             if not written.cut:
                 check_undoable(source, again, written.places)
         new.commit(source.check_unchanged)
+    return new.travel
 
 
 class _Writer:
@@ -186,7 +209,7 @@ class _Writer:
         self._built: dict[Chunk, Built] = {}
         self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in made.columns}
 
-    def write(self, new: NewFile) -> _Writer:
+    def write(self, new: NewVersion) -> _Writer:
         try:
             if self.request.at_chunk_start:
                 self._at_chunk_starts(new)
@@ -221,15 +244,12 @@ class _Writer:
         if not self.request.replace:
             return []
         places = Places(self.footer)
-        spans = {
-            key: span_of(self.source, self.footer, place)
-            for key in self.made.chosen
-            if (place := places[key]) is not None
-        }
+        here = {key: place for key in self.made.chosen if (place := places[key]) is not None}
+        spans = spans_of(self.source, self.footer, here)
         self.cut = bool(spans)
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 
-    def _at_chunk_starts(self, new: NewFile) -> None:
+    def _at_chunk_starts(self, new: NewVersion) -> None:
         inserts = insert_events(self.footer, list(self.made.chosen))
         cuts = [e for e in self._cuts() if e.kind == "cut"]
         events = sorted([*inserts, *cuts, *index_events(self.footer)])
@@ -240,7 +260,7 @@ class _Writer:
         self.places = dict(self.body.places)
         new.at = sink.at
 
-    def _before_footer(self, new: NewFile) -> None:
+    def _before_footer(self, new: NewVersion) -> None:
         events = self._cuts()
         sink = FileSink(new, self.source)
 

@@ -10,6 +10,11 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.outline import Outline
 
 
+def _store(source: Source) -> Any:
+    """What two file systems differ in, as far as they say it; a path on one is not that on another."""
+    return None if not source.is_remote else repr(getattr(source.location.filesystem, "__reduce__", lambda: None)())
+
+
 class FooterCache:
     """Outlines of footers by path, size, modification time and inode; the least used ones leave.
 
@@ -33,7 +38,7 @@ class FooterCache:
         stamp = source.stamp
         if stamp is None:
             return source.outline()
-        key = (source.store, source.path)
+        key = (_store(source), source.path)
         with self._lock:
             held = self._outlines.get(key)
             if held is not None and held[0] == stamp:

@@ -90,6 +90,7 @@ def check(
     options = Options(nan, use_filters, range_values=range_values, cache=cache)
     search = Search(source, predicate, filesystem, options)
     verdicts = Verdicts()
+    verdicts.failed += search.located.failed
     unused: dict[str, str] = {}
     bound = None
     with uncollected():
@@ -98,7 +99,7 @@ def check(
                 found, error = one
                 if search.located.single:
                     raise error
-                verdicts.failed.append(Failed(found.path, error))
+                verdicts.failed.append(Failed(str(found), error))
                 continue
             verdicts.extend(verdicts_of(one))
             if one.bound is not bound and one.bound is not None:
@@ -126,12 +127,14 @@ _REASONS = {
 def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     """A verdict for every row group of a file."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
-    assert decision is not None and outline is not None and bound is not None
+    assert decision is not None
+    assert outline is not None
+    assert bound is not None
     n = outline.n_row_groups
     stages = [STAGES[i] for i in decision.stage.tolist()]
     skipped = [stage is not None for stage in stages]
     columns = zip(
-        repeat(searched.found.path),
+        repeat(str(searched.found)),
         range(n),
         map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
         skipped,
@@ -154,8 +157,11 @@ def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
-    skips = {**_REASONS, "literal": _literal_reason(bound)}
-    reasons = [skips[stage] if stage is not None else "" for stage in stages]
+    skips: dict[str | None, str] = {None: ""}
+    skips.update(_REASONS)
+    if "literal" in stages:
+        skips["literal"] = _literal_reason(bound)
+    reasons = [skips[stage] for stage in stages]
     kept = np.flatnonzero(decision.stage == 0).tolist()
     if kept:
         opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)

@@ -18,11 +18,14 @@ import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
+from typing import IO, Protocol, Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.files.storage import storage_error
+from parquet_bloom.files.remote import storage_error
+from parquet_bloom.files.storage import Source
 
 try:
     import fcntl
@@ -30,22 +33,52 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".parquet-bloom"
+_READ_STEP = 32 << 20  # of a remote file
 _COPY_STEP = 64 << 20  # so that a signal is noticed
 _WRITE_STEP = 32 << 20
 _CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 
+@dataclass(slots=True)
+class Travel:
+    """What a new version cost the network: bytes sent, bytes copied inside the store, and why not more of them."""
+
+    sent: int = 0
+    copied: int = 0
+    why: str = ""
+
+
+class NewVersion(Protocol):
+    """A new file while it is being written: locally, or for another storage. Leaving it gives it up."""
+
+    at: int  # where the next append goes
+    travel: Travel
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def append(self, data: bytes) -> None: ...
+    def write_at(self, at: int, data: bytes) -> None: ...
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None: ...
+    def flush(self) -> None: ...
+    def reopen(self) -> Source: ...
+    def discard(self) -> None: ...
+    def commit(self, last_check: Callable[[], None] = ...) -> None: ...
+
+
 class NewFile:
     """A file that is being written and will replace, or become, `target`.
 
-    like       path whose permissions the new file takes (and owner and attributes, if replacing it)
+    like       path whose permissions the new file takes (and owner and attributes, if replacing it);
+               None: those of any new file
     overwrite  whether target may exist when the new file takes its place
     mode       permissions while it is being written, less the umask
     """
 
-    def __init__(self, target: str, like: str, overwrite: bool, sync: bool, mode: int = 0o600) -> None:
+    def __init__(self, target: str, like: str | None, overwrite: bool, sync: bool, mode: int = 0o600) -> None:
         self.target = os.path.realpath(target) if overwrite else target
-        self._like = os.path.realpath(like)
+        self._like = os.path.realpath(like) if like is not None else None
         self._overwrite = overwrite
         self._sync = sync
         self._mode = mode
@@ -54,6 +87,7 @@ class NewFile:
         self.fd = -1
         self.path = ""
         self.at = 0  # where the next append goes
+        self.travel = Travel()
         try:
             self._make_folder()
             remove_stale(self._folder)
@@ -83,7 +117,7 @@ class NewFile:
                 return
             os.close(self.fd)
 
-    def __enter__(self) -> NewFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -123,6 +157,20 @@ class NewFile:
             self._start_writing(at, n)
             start, at = start + n, at + n
 
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        """Copy [start, stop) of a source, local or remote, to an offset."""
+        if source.fd is not None:
+            self.copy_to(at, source.fd, start, stop)
+            return
+        while start < stop:
+            n = min(stop - start, _READ_STEP)
+            self.write_at(at, source.read_ranges([(start, n)])[0])
+            start, at = start + n, at + n
+
+    def reopen(self) -> Source:
+        """Open what was written so far, to check it before it counts."""
+        return Source(self.path)
+
     def _start_writing(self, at: int, n: int) -> None:
         """Let the disk begin with these bytes while we go on; the fsync at the end has less to wait for."""
         if self._sync and hasattr(os, "posix_fadvise"):
@@ -138,6 +186,20 @@ class NewFile:
         if self._sync:
             os.fsync(self.fd)
 
+    def put(self) -> None:
+        """Take the target's place as it is: a new file of ordinary permissions."""
+        try:
+            self._replace()
+        except OSError as error:
+            raise storage_error(self.target, error) from error
+
+    def _replace(self) -> None:
+        if self._overwrite:
+            os.replace(self.path, self.target)
+        else:
+            self._link()
+        self.path = ""
+
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Take the target's place. Raises StorageError; the target is then what it was.
 
@@ -147,11 +209,7 @@ class NewFile:
             self._take_attributes()
             self.flush()
             last_check()
-            if self._overwrite:
-                os.replace(self.path, self.target)
-            else:
-                self._link()
-            self.path = ""
+            self._replace()
             crc = os.path.join(self._folder, f".{os.path.basename(self.target)}.crc")
             with contextlib.suppress(OSError):
                 os.unlink(crc)  # Hadoop's checksum of the old bytes: Spark would refuse the new ones
@@ -173,6 +231,11 @@ class NewFile:
             os.rename(self.path, self.target)
 
     def _take_attributes(self) -> None:
+        if self._like is None:
+            umask = os.umask(0o077)
+            os.umask(umask)
+            os.fchmod(self.fd, 0o666 & ~umask)
+            return
         old = os.stat(self._like)
         if self._like != self.target:  # a new file is its owner's to write, as whole as the source's is secret
             os.fchmod(self.fd, stat.S_IMODE(old.st_mode) & 0o777 | 0o200)
@@ -186,6 +249,20 @@ class NewFile:
                 for name in os.listxattr(self._like):
                     with contextlib.suppress(OSError):
                         os.setxattr(self.fd, name, os.getxattr(self._like, name))
+
+
+@contextlib.contextmanager
+def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A file of any kind that takes its place when all of it is written, and never else."""
+    if os.path.isdir(target):
+        raise StorageError(target, "is a folder")
+    if os.path.lexists(target) and not overwrite:
+        raise StorageError(target, "exists; give --overwrite to replace it")
+    with NewFile(target, target if os.path.exists(target) else os.devnull, overwrite, False, 0o666) as new:
+        with os.fdopen(os.dup(new.fd), "wb") as out:
+            yield out
+            out.flush()
+        new.put()
 
 
 def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:

@@ -30,7 +30,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
 from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
-from parquet_bloom.formats.footer import MAGIC, Footer
+from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
@@ -48,6 +48,7 @@ class ColumnReader:
         self.leaf = leaf
         self._source = source
         self._rows = [group.num_rows for group in footer.metadata.row_groups]
+        self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
         data = compact.encode(_one_column(footer, leaf))
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
@@ -63,7 +64,7 @@ class ColumnReader:
         options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
         try:
             with (
-                self._source.arrow_file() as opened,
+                self._source.arrow_file(self._extents[row_group]) as opened,
                 pq.ParquetFile(
                     opened,
                     metadata=self._metadata,

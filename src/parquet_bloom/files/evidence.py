@@ -20,10 +20,22 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
 from parquet_bloom.formats.outline import Outline
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import Bound, Element, Interval, Members, Opaque, Term, terms_of
+from parquet_bloom.predicates.bind import (
+    AllOf,
+    AnyOf,
+    Bound,
+    Element,
+    Interval,
+    Members,
+    NotOf,
+    Opaque,
+    Term,
+    terms_of,
+)
 from parquet_bloom.predicates.deciding import combine, probes_of, same_for_all, term_masks
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE, Masks
 
+Groups = NDArray[np.int64]  # row groups, by their numbers
 RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
 
 
@@ -66,6 +78,7 @@ class Question:
     use_filters   False: bounds and partitions only
     decide_true   ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
     range_values  so many values of an integer range are asked for one by one
+    literal       literal_outcome of the predicate
     """
 
     bound: Bound
@@ -74,11 +87,18 @@ class Question:
     use_filters: bool = True
     decide_true: bool = False
     range_values: int = RANGE_VALUES
+    literal: int = TRUE | FALSE | NULL
+
+
+def literal_outcome(bound: Bound, nan: str) -> int:
+    """What a predicate may give over any rows whatever: literals that no value can equal tell already."""
+    return int(combine(bound, [term_masks(term, nothing_known(1), nan) for term in terms_of(bound)], 1)[0])
 
 
 def partition_outcome(question: Question) -> int:
     """What the predicate may give over rows of which only the partition values are known."""
-    masks = [_mask(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms_of(question.bound)]
+    terms = terms_of(question.bound)
+    masks = [term_masks(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms]
     return int(combine(question.bound, masks, 1)[0])
 
 
@@ -88,15 +108,12 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     terms = terms_of(question.bound)
     stage = np.zeros(n, np.uint8)
     stage[outline.rows == 0] = _NO_ROWS
-    for mark, facts in (
-        (_LITERAL, [nothing_known(1) for _ in terms]),
-        (_PARTITION, [_partition_facts(term, 1, question.pairs) for term in terms]),
-    ):
-        masks = [_mask(term, f, question.nan) for term, f in zip(terms, facts, strict=True)]
-        if not combine(question.bound, masks, 1)[0] & TRUE:
-            stage[stage == 0] = mark
+    if not question.literal & TRUE:
+        stage[stage == 0] = _LITERAL
+    elif question.pairs and not partition_outcome(question) & TRUE:
+        stage[stage == 0] = _PARTITION
     known = [_facts(term, outline, question.pairs) for term in terms]
-    masks = [_mask(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
+    masks = [term_masks(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
     outcomes = combine(question.bound, masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
@@ -104,10 +121,6 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
         _ask_filters(source, outline, question, known, masks, decision)
     decision.outcomes[outline.rows == 0] = 0
     return decision
-
-
-def _mask(term: Term, facts: Facts | None, nan: str) -> Masks:
-    return term_masks(term, facts if facts is not None else nothing_known(1), nan)
 
 
 def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:
@@ -134,30 +147,31 @@ def _ask_filters(
     decision: Decision,
 ) -> None:  # fmt: skip
     terms = terms_of(question.bound)
-    askable = [i for i, term in enumerate(terms) if _has_filters(term, outline)]
     n = outline.n_row_groups
-    denied_masks = list(masks)
+    single = not isinstance(question.bound, AllOf | AnyOf | NotOf)
     may_deny: dict[int, NDArray[np.bool_]] = {}
-    for i in askable:
-        exists = spots_of(outline, terms[i].leaf.index).exists  # type: ignore[union-attr]
-        may_deny[i] = exists & ((masks[i] & TRUE) != 0)
-        denied_masks[i] = np.where(may_deny[i], _denied(terms[i], masks[i]), masks[i])
-    for i in askable:
-        best = combine(question.bound, denied_masks, n)
-        falls = (decision.outcomes & TRUE != 0) & (best & TRUE == 0)
+    best = list(masks)  # as if every filter that can be asked denied
+    for i, term in enumerate(terms):
+        if _has_filters(term, outline):
+            exists = spots_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
+            may_deny[i] = exists & ((masks[i] & TRUE) != 0)
+            best[i] = np.where(may_deny[i], _denied(term, masks[i]), masks[i])
+    for i, may in may_deny.items():
+        hoped = best[i] if single else combine(question.bound, best, n)
+        decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
         if question.decide_true:
-            falls |= (decision.outcomes != TRUE) & (best == TRUE)
-        groups = np.flatnonzero(falls & may_deny[i]).tolist()
-        groups, probes = _probes(terms[i], known[i], groups, question.range_values)
-        if groups:
-            answers = ask(source, terms[i].leaf.index, groups, probes)  # type: ignore[union-attr]
-            _note(answers, terms[i].leaf, groups, decision)  # type: ignore[union-attr]
-            hit = np.array(groups)[answers.denied]
+            decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
+        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.range_values)
+        if len(groups):
+            leaf = terms[i].leaf  # type: ignore[union-attr]
+            answers = ask(source, leaf.index, groups, probes)
+            _note(answers, leaf, groups, decision)
+            hit = groups[answers.denied]
             masks[i] = masks[i].copy()
-            masks[i][hit] = _denied(terms[i], masks[i])[hit]
-        denied_masks[i] = masks[i]
-        decision.outcomes = combine(question.bound, masks, n)
-        decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+            masks[i][hit] = _denied(terms[i], masks[i][hit])
+            decision.outcomes = masks[i] if single else combine(question.bound, masks, n)
+            decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+        best[i] = masks[i]
 
 
 def _has_filters(term: Term, outline: Outline) -> bool:
@@ -176,16 +190,16 @@ def _denied(term: Term, mask: Masks) -> Masks:
     return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
 
 
-def _probes(term: Term, facts: Facts, groups: list[int], most: int) -> tuple[list[int], Probes]:
+def _probes(term: Term, facts: Facts, groups: Groups, most: int) -> tuple[Groups, Probes]:
     """The row groups that can be asked, and what for."""
-    if not groups or same_for_all(term):
-        found = probes_of(term, facts, groups[0], most) if groups else None
-        return (groups, found) if found is not None else ([], ())
-    pairs = [(g, found) for g in groups if (found := probes_of(term, facts, g, most)) is not None]
-    return [g for g, _ in pairs], [found for _, found in pairs]
+    if not len(groups) or same_for_all(term):
+        found = probes_of(term, facts, int(groups[0]), most) if len(groups) else None
+        return (groups, found) if found is not None else (groups[:0], ())
+    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, facts, g, most)) is not None]
+    return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
 
 
-def _note(answers: Answers, leaf: Leaf, groups: list[int], decision: Decision) -> None:
+def _note(answers: Answers, leaf: Leaf, groups: Groups, decision: Decision) -> None:
     decision.bytes_read[groups] += answers.bytes_read
     decision.asked[groups] = True
     decision.damaged += [f"row group {g}, column {leaf.name}: {reason}" for g, reason in answers.damaged.items()]

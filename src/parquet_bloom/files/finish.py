@@ -1,8 +1,7 @@
-"""What every rewrite ends with: the checks before it, the footer, and the checks after it."""
+"""What every rewrite ends with: its footer, and the checks before it counts."""
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Mapping
 
@@ -14,13 +13,11 @@ from parquet_bloom.errors import (
     FilterFormatError,
     LayoutError,
     NotParquetError,
-    StorageError,
 )
-from parquet_bloom.files.commit import NewFile, require_space
+from parquet_bloom.files.commit import NewVersion
 from parquet_bloom.files.decode import PYARROW_ERRORS
 from parquet_bloom.files.locate import Places, contradiction, read_header
 from parquet_bloom.files.storage import Source
-from parquet_bloom.files.tables import refuse_table_file
 from parquet_bloom.formats.edits import Moves
 from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.footer import MAGIC, chunk_extent
@@ -32,13 +29,12 @@ _PAGE_HEADER_BYTES = 64
 class FileSink:
     """Appends to a new file at a place of its own: copying and other writing may go on side by side."""
 
-    def __init__(self, new: NewFile, source: Source) -> None:
-        assert source.fd is not None
-        self._new, self._fd = new, source.fd
+    def __init__(self, new: NewVersion, source: Source) -> None:
+        self._new, self._source = new, source
         self.at = 0
 
     def copy(self, start: int, stop: int) -> None:
-        self._new.copy_to(self.at, self._fd, start, stop)
+        self._new.copy_from(self.at, self._source, start, stop)
         self.at += stop - start
 
     def write(self, data: bytes) -> None:
@@ -46,27 +42,7 @@ class FileSink:
         self.at += len(data)
 
 
-def check_target(path: str, target: str, in_place: bool, force: bool) -> None:
-    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders."""
-    refuse_table_file(path, target, force)
-    real = os.path.realpath(target)
-    if not os.path.exists(real) or force:
-        return
-    if in_place and os.stat(real).st_nlink > 1:
-        raise StorageError(path, "has other hard links, which would keep the old bytes; give --force or --output")
-    if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
-        raise StorageError(target, "is read-only; give --force to replace it, or another --output")
-
-
-def copy_whole(source: Source, target: str, overwrite: bool, sync: bool) -> None:
-    """Copy a file that needs no change to its output."""
-    require_space(target, source.size)
-    with NewFile(target, source.path, overwrite, sync) as new:
-        FileSink(new, source).copy(0, source.size)
-        new.commit(source.check_unchanged)
-
-
-def write_footer(new: NewFile, data: bytes) -> None:
+def write_footer(new: NewVersion, data: bytes) -> None:
     """Append footer, length and magic."""
     new.append(data + len(data).to_bytes(4, "little") + MAGIC)
 
@@ -114,10 +90,16 @@ def _check(
 def _check_pages(source: Source, new: Source, moves: Moves) -> None:
     """The first page header of every moved chunk lies where the footer says and is the old one."""
     old_footer, new_footer = source.footer(), new.footer()
+    starts: list[tuple[int, int, int, int, int]] = []
     for i, j, chunk in old_footer.chunks():
         start, stop = chunk_extent(chunk.meta_data)
         moved, _ = chunk_extent(new_footer.meta(i, j))
-        n = min(stop - start, _PAGE_HEADER_BYTES)
+        # Reading a remote file at places that stay tells nothing, as it was read there for the copy.
+        ask = not source.is_remote or moved != start
+        starts.append((i, j, start, moved, max(0, min(stop - start, _PAGE_HEADER_BYTES)) if ask else 0))
+    source.prefetch((start, n) for _, _, start, _, n in starts)
+    new.prefetch((moved, n) for _, _, _, moved, n in starts)
+    for i, j, start, moved, n in starts:
         if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
             raise _wrong(
                 source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be"

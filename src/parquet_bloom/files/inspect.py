@@ -14,12 +14,14 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.files.locate import Place, Places, contradiction, read_header
-from parquet_bloom.files.paths import Failed, each, expand, is_single
+from parquet_bloom.files.paths import Failed, Found, each, locate
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
+
+_PREFETCHED = 32 << 20  # bytes of filters
 
 
 @dataclass(slots=True)
@@ -90,27 +92,28 @@ def inspect(
     exclude: Sequence[str] | None = None,
     filesystem: Any = None,
 ) -> InspectReport:
-    """Describe the filters of one Parquet file, several, a folder or a glob.
+    """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
-    filesystem  any pyarrow file system; source then names files on it
+    source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    filesystem  of pyarrow or fsspec; source then names files on it
     Raises FileError for one file that cannot be read, UnknownColumnError.
     """
 
-    def work(path: str) -> FileInfo:
-        with Source(path, filesystem) as opened:
+    def work(file: Found) -> FileInfo:
+        with Source(file) as opened:
             return _inspect(opened, columns, exclude)
 
-    paths, single = readable(source, filesystem)
-    results = each(paths, work, single)
+    located = locate(source, filesystem)
+    results = each(located.found, work, located.single, located.failed)
     return InspectReport(list(results), results.failed)
 
 
-def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[str], bool]:
-    """The files to read, and whether one was named alone; on a file system given, paths are files."""
-    if filesystem is None:
-        return [found.path for found in expand(source)], is_single(source)
-    many = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
-    return [str(path) for path in many], len(many) == 1
+def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[Any], bool]:
+    """The files to read, each as Source takes it, and whether one was named alone."""
+    located = locate(source, filesystem)
+    if located.failed:
+        raise located.failed[0].error
+    return list(located.found), located.single
 
 
 def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> FileInfo:
@@ -122,8 +125,10 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
     places = Places(footer)
     leaves = select_leaves(footer.leaves, columns, exclude)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
+    prefetched = _Prefetch(source, [places[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves])
     for group in range(footer.n_row_groups):
         for leaf in leaves:
+            prefetched.step()
             meta = footer.meta(group, leaf.index)
             place = places[group, leaf.index]
             if place is not None:
@@ -135,6 +140,27 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
                 info.filters.append(missing)
     return info
+
+
+class _Prefetch:
+    """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
+
+    def __init__(self, source: Source, places: Sequence[Place | None]) -> None:
+        self._source = source
+        self._sizes = [min(p.total, p.room) if p is not None and p.offset >= 4 else 0 for p in places]
+        self._places = places
+        self._at = self._held = 0
+
+    def step(self) -> None:
+        """The next place is about to be looked at."""
+        if self._at == self._held and self._source.is_remote:
+            size = 0
+            while self._held < len(self._places) and (size == 0 or size + self._sizes[self._held] <= _PREFETCHED):
+                size += self._sizes[self._held]
+                self._held += 1
+            batch = zip(self._places[self._at : self._held], self._sizes[self._at : self._held], strict=True)
+            self._source.prefetch((p.offset, n) for p, n in batch if p is not None and 0 < n <= _PREFETCHED)
+        self._at += 1
 
 
 def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, place: Place) -> FilterInfo:

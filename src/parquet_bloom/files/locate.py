@@ -8,6 +8,7 @@ wrong size or at a wrong place answer "absent" for values that are there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parquet_bloom.errors import FilterFormatError
@@ -121,6 +122,12 @@ def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | N
         return None
     start, stop = place.offset, place.offset + total
     return None if footer.overlaps_pages(start, stop) else (start, stop)
+
+
+def spans_of(source: Source, footer: Footer, places: Mapping[Chunk, Place]) -> dict[Chunk, tuple[int, int] | None]:
+    """`span_of` for several chunks; their headers are read side by side."""
+    source.prefetch((place.offset, HEADER_BYTES) for place in places.values())
+    return {key: span_of(source, footer, place) for key, place in places.items()}
 
 
 def probe(source: Source, place: Place, plain: bytes) -> bool:

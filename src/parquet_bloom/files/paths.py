@@ -1,129 +1,224 @@
-"""Files, folders and globs -> files; and where each one's output goes. Checked before any work."""
+"""Files, folders, globs and URIs -> files; and where each one's output goes. Checked before any work."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
-from parquet_bloom.files.storage import PathLike, storage_error
+from parquet_bloom.files.locations import GLOB, SUFFIXES, Store, Stores, is_data, is_folder, kinds, list_folder, match
+from parquet_bloom.files.remote import Location, open_remote, storage_error
+from parquet_bloom.files.storage import PathLike
 
-_SUFFIXES = (".parquet", ".parq", ".pq")
-_GLOB = set("*?[")
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+Partitions = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file to work on; `relative` is its place in an output folder."""
+class Found(Location):
+    """A file to work on.
+
+    relative    its place in an output folder
+    partitions  the key=value folders it lies in, Hive's way, outermost first; None is null
+    """
+
+    relative: str = ""
+    partitions: Partitions = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A file that could not be worked on."""
 
     path: str
-    relative: str
-    partitions: tuple[tuple[str, str | None], ...] = ()
+    error: ParquetBloomError
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The files of one call: their file system (None: the local one), and whether one was named alone."""
+    """The files of a call.
 
-    filesystem: object
+    filesystem  of all of them; None: the local one
+    single      whether one plain file was named: its error is then the caller's, not one line among many
+    failed      names among several that gave no file, and folders that could not be searched
+    """
+
+    filesystem: Any
     found: list[Found]
     single: bool
+    failed: list[Failed]
 
 
-def locate(sources: PathLike | Sequence[PathLike], filesystem: object = None) -> Located:
-    if filesystem is not None:
-        return Located(filesystem, [Found(s, s) for s in _as_list(sources)], len(_as_list(sources)) == 1)
-    from urllib.parse import unquote
+def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> Located:
+    """Find the files of a call: paths, folders, globs, `file:` and other URIs, or several of them.
 
-    found = []
-    for f in expand(sources):
-        parts = []
-        if not is_single(sources):
-            for piece in f.relative.split("/")[:-1]:
-                key, eq, value = piece.partition("=")
-                if eq:
-                    parts.append((key, None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)))
-        found.append(Found(f.path, f.relative, tuple(parts)))
-    return Located(None, found, is_single(sources))
+    A named file counts whatever its name; folders are searched for Parquet files. Hidden files and
+    folders (leading "." or "_", as Hadoop does) are passed over in folders.
 
-
-def _as_list(sources: PathLike | Sequence[PathLike]) -> list[str]:
-    many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    return [os.fspath(s) for s in many]
-
-
-def is_single(sources: PathLike | Sequence[PathLike]) -> bool:
-    """Whether one plain file was named: its error is then the caller's, not one line among many."""
-    many = _as_list(sources)
-    return len(many) == 1 and not os.path.isdir(many[0]) and (os.path.exists(many[0]) or not set(many[0]) & _GLOB)
-
-
-def expand(sources: PathLike | Sequence[PathLike]) -> list[Found]:
-    """Find the files. A named file counts whatever its name; folders are searched for Parquet files.
-
-    Hidden files and folders (leading "." or "_", as Hadoop does) are passed over in folders.
-    Raises StorageError for a path that is not there or holds no Parquet file.
+    filesystem  of pyarrow or fsspec; plain paths are then on it
+    Raises RequestError for none, or for several on different file systems; StorageError for one
+    name alone that is not there or holds no Parquet file.
     """
-    found: dict[str, Found] = {}
-    many = _as_list(sources)
-    if not many:
-        raise RequestError("no file was named")
-    for source in many:
-        if os.path.isdir(source):
-            files = _in_folder(source, source)
-        elif os.path.lexists(source) or not set(source) & _GLOB:
-            if not os.path.exists(source):
-                raise StorageError(source, "no such file or folder")
-            files = [Found(source, os.path.basename(source))]
-        else:
-            files = _in_glob(source)
-        if not files:
-            raise StorageError(source, f"no Parquet file ({', '.join('*' + s for s in _SUFFIXES)}) in it")
-        for file in files:
-            found.setdefault(os.path.realpath(file.path), file)
-    return list(found.values())
+    return _Search(sources, Stores(filesystem)).run()
 
 
-def _in_folder(folder: str, root: str) -> list[Found]:
-    files = []
-
-    def fail(error: OSError) -> None:
-        raise storage_error(error.filename or folder, error) from error
-
-    for where, folders, names in os.walk(folder, onerror=fail):
-        folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
-        for name in sorted(names):
-            if name.lower().endswith(_SUFFIXES) and not name.startswith((".", "_")):
-                path = os.path.join(where, name)
-                files.append(Found(path, os.path.relpath(path, root)))
-    return files
+def expand(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> list[Found]:
+    """Find the files, as `locate` does; the first name that gives none is an error."""
+    located = locate(sources, filesystem)
+    if located.failed:
+        raise located.failed[0].error
+    return located.found
 
 
-def _in_glob(pattern: str) -> list[Found]:
-    parts = pattern.split(os.sep)
-    first = next(i for i, part in enumerate(parts) if set(part) & _GLOB)
-    root = os.sep.join(parts[:first]) or (os.sep if pattern.startswith(os.sep) else ".")
-    files = []
-    hidden = any(part.startswith("_") for part in parts)  # asked for, as glob itself has it with dots
-    for path in sorted(glob.glob(pattern, recursive=True)):
-        if not hidden and any(part.startswith("_") for part in os.path.relpath(path, root).split(os.sep)):
-            continue
+class _Search:
+    def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores) -> None:
+        many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+        if not many:
+            raise RequestError("no file was named")
+        self._named = [stores.locate(os.fspath(source)) for source in many]
+        self._texts = [os.fspath(source) for source in many]
+        self._alone = len(many) == 1
+        self._failed: list[Failed] = []
+        self._single = False
+        self._store = self._named[0][0]
+        for text, (store, _) in zip(self._texts, self._named, strict=True):
+            if not store.same(self._store):
+                raise RequestError(f"{self._texts[0]} and {text} are on different file systems; use one call for each")
+
+    def run(self) -> Located:
+        found: dict[str, Found] = {}
+        asked: list[Any] = [None] * len(self._named)
+        if self._store.filesystem is not None and not self._alone:
+            asked = kinds(self._store, [path.rstrip("/") for _, path in self._named])
+        for (store, path), kind in zip(self._named, asked, strict=True):
+            failed = len(self._failed)
+            try:
+                files = self._local(store, path) if store.filesystem is None else self._remote(store, path, kind)
+                if not files and len(self._failed) == failed:
+                    self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
+            except StorageError as error:
+                if self._alone:
+                    raise
+                self._failed.append(Failed(error.path, error))
+                continue
+            for file in files:
+                real = os.path.realpath(file.path) if store.filesystem is None else file.path
+                found.setdefault(real, file)
+        if self._alone and not found:
+            raise self._failed[0].error
+        return Located(self._store.filesystem, list(found.values()), self._single, self._failed)
+
+    def _missing(self, store: Store, path: str, reason: str) -> None:
+        raise StorageError(store.location(path), reason)
+
+    def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> Found:
+        """A file named itself (no root), or found below a root."""
+        at = store.location(path)
+        below = path if root is None else os.path.relpath(path, root)
+        relative = below.rsplit("/", 1)[-1] if root is None else below
+        partitions = () if root is None and self._alone else _partitions(below)
+        return Found(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
+
+    def _local(self, store: Store, path: str) -> list[Found]:
         if os.path.isdir(path):
-            files += _in_folder(path, root)
-        else:
-            files.append(Found(path, os.path.relpath(path, root)))
-    if not files:
-        raise StorageError(pattern, "no file fits this pattern")
-    return files
+            return self._local_folder(store, path, path)
+        if os.path.lexists(path) or not set(path) & GLOB:
+            self._single = self._alone
+            if not os.path.exists(path):
+                self._missing(store, path, "no such file or folder")
+            return [self._file(store, path)]
+        return self._local_glob(store, path)
+
+    def _local_folder(self, store: Store, folder: str, root: str) -> list[Found]:
+        files = []
+
+        def fail(error: OSError) -> None:
+            failed = storage_error(store.location(error.filename or folder), error)
+            self._failed.append(Failed(failed.path, failed))
+
+        for where, folders, names in os.walk(folder, onerror=fail):
+            folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
+            files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
+        return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
+
+    def _local_glob(self, store: Store, pattern: str) -> list[Found]:
+        parts = pattern.split(os.sep)
+        first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
+        root = os.sep.join(parts[:first]) or (os.sep if pattern.startswith(os.sep) else ".")
+        files = []
+        hidden = any(part.startswith("_") for part in parts)  # asked for, as glob itself has it with dots
+        for path in sorted(glob.glob(pattern, recursive=True)):
+            if not hidden and any(part.startswith("_") for part in os.path.relpath(path, root).split(os.sep)):
+                continue
+            files += self._local_folder(store, path, root) if os.path.isdir(path) else [self._file(store, path, root)]
+        if not files:
+            self._missing(store, pattern, "no file fits this pattern")
+        return files
+
+    def _remote(self, store: Store, path: str, kind: Any) -> list[Found]:
+        """kind  what `kinds` said, if it was asked."""
+        is_pattern = bool(set(path) & GLOB)
+        if self._alone and not is_pattern and not path.endswith("/"):
+            # A file, most likely; opening it says so, and is the one request that reading needs anyway.
+            try:
+                opened = open_remote(store.location(path))
+            except Exception as error:
+                kind = kinds(store, [path])[0]
+                if kind is True:
+                    raise storage_error(store.location(path), error) from error
+            else:
+                self._single = True
+                return [self._file(store, path, opened=opened)]
+        elif self._alone:
+            kind = kinds(store, [path.rstrip("/")])[0]
+        if isinstance(kind, ParquetBloomError):
+            raise kind
+        if kind is False:
+            folder = path.rstrip("/")
+            names = [name for name, is_file in list_folder(store, folder) if is_file]
+            return [self._file(store, n, folder) for n in names if is_data(n.removeprefix(folder).strip("/"))]
+        if kind is None and is_pattern:
+            root, names = match(store, path)
+            if not names:
+                self._missing(store, path, "no file fits this pattern")
+            return [self._file(store, name, root) for name in names]
+        self._single = self._alone
+        if kind is None:
+            self._missing(store, path, "no such file or folder")
+        return [self._file(store, path)]
+
+
+def _partitions(path: str) -> Partitions:
+    split = [folder.partition("=") for folder in path.split("/")[:-1]]
+    return tuple(
+        (unquote(key), None if value == _NULL else unquote(value)) for key, sign, value in split if key and sign
+    )
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the new version of each file goes; the rest as in Located."""
+
+    targets: dict[Found, Location]
+    single: bool
+    failed: list[Failed]
 
 
 def targets(
-    sources: PathLike | Sequence[PathLike], output: PathLike | None, in_place: bool, overwrite: bool
-) -> list[tuple[str, str]]:
-    """Pair each source file with where its new version goes.
+    sources: PathLike | Sequence[PathLike],
+    output: PathLike | None,
+    in_place: bool,
+    overwrite: bool,
+    filesystem: Any = None,
+) -> Outputs:
+    """Pair each source file with where its new version goes; the two may be on different file systems.
 
     One file may go to a file or into a folder that exists (or ends with a slash); several sources
     or a folder need a folder, which is made if missing and keeps the tree.
@@ -135,63 +230,84 @@ def targets(
         raise RequestError("--output and --in-place exclude each other; give one")
     if not in_place and output is None:
         raise RequestError("give --output FILE_OR_DIR for a new file, or --in-place to replace the source")
-    found = expand(sources)
+    stores = Stores(filesystem)
+    located = _Search(sources, stores).run()
     if output is None:
-        return [(file.path, file.path) for file in found]
-    output = os.fspath(output)
-    folder = os.path.isdir(output) or output.endswith(os.sep)
-    if not folder and not is_single(sources):
-        if os.path.lexists(output):
-            raise StorageError(output, "is not a folder, which several sources need")
+        return Outputs({file: file for file in located.found}, located.single, located.failed)
+    store, path = stores.locate(os.fspath(output))
+    folder = path.endswith("/") or _is_folder(store, path)
+    if not folder and not located.single:
+        if _exist(store, [path])[0]:
+            raise StorageError(store.location(path), "is not a folder, which several sources need")
         folder = True
-    pairs = [(file.path, os.path.join(output, file.relative) if folder else output) for file in found]
-    taken: dict[str, str] = {}
-    for source, target in pairs:
-        real = os.path.realpath(target)
-        if real in taken:
-            raise RequestError(f"{taken[real]} and {source} would both go to {target}")
-        taken[real] = source
-    sources_real = {os.path.realpath(source) for source, _ in pairs}
-    for source, target in pairs:
-        if os.path.realpath(target) in sources_real:
-            raise RequestError(f"{target} is itself a source; give --in-place to replace it")
-        if os.path.isdir(target):
-            raise StorageError(target, "is a folder; the new file would have that name")
-        if os.path.lexists(target) and not overwrite:
-            raise StorageError(target, f"exists; give --overwrite to replace it with the new version of {source}")
-    return pairs
+    pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in located.found]
+    _check_pairs(pairs, store, store.same(Store(located.filesystem)), overwrite)
+    return Outputs(dict(pairs), located.single, located.failed)
 
+
+def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
+    def real(at: Location) -> str:
+        return os.path.realpath(at.path) if at.filesystem is None else at.path
+
+    taken: dict[str, Location] = {}
+    for source, target in pairs:
+        if real(target) in taken:
+            raise RequestError(f"{taken[real(target)]} and {source} would both go to {target}")
+        taken[real(target)] = source
+    sources_real = {real(source) for source, _ in pairs} if same_store else set()
+    exist = _exist(store, [target.path for _, target in pairs])
+    for (source, target), kind in zip(pairs, exist, strict=True):
+        if real(target) in sources_real:
+            raise RequestError(f"{target} is itself a source; give --in-place to replace it")
+        if kind == "folder":
+            raise StorageError(target, "is a folder; the new file would have that name")
+        if kind and not overwrite:
+            raise StorageError(target, f"exists; give --overwrite to replace it with the new version of {source}")
+
+
+def _is_folder(store: Store, path: str) -> bool:
+    return os.path.isdir(path) if store.filesystem is None else is_folder(store, path)
+
+
+def _exist(store: Store, paths: Sequence[str]) -> list[str]:
+    """For each path: "folder", "file", or "" where nothing is."""
+    if store.filesystem is None:
+        return ["folder" if os.path.isdir(p) else "file" if os.path.lexists(p) else "" for p in paths]
+    answers = kinds(store, paths)
+    for kind in answers:
+        if isinstance(kind, ParquetBloomError):
+            raise kind
+    return ["" if kind is None else "file" if kind else "folder" for kind in answers]
+
+
+# --- one result a file ----------------------------------------------------------------------------
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A file that could not be worked on."""
-
-    path: str
-    error: ParquetBloomError
+T = TypeVar("T")
 
 
 class Results(list[R], Generic[R]):
     """One result a file, in order, and `failed`: the files among many that gave an error instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Iterable[Failed] = ()) -> None:
         super().__init__()
-        self.failed: list[Failed] = []
+        self.failed: list[Failed] = list(failed)
 
 
-def each(paths: Sequence[str], work: Callable[[str], R], single: bool) -> Results[R]:
-    """Work on every file; one bad file among many does not stop the others."""
-    results: Results[R] = Results()
-    for path in paths:
+def each(files: Sequence[T], work: Callable[[T], R], single: bool, failed: Iterable[Failed] = ()) -> Results[R]:
+    """Work on every file; one bad file among many does not stop the others.
+
+    failed  names that gave no file at all
+    """
+    results: Results[R] = Results(failed)
+    for file in files:
         try:
             try:
-                results.append(work(path))
+                results.append(work(file))
             except RequestError as error:  # a column that this file lacks, a type that it has
-                raise type(error)(f"{path}: {error}") from error
+                raise type(error)(f"{file}: {error}") from error
         except ParquetBloomError as error:
             if single:
                 raise
-            results.failed.append(Failed(path, error))
+            results.failed.append(Failed(str(file), error))
     return results

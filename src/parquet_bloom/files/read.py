@@ -114,7 +114,7 @@ def prune(
             hits = count_hits(opened, file.outline, leaf, keys[kind])
         kept = [group for group, n in enumerate(hits) if n != 0]
         pruned.row_groups += len(hits)
-        pruned.hits |= {(file.found.path, g): n for g in kept if (n := hits[g]) is not None}
+        pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
         if kept:
-            pruned.append((file.found.path, kept))
+            pruned.append((str(file.found), kept))
     return pruned

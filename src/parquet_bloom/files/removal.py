@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.errors import LayoutError
-from parquet_bloom.files.locate import Places, span_of
+from parquet_bloom.files.locate import Places, spans_of
 from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
@@ -106,7 +106,8 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     """
     old, footer = source.footer(), new.footer()
     located = Places(footer)
-    spans = {key: span_of(new, footer, place) if (place := located[key]) else None for key in places}
+    here = {key: place for key in places if (place := located[key]) is not None}
+    spans = dict.fromkeys(places) | spans_of(new, footer, here)
     removal = plan_removal(source.path, footer, spans, force=True)
     undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
@@ -116,6 +117,8 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     if removal.stays or undone.size != old.start or again != before:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"
         raise LayoutError(source.path, reason)
+    indexes = [(key, old.chunk(*key)) for key in undone.indexes]
+    source.prefetch((chunk.offset_index_offset, chunk.offset_index_length) for _, chunk in indexes)
     for (i, j), data in undone.indexes.items():
         chunk = old.chunk(i, j)
         if source.read(chunk.offset_index_offset, chunk.offset_index_length) != data:

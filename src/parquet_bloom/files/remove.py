@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
-from parquet_bloom.files.commit import NewFile, require_space
-from parquet_bloom.files.finish import FileSink, check_target, check_written, copy_whole, write_footer
-from parquet_bloom.files.locate import Places, span_of
-from parquet_bloom.files.paths import each, is_single, targets
+from parquet_bloom.files.finish import FileSink, check_written, write_footer
+from parquet_bloom.files.locate import Places, spans_of
+from parquet_bloom.files.paths import Found, each, targets
+from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import plan_removal, removal_edit
 from parquet_bloom.files.reports import RemovedFile, RemoveReport
 from parquet_bloom.files.rewrite import write_body
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
 from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places
@@ -42,20 +44,30 @@ def remove_filters(
     it was. Filters of other programs are cut out too where no byte that must stay is in the way.
     Arguments and errors are those of `add_filters`.
     """
-    if filesystem is not None:
-        raise RequestError("remove_filters writes to local files only; read functions take a filesystem")
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    pairs = dict(targets(source, output, in_place, overwrite))
+    outputs = targets(source, output, in_place, overwrite, filesystem)
+    tables = Tables()
 
-    def work(path: str) -> RemovedFile:
+    def work(file: Found) -> RemovedFile:
         started = time.perf_counter()
-        with Source(path) as opened:
-            report = _remove(opened, pairs[path], columns, exclude, in_place, overwrite, sync, force, dry_run)
+        with Source(file, pin=True) as opened:
+            report = _remove(
+                opened,
+                outputs.targets[file],
+                columns,
+                exclude,
+                in_place,
+                overwrite or in_place,
+                sync,
+                force,
+                dry_run,
+                tables,
+            )
         report.seconds = time.perf_counter() - started
         return report
 
-    results = each(list(pairs), work, is_single(source))
+    results = each(list(outputs.targets), work, outputs.single, outputs.failed)
     return RemoveReport(list(results), results.failed)
 
 
@@ -67,7 +79,7 @@ def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str
 
 def _remove(
     source: Source,
-    target: str,
+    target: Location,
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
     in_place: bool,
@@ -75,30 +87,29 @@ def _remove(
     sync: bool,
     force: bool,
     dry_run: bool,
+    tables: Tables,
 ) -> RemovedFile:
     footer = source.footer()
     chunks = _chosen(footer, columns, exclude)
     names = [footer.leaves[j].name for j in sorted({j for _, j in chunks})]
-    report = RemovedFile(source.path, target, len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
+    report = RemovedFile(source.path, str(target), len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
+    report.remote = source.is_remote or target.filesystem is not None
     if chunks or not in_place:
-        check_target(source.path, target, in_place, force)
+        check_target(source.location, target, in_place, force, tables)
     places = Places(footer)
     located = footer_places(footer)
-    spans = {
-        key: span_of(source, footer, place) if (place := places[key]) is not None else None
-        for key in chunks
-        if key in located
-    }
+    here = {key: place for key in chunks if key in located and (place := places[key]) is not None}
+    spans = dict.fromkeys(key for key in chunks if key in located) | spans_of(source, footer, here)
     removal = plan_removal(source.path, footer, spans, force)
     report.bytes_stay = len(removal.stays)
     if dry_run:
         return report
     if not chunks:
         if not in_place:
-            copy_whole(source, target, overwrite, sync)
+            report.add_travel(copy_whole(source, target, overwrite, sync, force), source)
         return report
-    require_space(target, source.size)
-    with NewFile(target, source.path, overwrite or in_place, sync) as new:
+    needed = disk_needed(source, target, len(footer.data))
+    with new_version(source, target, overwrite, sync, force, needed) as new:
         sink = FileSink(new, source)
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at
@@ -108,7 +119,8 @@ def _remove(
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
         report.bytes_after = new.at
-        with Source(new.path) as again:
+        with new.reopen() as again:
             check_written(source, again, body.moves, {}, {})
         new.commit(source.check_unchanged)
+    report.add_travel(new.travel, source)
     return report

@@ -4,8 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from parquet_bloom.files.commit import Travel
 from parquet_bloom.files.paths import Failed
 from parquet_bloom.files.plan import Skipped
+from parquet_bloom.files.storage import Source
+
+
+@dataclass(slots=True, kw_only=True)
+class Travelled:
+    """What the way between us and a storage cost.
+
+    remote           the file, or its output, is not on a local disk
+    bytes_travelled  read from a remote storage, and sent to one
+    bytes_copied     of the new file, copied inside the store; they did not travel
+    why_travelled    why all unchanged bytes had to travel, where they had to
+    """
+
+    remote: bool = False
+    bytes_travelled: int = 0
+    bytes_copied: int = 0
+    why_travelled: str = ""
+
+    def add_travel(self, travel: Travel, source: Source) -> None:
+        self.bytes_travelled = travel.sent + (source.bytes_read if source.is_remote else 0)
+        self.bytes_copied, self.why_travelled = travel.copied, travel.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +50,7 @@ class AddedFilter:
 
 
 @dataclass(slots=True)
-class AddedFile:
+class AddedFile(Travelled):
     """What `add` did to one file, or would do (dry_run)."""
 
     source: str
@@ -59,7 +81,7 @@ class AddReport:
 
 
 @dataclass(slots=True)
-class RemovedFile:
+class RemovedFile(Travelled):
     """What `remove` did to one file.
 
     removed      filters that the footer no longer points at

@@ -25,6 +25,7 @@ from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
+from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
@@ -84,7 +85,7 @@ class Scan:
 
     @property
     def excluded(self) -> list[str]:
-        return [file.found.path for file in self.files if file.decision is None]
+        return [str(file.found) for file in self.files if file.decision is None]
 
     @property
     def unused(self) -> list[tuple[str, str]]:
@@ -94,14 +95,14 @@ class Scan:
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
         """(file, row groups) of every file that has row groups in which a row can match."""
-        return [(file.found.path, groups) for file in self.files if (groups := _open_groups(file))]
+        return [(str(file.found), groups) for file in self.files if (groups := _open_groups(file))]
 
     def reopen(self, file: Searched) -> Source:
         """A file once more, if it is still the one that was searched. Raises StorageError."""
-        source = Source(file.found.path, self._search.located.filesystem)
+        source = Source(file.found)
         if source.stamp != file.stamp or source.size != file.size:
             source.close()
-            raise StorageError(file.found.path, "was changed by another program meanwhile; ask again")
+            raise StorageError(file.found, "was changed by another program meanwhile; ask again")
         if file.outline is not None:
             source.adopt(file.outline)
         return source
@@ -111,17 +112,23 @@ class Scan:
     @cached_property
     def schema(self) -> pa.Schema:
         """Of the first file, as pyarrow has it, and the partition columns behind."""
-        found = self._search.files[0]
+        found = self.files[0].found  # what is wrong with the files is said by us, not by pyarrow
         try:
-            with Source(found.path, self._search.located.filesystem) as source, source.arrow_file() as file:
+            with Source(found) as source, source.arrow_file() as file:
                 schema = pq.read_schema(file)
         except _PYARROW_ERRORS as error:
-            raise _read_error(found.path, error) from error
+            raise _read_error(str(found), error) from error
         for key in self._search.keys:
             if schema.get_field_index(key.path[0]) >= 0 or key.path[0] in schema.names:
-                raise RequestError(f"column {key.path[0]} is both in {found.path} and in its folder's name")
+                raise RequestError(f"column {key.path[0]} is both in {found} and in its folder's name")
             schema = schema.append(pa.field(key.path[0], partition_type(key)))
         return schema
+
+    def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """The schema of the rows that to_table and to_batches give."""
+        self._check_columns(columns)
+        empty = ds.FileSystemDataset([], self.schema, FORMAT, self.filesystem)
+        return empty.scanner(columns=_listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
@@ -196,9 +203,10 @@ class Scan:
         files = self.files  # names are resolved here, before any data is read
         if self.filters is None:
             return None
-        if all(((f.decision.outcomes == TRUE) | ~f.decision.open).all() for f in files if f.decision is not None):
-            if any(f.decision is not None and f.decision.open.any() for f in files):
-                return None
+        decided = [f.decision for f in files if f.decision is not None]
+        kept = any(d.open.any() for d in decided)
+        if kept and all(((d.outcomes == TRUE) | ~d.open).all() for d in decided):
+            return None
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):
@@ -276,26 +284,29 @@ class _Reading:
     """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
 
     def __init__(self, scan: Scan) -> None:
-        self._scan = scan
-        self._stamps = {f.found.path: f.stamp for f in scan.files if f.stamp is not None and _open_groups(f)}
+        self._files = [file for file in scan.files if _open_groups(file)]
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is not None and (issubclass(kind, GeneratorExit) or isinstance(error, ParquetBloomError)):
+        if kind is not None and not issubclass(kind, _PYARROW_ERRORS):
             return
-        for path, stamp in self._stamps.items():
-            try:
-                now = os.stat(path)
-                same = stamp == (now.st_size, now.st_mtime_ns, now.st_ino, now.st_dev)
-            except OSError:
-                same = False
+        for file, same in zip(self._files, side_by_side(_is_same, self._files), strict=True):
             if not same:
-                raise StorageError(path, "was changed by another program while it was read; read it again") from error
+                reason = "was changed by another program while it was read; read it again"
+                raise StorageError(file.found, reason) from error
         if isinstance(error, _PYARROW_ERRORS):
-            first = self._scan.files[0].found.path if len(self._scan.files) == 1 else "one of the files"
-            raise _read_error(first, error) from error
+            where = str(self._files[0].found) if len(self._files) == 1 else "one of the files"
+            raise _read_error(where, error) from error
+
+
+def _is_same(file: Searched) -> bool:
+    try:
+        with Source(file.found) as now:
+            return now.stamp == file.stamp and now.size == file.size
+    except StorageError:
+        return False
 
 
 def _read_error(path: str, error: Exception) -> ParquetBloomError:

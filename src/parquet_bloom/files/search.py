@@ -15,13 +15,13 @@ from typing import Any
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
 from parquet_bloom.files.cache import FooterCache
-from parquet_bloom.files.evidence import Decision, Question, decide, partition_outcome
+from parquet_bloom.files.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.files.partitions import partition_keys
 from parquet_bloom.files.paths import Found, locate
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.outline import Outline
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import AllOf, Bound, Schema, bind
+from parquet_bloom.predicates.bind import Bound, Schema, bind
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Predicate
 
@@ -57,7 +57,7 @@ class Searched:
     bound: Bound | None = None
     requests: int = 0
     bytes_read: int = 0
-    stamp: tuple[int, ...] | None = None
+    stamp: object = None
 
 
 def as_predicate(predicate: Any) -> Predicate:
@@ -87,7 +87,7 @@ class Search:
         self.options = options
         self.keys = partition_keys(found.partitions for found in self.located.found)
         self._first: tuple[Leaf, ...] | None = None
-        self._bound: tuple[Any, Bound] | None = None
+        self._bound: tuple[Any, Bound, int] | None = None
 
     @property
     def files(self) -> list[Found]:
@@ -107,42 +107,46 @@ class Search:
         try:
             return self._search(found)
         except RequestError as error:  # a column that this file lacks
-            return found, type(error)(f"{found.path}: {error}") if not self.located.single else error
+            return found, type(error)(f"{found}: {error}")
         except ParquetBloomError as error:
             return found, error
 
     def _search(self, found: Found) -> Searched:
         if self.options.skip_files and found.partitions and self._first is not None:
-            if not partition_outcome(self._question(self._bind(self._first), found)) & TRUE:
+            outcome = partition_outcome(self._question(self._first, found))
+            if not outcome & TRUE:
                 return Searched(found)
-        with Source(found.path, self.located.filesystem) as source:
+        with Source(found) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
-            bound = self._bind(outline.leaves)
-            decision = decide(source, outline, self._question(bound, found))
+            question = self._question(outline.leaves, found)
+            decision = decide(source, outline, question)
             searched = Searched(
-                found, source.size, outline, decision, bound, source.requests, source.bytes_read, source.stamp
+                found, source.size, outline, decision, question.bound, source.requests, source.bytes_read, source.stamp
             )
         if decision.damaged:
-            warn_of_damage(found.path, decision.damaged)
+            warn_of_damage(str(found), decision.damaged)
         return searched
 
-    def _question(self, bound: Bound, found: Found) -> Question:
+    def _question(self, leaves: tuple[Leaf, ...], found: Found) -> Question:
+        bound, literal = self._bind(leaves)
         o = self.options
-        return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values)
+        return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values, literal)
 
-    def _bind(self, leaves: tuple[Leaf, ...]) -> Bound:
-        if self._bound is not None and self._bound[0] is leaves:
-            return self._bound[1]
+    def _bind(self, leaves: tuple[Leaf, ...]) -> tuple[Bound, int]:
+        """The predicate over one file's columns; files of one schema share it."""
+        last = self._bound
+        if last is not None and last[0] is leaves:
+            return last[1:]
         first = self._first if self._first is not None else leaves
         known = {leaf.path for leaf in leaves}
         missing = [replace(leaf, index=len(leaves) + leaf.index) for leaf in first if leaf.path not in known]
         kinds = {leaf.path: _kind(leaf) for leaf in first}
         foreign = frozenset(leaf.index for leaf in leaves if kinds.get(leaf.path, _kind(leaf)) != _kind(leaf))
         bound = bind(self.predicate, Schema(leaves, self.keys, missing, foreign))
-        self._first = first
-        self._bound = leaves, bound
-        return bound
+        literal = literal_outcome(bound, self.options.nan)
+        self._first, self._bound = first, (leaves, bound, literal)
+        return bound, literal
 
 
 def _kind(leaf: Leaf) -> tuple[Any, ...]:

@@ -76,18 +76,17 @@ def _extents(outline: Outline) -> tuple[Integers, Integers]:
     return np.where(empty, data, start), np.where(empty, data, stop)
 
 
-def _structures(outline: Outline) -> tuple[Integers, Integers, Integers, dict[int, int]]:
-    """Pages of all chunks, the sorted starts of all structures, and how many chunks share an offset."""
+def _structures(outline: Outline) -> tuple[Integers, Integers, Integers, Integers]:
+    """Pages of all chunks, the sorted starts of all structures, and offsets that several chunks share."""
     if "structures" not in outline.memory:
         slots = outline.slots
         start, stop = _extents(outline)
         filters = slots[Slot.FILTER_OFFSET]
         indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
-        starts = np.unique(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
-        at, times = np.unique(filters[filters > 0], return_counts=True)
-        shared = {int(a): int(t) for a, t in zip(at[times > 1], times[times > 1], strict=True)}
-        outline.memory["structures"] = start, stop, starts, shared
-    found: tuple[Integers, Integers, Integers, dict[int, int]] = outline.memory["structures"]
+        starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
+        used = np.sort(filters[filters > 0])
+        outline.memory["structures"] = start, stop, starts, used[1:][used[1:] == used[:-1]]
+    found: tuple[Integers, Integers, Integers, Integers] = outline.memory["structures"]
     return found
 
 
@@ -104,8 +103,8 @@ def _spots(outline: Outline, column: int) -> Spots:
         following = np.where(after < len(starts), starts[np.minimum(after, len(starts) - 1)], outline.start)
         fits &= length <= following - offset
         fits &= ~((offset < stop[:, column]) & (start[:, column] < offset + length))
-        if shared:
-            fits &= ~np.isin(offset, list(shared))
+        if len(shared):
+            fits &= ~np.isin(offset, shared)
     return Spots(exists, fits, offset, num_bytes[at])
 
 
@@ -128,17 +127,18 @@ class Answers:
 Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
 
 
-def ask(source: Source, column: int, row_groups: Sequence[int], probes: Probes) -> Answers:
+def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> Answers:
     """Ask the filters of a column, each for its probes: PLAIN bytes of values.
 
-    probes  a tuple for all row groups, or a list of one tuple a row group
+    row_groups  int64[n], their numbers
+    probes      a tuple for all of them, or a list of one tuple each
 
     Reads a header and one block for each probe (the whole filter where that is no more).
     """
     spots = spots_of(source.outline(), column)
     n = len(row_groups)
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {})
-    fits = spots.fits[np.asarray(row_groups, np.int64)]
+    fits = spots.fits[row_groups]
     slow = np.flatnonzero(~fits).tolist()
     fast = np.flatnonzero(fits)
     if len(fast):
@@ -147,7 +147,7 @@ def ask(source: Source, column: int, row_groups: Sequence[int], probes: Probes) 
         places = Places(source.footer())
         for i in slow:
             own = probes if isinstance(probes, tuple) else probes[i]
-            _ask_alone(source, places, (row_groups[i], column), own, i, answers)
+            _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
     return answers
 
 
@@ -168,17 +168,57 @@ def _ask_alone(
 
 
 def _ask_together(
-    source: Source, spots: Spots, row_groups: Sequence[int], probes: Probes, fast: NDArray[np.intp], answers: Answers,
+    source: Source, spots: Spots, row_groups: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers,
 ) -> list[int]:  # fmt: skip
-    """Ask filters that fit; returns those (by position) whose header is not the one promised.
-
-    One buffer takes all that is read: the headers, or all of a small filter, and then the blocks.
-    """
-    groups = np.asarray(row_groups, np.int64)[fast]
+    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
+    groups = row_groups[fast]
     offset, size = spots.offset[groups], spots.num_bytes[groups]
+    if source.fd is not None and "numba" in sys.modules:
+        other = _ask_by_kernel(source, offset, size, probes, fast, answers)
+    else:
+        other = _ask_by_ranges(source, offset, size, probes, fast, answers)
+    return [int(i) for i in fast[other]]
+
+
+def _ask_by_kernel(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    from parquet_bloom.kernels import reading
+
+    n = len(fast)
+    heads, head_bytes = _headers()
+    first, last, upper, words = _hashed(probes, fast)
+    said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
+    kinds = np.searchsorted(_sizes()[1], size)
+    reading.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, upper, words, said, requests, read)
+    source.count(int(requests.sum()), int(read.sum()))
+    if (said == reading.CUT_OFF).any():
+        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+    answers.bytes_read[fast] += read
+    answers.denied[fast] = said == reading.DENIED
+    other: Flags = said == reading.OTHER_HEADER
+    return other
+
+
+@lru_cache(1)
+def _headers() -> tuple[NDArray[np.uint8], Integers]:
+    """The header of every power of two, one a row, and their lengths."""
+    headers = [_header(n) for n in _sizes()[1].tolist()]
+    most = max(map(len, headers))
+    padded = np.array([list(h.ljust(most, b"\0")) for h in headers], np.uint8)
+    return padded, np.array([len(h) for h in headers], np.int64)
+
+
+def _ask_by_ranges(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
     head = _head_bytes(size)
-    counts, upper, words = _hashed(probes, fast)
+    first, last, upper, words = _hashed(probes, fast)
+    counts = last - first
     owner = np.repeat(np.arange(len(fast)), counts)
+    probe = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
+    upper, words = upper[probe], words[probe]
     within = head[owner] + BLOCK_BYTES * (upper * (size[owner] // BLOCK_BYTES) >> 32)
     whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
@@ -198,7 +238,7 @@ def _ask_together(
     hit = ((blocks & words) == words).all(1)
     admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
     answers.denied[fast] = promised & ~admitted
-    return [int(i) for i in fast[~promised]]
+    return ~promised
 
 
 def _head_bytes(size: Integers) -> Integers:
@@ -207,33 +247,29 @@ def _head_bytes(size: Integers) -> Integers:
     return totals[at] - num_bytes[at]
 
 
-def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint32]]:
-    """How many probes each filter gets; of all probes in a row the upper half of the hash and the bits wanted."""
-    distinct: dict[bytes, int] = {}
+def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, Integers, NDArray[np.uint32]]:
+    """Of each filter its first probe and the one behind its last; of all probes the upper half of the
+    hash and the bits wanted."""
     if isinstance(probes, tuple):
-        lists = [probes]
-    else:
-        lists = [probes[i] for i in fast.tolist()]
-    at = np.array([distinct.setdefault(plain, len(distinct)) for one in lists for plain in one], np.int64)
-    counts = np.array([len(one) for one in lists], np.int64)
-    hashes = np.array([final.RULE.hash_value(plain) for plain in distinct], np.uint64)
+        upper, words = _hash_all(probes)
+        n = len(fast)
+        return np.zeros(n, np.int64), np.full(n, len(probes)), upper, words
+    lists = [probes[i] for i in fast.tolist()]
+    last = np.cumsum([len(one) for one in lists])
+    upper, words = _hash_all(tuple(plain for one in lists for plain in one))
+    return last - [len(one) for one in lists], last, upper, words
+
+
+@lru_cache(16)
+def _hash_all(probes: tuple[bytes, ...]) -> tuple[Integers, NDArray[np.uint32]]:
+    """int64[n] and uint32[n, 8]."""
+    hashes = np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
     low = hashes.astype(np.uint32)
     words = np.uint32(1) << (low[:, None] * np.array(SALT, np.uint32) >> np.uint32(27))
-    upper = (hashes >> np.uint64(32)).astype(np.int64)
-    if isinstance(probes, tuple):
-        counts, at = np.repeat(counts, len(fast)), np.tile(at, len(fast))
-    return counts, upper[at], words[at]
+    return (hashes >> np.uint64(32)).astype(np.int64), words
 
 
 def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
     """Read ranges, one behind the other: uint8[sum of lengths]."""
-    total = int(lengths.sum())
-    if source.fd is not None and "numba" in sys.modules:
-        from parquet_bloom.kernels.reading import read_ranges
-
-        data = np.empty(total, np.uint8)
-        if read_ranges(source.fd, offsets, lengths, data) == len(offsets):
-            source.count(len(offsets), total)
-            return data
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.inspect import readable
 from parquet_bloom.files.locate import Place, Places, read_filter
-from parquet_bloom.files.paths import Failed, each
+from parquet_bloom.files.paths import Failed, Found, each, locate
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
@@ -85,18 +84,19 @@ def verify(
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
 
-    sample  look at so many row groups a file only, spread evenly
+    sample      look at so many row groups a file only, spread evenly
+    filesystem  of pyarrow or fsspec; source then names files on it
     Raises FileError for one file that cannot be read, UnknownColumnError, RequestError.
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
 
-    def work(path: str) -> VerifiedFile:
-        with Source(path, filesystem) as opened:
+    def work(file: Found) -> VerifiedFile:
+        with Source(file) as opened:
             return _verify(opened, columns, exclude, sample)
 
-    paths, single = readable(source, filesystem)
-    results = each(paths, work, single)
+    located = locate(source, filesystem)
+    results = each(located.found, work, located.single, located.failed)
     return VerifyReport(list(results), results.failed)
 
 
@@ -124,6 +124,8 @@ def _verify(
 def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: int, place: Place) -> Verified:
     leaf = reader.leaf
     verdict = Verified(group, leaf.name, "right")
+    if place.length is not None and place.length <= place.room:
+        source.prefetch([(place.offset, place.length)])  # header and bitset with one request
     try:
         bloom = read_filter(source, place)
     except UnknownFilterError as error:

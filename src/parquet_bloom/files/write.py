@@ -16,11 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import FileError, RequestError
-from parquet_bloom.files.add import add_filters
+from parquet_bloom.errors import FileError, FooterError, RequestError
+from parquet_bloom.files.add import add_filters, check_request
 from parquet_bloom.files.commit import NewFile
+from parquet_bloom.files.plan import plan
+from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.reports import AddedFile
-from parquet_bloom.files.storage import PathLike, storage_error
+from parquet_bloom.files.storage import PathLike
+from parquet_bloom.formats.footer import TAIL_BYTES, decode_footer, footer_length
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
 
@@ -38,6 +41,7 @@ class FilterWriter:
     options        what pyarrow.parquet.ParquetWriter takes
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
+    Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter.
     """
 
     def __init__(
@@ -65,6 +69,12 @@ class FilterWriter:
             "columns": columns, "fpp": rates, "spec": spec, "placement": placement,
             "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads,
         }  # fmt: skip
+        if self._filters:
+            check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
+            try:
+                _check_columns(schema, options, columns, rates, ndv, max_bytes)
+            except RequestError as error:
+                raise type(error)(f"{self._where}: {error}") from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         self._data = NewFile(self._where, self._where, overwrite=True, sync=False, mode=0o666)
         if os.path.exists(self._where):  # as secret as what it replaces
@@ -123,6 +133,24 @@ class FilterWriter:
             self.close()
         else:
             self.abandon()
+
+
+def _check_columns(
+    schema: pa.Schema,
+    options: Mapping[str, Any],
+    columns: list[str] | None,
+    rates: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+) -> None:
+    """Plan for a file without rows, so that a wrong column is told before the data are written."""
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
+        pass
+    data = out.getvalue().to_pybytes()
+    with suppress(FooterError):  # an encrypted one: for add to refuse
+        at = len(data) - TAIL_BYTES - footer_length(data, len(data))
+        plan(decode_footer(data[at:-TAIL_BYTES], at), columns, None, rates, ndv, max_bytes, replace=False)
 
 
 def _columns(

@@ -63,7 +63,7 @@ class Outline:
     data      the bytes that spans speak of
     start     of the footer, bytes from the start of the file
     leaves    the columns
-    metadata  FileMetaData without its row groups
+    metadata  FileMetaData of which only what stands behind the row groups is kept: key-values, writer, orders
     rows      int64[row groups]
     slots     int64[Slot.COUNT, row groups, columns]
     memory    what others derive from this outline and keep with it
@@ -129,8 +129,7 @@ def outline_of(footer: Footer) -> Outline:
     rows = np.array([_bounded(group.num_rows or 0) for group in groups], np.int64)
     metadata = footer.metadata
     rest = FileMetaData(
-        version=metadata.version, schema=metadata.schema, num_rows=metadata.num_rows, row_groups=[],
-        key_value_metadata=metadata.key_value_metadata, created_by=metadata.created_by,
+        row_groups=[], key_value_metadata=metadata.key_value_metadata, created_by=metadata.created_by,
         column_orders=metadata.column_orders,
     )  # fmt: skip
     return Outline(bytes(blob), footer.start, footer.leaves, rest, rows, slots)
@@ -178,46 +177,46 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     from parquet_bloom.kernels import compact_walk
 
     view = np.frombuffer(data, np.uint8)
+    at = last = 0
+    leaves: tuple[Leaf, ...] | None = None
+    rows = slots = None
+    rest = b""
     try:
-        n_groups, first, end, rest = _split(data, view)
-        metadata, leaves = _without_row_groups(rest)
+        while (header := field_header(data, at, last)) is not None:
+            id, wire, value = header
+            if id <= last:
+                return None
+            if id == 4 and leaves is not None:
+                n, kind, first = list_header(data, value)
+                if wire != LIST or (n and kind != STRUCT) or n * len(leaves) > len(data):
+                    return None
+                rows = np.full((1, n), NONE, np.int64)
+                slots = np.full((Slot.COUNT, n, len(leaves)), NONE, np.int64)
+                at = compact_walk.walk(view, first, n, _actions(), rows, slots)
+            else:
+                at = compact_walk.end_of(view, value, wire)
+            if at < 0:
+                return None
+            if id == 2:
+                leaves = _leaves(data[value:at]) if wire == LIST else None
+            elif id == 4:
+                rest = data[at:]
+            last = id
+        if leaves is None or rows is None or slots is None:
+            return None
+        # The fields behind row_groups, as a footer that has nothing else: fields 1 to 4 are passed over.
+        metadata, _ = compact.decode(FileMetaData, b"\x49\x0c" + rest)
     except FooterError:
         return None
-    if metadata.encryption_algorithm is not None or n_groups * len(leaves) > len(data):
+    if metadata.encryption_algorithm is not None or (rows == NONE).any():
         return None
-    rows = np.full((1, n_groups), NONE, np.int64)
-    slots = np.full((Slot.COUNT, n_groups, len(leaves)), NONE, np.int64)
-    if compact_walk.walk(view, first, n_groups, _actions(), rows, slots) != end:
-        return None
-    if (rows == NONE).any() or any((slots[slot] == NONE).any() for slot in _NEEDED):
+    if any((slots[slot] == NONE).any() for slot in _NEEDED):
         return None
     return Outline(data, start, leaves, metadata, rows[0], slots)
 
 
-def _split(data: bytes, view: NDArray[np.uint8]) -> tuple[int, int, int, bytes]:
-    """Find row_groups: how many, where the first begins, where they end, and the footer without them."""
-    from parquet_bloom.kernels.compact_walk import end_of
-
-    at = last = 0
-    found = None
-    while (header := field_header(data, at, last)) is not None:
-        id, wire, value = header
-        at = end_of(view, value, wire)
-        if at < 0 or id <= last:
-            raise FooterError(f"the value at byte {value} is cut off, or out of order")
-        last = id
-        if id == 4:
-            size, kind, first = list_header(data, value)
-            if wire != LIST or (size and kind != STRUCT):
-                raise FooterError("row_groups is no list of structs")
-            found = size, first, at, value
-    if found is None:
-        raise FooterError("there are no row groups")
-    size, first, end, value = found
-    return size, first, end, data[:value] + b"\x0c" + data[end : at + 1]
-
-
 @lru_cache(64)
-def _without_row_groups(data: bytes) -> tuple[FileMetaData, tuple[Leaf, ...]]:
-    metadata, _ = compact.decode(FileMetaData, data)
-    return metadata, leaves_of(metadata.schema or [])
+def _leaves(schema: bytes) -> tuple[Leaf, ...]:
+    """The leaves of a schema by the bytes of its list."""
+    metadata, _ = compact.decode(FileMetaData, b"\x29" + schema + b"\0")
+    return leaves_of(metadata.schema or [])

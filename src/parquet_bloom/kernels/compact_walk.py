@@ -48,7 +48,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
 
     stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
     """
-    if wire == 1 or wire == _FALSE:
+    if wire in (1, _FALSE):
         return at
     depth = 0
     stack[0, 0], stack[0, 1] = 1, wire
@@ -67,7 +67,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
                 if at < 0:
                     return int64(-1)
             kind = b & 15
-            if kind == 1 or kind == _FALSE:  # a field's header is its value; a list's element takes a byte
+            if kind in (1, _FALSE):  # a field's header is its value; a list's element takes a byte
                 continue
         elif stack[depth, 0] == 0:
             depth -= 1
@@ -83,7 +83,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if at < 0 or n > uint64(stop - at):
                 return int64(-1)
             at += int64(n)
-        elif kind == _LIST or kind == _SET or kind == _STRUCT:
+        elif kind in (_LIST, _SET, _STRUCT):
             size, inner = uint64(1), int64(0)
             if kind != _STRUCT:
                 if at >= stop:
@@ -101,7 +101,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if depth == _DEPTH:
                 return int64(-1)
             stack[depth, 0], stack[depth, 1] = int64(size), inner
-        elif kind == 1 or kind == _FALSE or kind == _BYTE:
+        elif kind in (1, _FALSE, _BYTE):
             at += 1
         elif kind == _DOUBLE:
             at += 8
@@ -131,20 +131,20 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     """
     stop = int64(len(data))
     n_inner = inner.shape[2]
-    kinds = [int64(0)]
-    last = [int64(0)]
-    left = [int64(n_outer)]
-    rows = [True]  # whether the elements of this level are rows of inner
+    # Of each level: kind, last field, elements left, and whether these are rows of inner.
+    kinds, last, left = np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64), np.zeros(_DEPTH, np.int64)
+    rows = np.zeros(_DEPTH, np.bool_)
+    rows[0], left[0] = True, n_outer
+    depth = 0
     stack = np.empty((_DEPTH, 2), np.int64)
     a, b = int64(0), int64(0)
     if n_outer == 0:
         return int64(at)
-    while len(left):
-        if at >= stop or len(left) > _DEPTH:
+    while depth >= 0:
+        if at >= stop:
             return int64(-1)
         byte = int64(data[at])
         at += 1
-        depth = len(left) - 1
         if byte == 0:
             left[depth] -= 1
             last[depth] = 0
@@ -153,10 +153,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             elif rows[depth]:
                 b += 1
             if left[depth] == 0:
-                kinds.pop()
-                last.pop()
-                left.pop()
-                rows.pop()
+                depth -= 1
             continue
         wire = byte & 15
         if byte >> 4:
@@ -196,10 +193,10 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             inner[argument + 1, a, b] = int64(size)
             at += int64(size)
         elif action == ENTER:
-            kinds.append(argument)
-            last.append(int64(0))
-            left.append(int64(1))
-            rows.append(False)
+            depth += 1
+            if depth == _DEPTH:
+                return int64(-1)
+            kinds[depth], last[depth], left[depth], rows[depth] = argument, 0, 1, False
         else:
             if at >= stop:
                 return int64(-1)
@@ -214,8 +211,8 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
                 return int64(-1)
             b = int64(0)
             if n_inner:
-                kinds.append(argument)
-                last.append(int64(0))
-                left.append(int64(n_inner))
-                rows.append(True)
+                depth += 1
+                if depth == _DEPTH:
+                    return int64(-1)
+                kinds[depth], last[depth], left[depth], rows[depth] = argument, 0, n_inner, True
     return at

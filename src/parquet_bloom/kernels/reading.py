@@ -1,32 +1,75 @@
-"""Many small reads of one file without going through Python for each: a loop over pread(2)."""
+"""Asking many filters of one open file, each for a header and a block, without going through Python.
+
+The bytes come by pread(2), straight from the kernel's page cache; a read is some 0.3 microseconds
+then, less than a Python call around it.
+"""
 
 from __future__ import annotations
 
-from numba import int64, types
+import numpy as np
+from numba import int64, njit, types, uint32
 
 from parquet_bloom.kernels.compiler import kernel
 
+DENIED, ADMITTED, OTHER_HEADER, CUT_OFF = 0, 1, 2, 3
+
 _I64 = types.Array(types.int64, 1, "C", readonly=True)
+_WORDS = types.Array(types.uint32, 2, "C", readonly=True)
+_HEADS = types.Array(types.uint8, 2, "C", readonly=True)
 _OUT = types.Array(types.uint8, 1, "C")
+_COUNT = types.Array(types.int64, 1, "C")
 # Of the C library that this process has loaded; off_t has 64 bits on every system with 64-bit pointers.
 _pread = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.uintp, types.int64))
 
 
-@kernel(types.int64(types.int64, _I64, _I64, _OUT))
-def read_ranges(fd, offsets, lengths, out):  # type: ignore[no-untyped-def]
-    """Read each range of a file behind the one before it into `out`; returns how many were read whole.
+@njit(inline="always")
+def _holds(data, at, words, probe):  # type: ignore[no-untyped-def]
+    for i in range(8):
+        p = at + 4 * i
+        word = uint32(data[p]) | uint32(data[p + 1]) << uint32(8)
+        word |= uint32(data[p + 2]) << uint32(16) | uint32(data[p + 3]) << uint32(24)
+        if word & words[probe, i] != words[probe, i]:
+            return False
+    return True
 
-    fd       descriptor of an open file
-    offsets  int64[n], bytes from the start of the file
-    lengths  int64[n]
-    out      uint8[sum of lengths]
+
+@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _I64, _WORDS, _OUT, _COUNT, _COUNT))
+def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
+    """Ask n filters, each for the probes first[i] to last[i]; any of them makes it ADMITTED.
+
+    fd           descriptor of an open file
+    offsets      int64[n], of the headers; sizes int64[n], bytes of the bitsets
+    kinds        int64[n]: row of heads, uint8[k, most], the header expected; head_bytes int64[k], its length
+    upper        int64[p], upper halves of the probes' hashes; words uint32[p, 8], the bits they set
+    answers      uint8[n]: DENIED, ADMITTED, OTHER_HEADER (not the one expected), CUT_OFF (the file is shorter)
+    requests, bytes_read  int64[n], counted
     """
-    at = int64(0)
+    small = np.empty(64, np.uint8)
     for i in range(len(offsets)):
-        if at + lengths[i] > len(out):
-            return int64(i)
-        n = _pread(types.intc(fd), out[at:].ctypes, types.uintp(lengths[i]), offsets[i])
-        if n != lengths[i]:
-            return int64(i)
-        at += lengths[i]
-    return int64(len(offsets))
+        head, size = head_bytes[kinds[i]], sizes[i]
+        whole = size <= 32 * (last[i] - first[i])
+        data = np.empty(head + size, np.uint8) if whole else small
+        wanted = head + size if whole else head
+        requests[i] = 1
+        bytes_read[i] = wanted
+        if _pread(types.intc(fd), data.ctypes, types.uintp(wanted), offsets[i]) != wanted:
+            answers[i] = CUT_OFF
+            continue
+        answers[i] = DENIED
+        for j in range(head):
+            if data[j] != heads[kinds[i], j]:
+                answers[i] = OTHER_HEADER
+        if answers[i] == OTHER_HEADER:
+            continue
+        for probe in range(first[i], last[i]):
+            at = head + 32 * (upper[probe] * (size >> 5) >> 32)
+            if not whole:
+                requests[i] += 1
+                bytes_read[i] += 32
+                if _pread(types.intc(fd), small.ctypes, types.uintp(32), offsets[i] + at) != 32:
+                    answers[i] = CUT_OFF
+                    break
+                at = int64(0)
+            if _holds(data, at, words, probe):
+                answers[i] = ADMITTED
+                break

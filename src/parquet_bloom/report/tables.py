@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from typing import IO
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()) -> None:
+def print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = (), file: IO[str] | None = None
+) -> None:
     """Print rows under headings; columns in `right` are aligned to the right. Nothing is cut off."""
     from rich import box
     from rich.console import Console
@@ -19,7 +22,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], right
         table.add_column(heading, justify="right" if i in right else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console(file=sys.stdout, width=100_000, highlight=False).print(table)
+    Console(file=file or sys.stdout, width=100_000, highlight=False).print(table)
 
 
 def size(number: int) -> str:

@@ -1,0 +1,106 @@
+"""`parquet-bloom read`: library call parquet_bloom.read_batches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from parquet_bloom.cli.common import range_option, say_unused, warnings_as_lines
+from parquet_bloom.errors import RequestError
+
+_FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
+_TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
+
+
+@click.command("read")
+@click.argument("sources", nargs=-1, required=True, metavar="PATH...")
+@click.option("--where", metavar="PREDICATE", help="SQL text: the rows that match.")
+@click.option("--columns", metavar="A,B", help="Only these columns.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@click.option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+@click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
+@click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
+@range_option
+def command(
+    sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
+    overwrite: bool, form: str | None, explain: bool, range_values: int,
+) -> int:  # fmt: skip
+    """Read rows, from the row groups that can hold them.
+
+    \b
+    parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
+    parquet-bloom read s3://bucket/events/ --where "user.id = 42" --columns at,user --format ndjson
+
+    What was skipped is told on stderr.
+    """
+    from parquet_bloom.files.scan import Scan
+    from parquet_bloom.report import rows, skipping
+
+    if output is not None and form is None:
+        form = rows.SUFFIXES.get(os.path.splitext(output)[1].lower())
+        if form is None:
+            raise RequestError(f"--output {output}: its suffix names no format; give --format")
+    form = form or "table"
+    if output is None and form in rows.BINARY and sys.stdout.isatty():
+        raise RequestError(f"{form} is no format for a terminal; give --output")
+    cut = form == "table" and limit is None
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    with warnings_as_lines():
+        scan = Scan(sources, where, range_values=range_values)
+        schema = scan.projected_schema(names)
+        batches = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
+        with _target(output, overwrite) as out:
+            written = rows.write_rows(rows.limited(batches, _TABLE_ROWS) if cut else batches, schema, form, out)
+        more = cut and next(iter(batches), None) is not None
+    if explain:
+        skipping.print_verdicts(scan.verdicts, sys.stderr)
+    if more:
+        click.echo(f"parquet-bloom: the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format", err=True)
+    say_unused(scan.unused)
+    click.echo(f"{written:,} rows; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
+    return 0
+
+
+@contextmanager
+def _target(output: str | None, overwrite: bool) -> Iterator[IO[bytes]]:
+    """Standard output, or a new file that takes its place when all is written."""
+    if output is None:
+        yield _Stdout()  # type: ignore[misc]
+        return
+    from parquet_bloom.files.commit import new_output
+
+    with new_output(output, overwrite) as out:
+        yield out
+
+
+class _Stdout:
+    """Standard output as a binary file that is not closed by who writes to it."""
+
+    closed = False
+
+    def write(self, data: Any) -> int:
+        return sys.stdout.buffer.write(data)
+
+    def flush(self) -> None:
+        sys.stdout.buffer.flush()
+
+    def close(self) -> None:
+        self.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise OSError("standard output has no position")

@@ -1,0 +1,74 @@
+"""Where a new version goes: whether it may, whether there is room, and how it gets there.
+
+local target                   files.commit: beside it, renamed
+S3 to or from itself, boto3    files.s3: bytes that stay are copied inside the store
+any other storage              files.upload: a local temporary file, then the storage's own put
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+
+from parquet_bloom.errors import StorageError
+from parquet_bloom.files import s3
+from parquet_bloom.files.commit import NewFile, NewVersion, Travel, require_space
+from parquet_bloom.files.finish import FileSink
+from parquet_bloom.files.remote import Location
+from parquet_bloom.files.storage import Source
+from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.upload import UploadedFile
+
+WITHOUT_BOTO3 = "the extra s3 is not installed, with which S3 copies unchanged bytes inside the store"
+WITHOUT_COPIES = "this storage cannot put files together from parts of others"
+
+
+def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
+    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders."""
+    tables.refuse(at, target, force)
+    if target.filesystem is not None or force:
+        return
+    real = os.path.realpath(target.path)
+    if not os.path.exists(real):
+        return
+    if in_place and os.stat(real).st_nlink > 1:
+        raise StorageError(at, "has other hard links, which would keep the old bytes; give --force or --output")
+    if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
+        raise StorageError(target, "is read-only; give --force to replace it, or another --output")
+
+
+def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
+    """Bytes of local disk that a new version takes at most; `new_bytes` are not copied."""
+    return new_bytes if _in_store(target) else source.size + new_bytes
+
+
+def new_version(source: Source, target: Location, overwrite: bool, sync: bool, force: bool, needed: int) -> NewVersion:
+    """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
+    if target.filesystem is None:
+        require_space(target.path, needed)
+        return NewFile(target.path, source.location.path if not source.is_remote else None, overwrite, sync)
+    require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
+    if _in_store(target):
+        return s3.StoredFile(source, target, overwrite, force)
+    new = UploadedFile(target, overwrite)
+    new.travel.why = WITHOUT_BOTO3 if target.filesystem.type_name == "s3" else WITHOUT_COPIES
+    return new
+
+
+def copy_whole(source: Source, target: Location, overwrite: bool, sync: bool, force: bool) -> Travel:
+    """Copy a file that needs no change to its output."""
+    needed = disk_needed(source, target, 0)
+    with new_version(source, target, overwrite, sync, force, needed) as new:
+        FileSink(new, source).copy(0, source.size)
+        new.at = source.size
+        new.commit(source.check_unchanged)
+    return new.travel
+
+
+def _in_store(target: Location) -> bool:
+    return (
+        getattr(target.filesystem, "type_name", "") == "s3"
+        and s3.can_speak_for(target.filesystem)
+        and importlib.util.find_spec("boto3") is not None
+    )

@@ -1,0 +1,183 @@
+"""A real S3 API on loopback (moto's server), and a count of what goes over the wire."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from moto.server import DomainDispatcherApplication, create_backend_app
+from pyarrow import fs
+from werkzeug.serving import make_server
+
+KEY, SECRET, REGION = "tests-key", "tests-secret", "us-east-1"
+
+
+@dataclass
+class Request:
+    """One request: its body's bytes, up, and its answer's, down."""
+
+    method: str
+    path: str
+    query: str
+    copy: bool = False
+    up: int = 0
+    down: int = 0
+
+    @property
+    def kind(self) -> str:
+        """HEAD, GET, LIST, COPY, PUT, or begin, complete, abort for an upload's."""
+        if self.copy:
+            return "COPY"
+        if self.method == "GET" and ("list-type" in self.query or "prefix" in self.query):
+            return "LIST"
+        if "uploads" in self.query:
+            return "begin"
+        if "uploadId" in self.query and self.method in ("POST", "DELETE"):
+            return "complete" if self.method == "POST" else "abort"
+        return "TAGS" if "tagging" in self.query else self.method
+
+
+@dataclass
+class Wire:
+    """What went over the wire since the last `clear`; `before` is called with each request."""
+
+    requests: list[Request] = field(default_factory=list)
+    before: Any = None
+
+    def clear(self) -> None:
+        self.requests.clear()
+
+    @property
+    def kinds(self) -> list[str]:
+        return [request.kind for request in self.requests]
+
+    @property
+    def up(self) -> int:
+        return sum(request.up for request in self.requests)
+
+    @property
+    def down(self) -> int:
+        return sum(request.down for request in self.requests)
+
+
+class _Counting:
+    """WSGI in front of moto."""
+
+    def __init__(self, app: Any, wire: Wire) -> None:
+        self._app, self._wire = app, wire
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Any:
+        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("QUERY_STRING", ""))
+        request.copy = "HTTP_X_AMZ_COPY_SOURCE" in environ
+        if self._wire.before is not None:
+            self._wire.before(request)
+        if request.kind == "complete" and not self._condition_holds(environ):
+            start("412 Precondition Failed", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>PreconditionFailed</Code><Message>It is another one</Message></Error>"]
+        body, environ["wsgi.input"] = environ["wsgi.input"], _Input(environ["wsgi.input"], request)
+        self._wire.requests.append(request)
+        try:
+            answer = self._app(environ, start)
+        finally:
+            environ["wsgi.input"] = body
+        data = b"".join(answer)
+        if hasattr(answer, "close"):
+            answer.close()
+        request.down = len(data) if environ["REQUEST_METHOD"] != "HEAD" else 0
+        return [data]
+
+    def _condition_holds(self, environ: dict[str, Any]) -> bool:
+        """S3 compares If-Match when an upload is completed; moto does not, so this does."""
+        if "HTTP_IF_MATCH" not in environ:
+            return True
+        head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "wsgi.input": io.BytesIO()}
+        head.update({"RAW_URI": environ["PATH_INFO"], "REQUEST_URI": environ["PATH_INFO"], "CONTENT_LENGTH": "0"})
+        told: dict[str, str] = {}
+        list(self._app(head, lambda _, headers, *rest: told.update(headers)))
+        return {k.lower(): v for k, v in told.items()}.get("etag") == environ["HTTP_IF_MATCH"]
+
+
+class _Input:
+    def __init__(self, stream: Any, request: Request) -> None:
+        self._stream, self._request = stream, request
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def read(self, *size: int) -> bytes:
+        data = self._stream.read(*size)
+        self._request.up += len(data)
+        return data
+
+    def readinto(self, into: Any) -> int:
+        n = self._stream.readinto(into)
+        self._request.up += n or 0
+        return n
+
+    def readline(self, *size: int) -> bytes:
+        data = self._stream.readline(*size)
+        self._request.up += len(data)
+        return data
+
+
+@dataclass
+class ObjectStore:
+    """A server, a client for the tests' own looks, and the file system that is under test."""
+
+    endpoint: str
+    wire: Wire
+    client: Any
+    filesystem: fs.S3FileSystem
+
+    def uri(self, path: str) -> str:
+        """The URI a person would type."""
+        options = f"scheme=http&region={REGION}&endpoint_override={self.endpoint.removeprefix('http://')}"
+        return f"s3://{KEY}:{SECRET}@{path}?{options}"
+
+    def get(self, path: str) -> bytes:
+        bucket, _, key = path.partition("/")
+        return self.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+
+    def put(self, path: str, data: bytes, **more: Any) -> str:
+        bucket, _, key = path.partition("/")
+        return self.client.put_object(Bucket=bucket, Key=key, Body=data, **more)["ETag"]
+
+    def names(self, bucket: str) -> list[str]:
+        return sorted(o["Key"] for o in self.client.list_objects_v2(Bucket=bucket).get("Contents", []))
+
+    def uploads(self, bucket: str) -> list[Any]:
+        return self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+
+
+@contextmanager
+def serving() -> Iterator[ObjectStore]:
+    wire = Wire()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, _Counting(DomainDispatcherApplication(create_backend_app), wire), True)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    try:
+        client = boto3.session.Session().client(
+            "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
+            config=Config(s3={"addressing_style": "path"}),
+        )  # fmt: skip
+        filesystem = fs.S3FileSystem(
+            endpoint_override=endpoint.removeprefix("http://"), scheme="http", region=REGION,
+            access_key=KEY, secret_key=SECRET, connect_timeout=2, request_timeout=10,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+        )  # fmt: skip
+        yield ObjectStore(endpoint, wire, client, filesystem)
+        client.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
