@@ -116,8 +116,9 @@ def leaves(path: Path) -> list[str]:
 
 
 def quoted(path: str) -> str:
-    """The one awkward name of our columns needs quotes; in all others a dot parts the components."""
-    return '"dotted.name"' if path == "dotted.name" else path
+    """The awkward names of our columns need quotes; in all others a dot parts the components."""
+    awkward = path == "dotted.name" or '"' in path
+    return '"' + path.replace('"', '""') + '"' if awkward else path
 
 
 def filters(path: Path) -> dict[tuple[int, str], tuple[int, int]]:

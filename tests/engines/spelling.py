@@ -76,7 +76,7 @@ def _one(kind: pa.DataType, value: Any) -> Spelled:
     if pa.types.is_floating(kind):
         text = repr(float(value))
         # With an exponent it is a double to our parser, and asks for these bits and no neighbours.
-        ours = text.replace("inf", "1e999") if "inf" in text else text if "e" in text else text + "e0"
+        ours = f"DOUBLE '{text}'" if "inf" in text else text if "e" in text else text + "e0"
         return Spelled(ours, f"'{text}'::{duckdb_type}")
     if pa.types.is_decimal(kind):
         return Spelled(f"{value:f}", f"'{value:f}'::DECIMAL({kind.precision}, {kind.scale})")

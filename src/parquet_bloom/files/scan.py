@@ -24,13 +24,12 @@ from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestErr
 from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
-from parquet_bloom.files.partitions import partition_value
+from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
 from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.formats.schema import INT32, Leaf
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
-from parquet_bloom.predicates.tree import And, Predicate
+from parquet_bloom.predicates.tree import And, IsNull, Not, Or, Predicate
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
@@ -122,24 +121,26 @@ class Scan:
         for key in self._search.keys:
             if schema.get_field_index(key.path[0]) >= 0 or key.path[0] in schema.names:
                 raise RequestError(f"column {key.path[0]} is both in {found} and in its folder's name")
-            schema = schema.append(pa.field(key.path[0], _partition_type(key)))
+            schema = schema.append(pa.field(key.path[0], partition_type(key)))
         return schema
 
     def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
-        empty = ds.FileSystemDataset([], self.schema, ds.ParquetFileFormat(), self.filesystem)
+        empty = ds.FileSystemDataset([], self.schema, FORMAT, self.filesystem)
         return empty.scanner(columns=_listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
-        keep = ds.ParquetFileFormat()
+        return self._dataset([(file, groups) for file in self.files if (groups := _open_groups(file))])
+
+    def _dataset(self, parts: list[tuple[Searched, list[int]]]) -> ds.FileSystemDataset:
+        keys = self._search.keys
         fragments = [
-            keep.make_fragment(self._path(file), self.filesystem, self._partition(file), row_groups=groups)
-            for file in self.files
-            if (groups := _open_groups(file))
+            fragment(self._path(f), self.filesystem, partition_expression(keys, f.found.partitions), groups)
+            for f, groups in parts
         ]
-        return ds.FileSystemDataset(fragments, self.schema, keep, self.filesystem)
+        return ds.FileSystemDataset(fragments, self.schema, FORMAT, self.filesystem)
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
@@ -188,18 +189,12 @@ class Scan:
             return whole
         rows = self._row_filter()
         assert rows is not None
-        fragments = [
-            ds.ParquetFileFormat().make_fragment(
-                self._path(file), self.filesystem, self._partition(file), row_groups=_undecided_groups(file)
-            )
-            for file in some
-        ]
-        dataset = ds.FileSystemDataset(fragments, self.schema, ds.ParquetFileFormat(), self.filesystem)
+        dataset = self._dataset([(file, _undecided_groups(file)) for file in some])
         with self._reading():
-            if rows.expression is not None:
-                counted = int(dataset.count_rows(filter=rows.expression))
-                return whole + counted
-            return whole + sum(rows.filter_batch(b).num_rows for b in dataset.to_batches(columns=rows.columns))
+            if rows.expression is not None:  # count_rows takes row groups whole by min and max, which leave out NaN
+                batches = dataset.scanner(columns=[], filter=rows.expression).to_batches()
+                return whole + sum(int(b.num_rows) for b in batches)
+            return whole + sum(int(rows.filter_batch(b).num_rows) for b in dataset.to_batches(columns=rows.columns))
 
     # --- how --------------------------------------------------------------------------------------
 
@@ -215,7 +210,10 @@ class Scan:
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):
-            return row_filter(self.predicate, self.schema)
+            found = row_filter(self.predicate, self.schema)
+            if _negates(self.predicate) and any(_has_floats(self.schema.field(name).type) for name in found.columns):
+                found.expression = None  # scanners skip by min and max, which leave out NaN: NOT NaN < 5 is TRUE
+            return found
         from parquet_bloom.predicates.arrow import as_expression
 
         return _Given(as_expression(self.filters))
@@ -238,17 +236,6 @@ class Scan:
         path = file.found.path
         return os.path.abspath(path) if self._search.located.filesystem is None else path
 
-    def _partition(self, file: Searched) -> pc.Expression | None:
-        expression = None
-        for key in self._search.keys:
-            value = partition_value(key, file.found.partitions)
-            name = pc.field(key.path[0])
-            text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-            scalar = pa.scalar(text, _partition_type(key).value_type)
-            one = name.is_null() if value is None else name == scalar
-            expression = one if expression is None else expression & one
-        return expression
-
     def _reading(self) -> _Reading:
         return _Reading(self)
 
@@ -264,6 +251,21 @@ class Scan:
             "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
             self.predicate, groups - kept, groups, size - left, size, closed, len(files),
         )  # fmt: skip
+
+
+def _negates(predicate: Predicate) -> bool:
+    """Whether some comparison stands under a NOT."""
+    waiting = [predicate]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Not) and not isinstance(one.part, IsNull):
+            return True
+        waiting += one.parts if isinstance(one, And | Or) else []
+    return False
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind)) or any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
 
 
 class _Given:
@@ -324,7 +326,3 @@ def _undecided_groups(file: Searched) -> list[int]:
     assert file.decision is not None
     undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)
     return [int(i) for i in undecided.nonzero()[0]]
-
-
-def _partition_type(key: Leaf) -> pa.DictionaryType:
-    return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())

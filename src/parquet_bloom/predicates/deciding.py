@@ -84,19 +84,28 @@ def _known(has: Flags, compare: Callable[[], Any]) -> Flags:
     return has & np.asarray(compare(), bool) if has.any() else np.zeros(len(has), bool)
 
 
+def _cell(value: Any) -> Any:
+    """A value that numpy compares as it is: bytes alone would lose the zeros at their end."""
+    if not isinstance(value, bytes):
+        return value
+    cell = np.empty((), object)
+    cell[()] = value
+    return cell
+
+
 def _interval(term: Interval, facts: Facts) -> tuple[Flags, Flags]:
     n = len(facts)
     may, must = np.ones(n, bool), np.ones(n, bool)
     if (lower := term.lower) is not None:
         past = op.le if lower.open else op.lt
-        may &= ~_known(facts.has_high, lambda: past(facts.high, lower.low))
+        may &= ~_known(facts.has_high, lambda: past(facts.high, _cell(lower.low)))
         inside = op.gt if lower.open else op.ge
-        must &= _known(facts.has_low, lambda: inside(facts.low, lower.high))
+        must &= _known(facts.has_low, lambda: inside(facts.low, _cell(lower.high)))
     if (upper := term.upper) is not None:
         past = op.ge if upper.open else op.gt
-        may &= ~_known(facts.has_low, lambda: past(facts.low, upper.high))
+        may &= ~_known(facts.has_low, lambda: past(facts.low, _cell(upper.high)))
         inside = op.lt if upper.open else op.le
-        must &= _known(facts.has_high, lambda: inside(facts.high, upper.low))
+        must &= _known(facts.has_high, lambda: inside(facts.high, _cell(upper.low)))
     low, high = _ends(term)
     if low is not None and high is not None and low > high:
         may &= False
@@ -119,8 +128,8 @@ def _ends(term: Interval) -> tuple[int | None, int | None]:
 def _may_equal(operand: Operand, facts: Facts) -> Flags:
     if operand.never:
         return np.zeros(len(facts), bool)
-    above = _known(facts.has_low, lambda: facts.low > operand.high)
-    below = _known(facts.has_high, lambda: facts.high < operand.low)
+    above = _known(facts.has_low, lambda: facts.low > _cell(operand.high))
+    below = _known(facts.has_high, lambda: facts.high < _cell(operand.low))
     return ~(above | below)
 
 
@@ -139,7 +148,7 @@ def _members(term: Members, facts: Facts) -> tuple[Flags, Flags]:
     for operand in asked:
         may |= _may_equal(operand, facts)
         if operand.low == operand.high and single.any():
-            must |= _known(single, partial(op.eq, facts.low, operand.low))
+            must |= _known(single, partial(op.eq, facts.low, _cell(operand.low)))
     return may, must
 
 
