@@ -132,8 +132,9 @@ class Search:
         return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values)
 
     def _bind(self, leaves: tuple[Leaf, ...]) -> Bound:
-        if self._bound is not None and self._bound[0] is leaves:
-            return self._bound[1]
+        held = self._bound  # once: files of a remote store are searched side by side
+        if held is not None and held[0] is leaves:
+            return held[1]
         first = self._first if self._first is not None else leaves
         known = {leaf.path for leaf in leaves}
         missing = [replace(leaf, index=len(leaves) + leaf.index) for leaf in first if leaf.path not in known]

@@ -173,6 +173,8 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
         if not isinstance(value, bytes) or len(value) != 16:
             return mismatch(value, leaf).reason
     if isinstance(value, str):
+        if leaf.physical == FLBA and leaf.type_length == 16 and _is_uuid(value):
+            return f"{value!r} may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
         try:
             value = value.encode()
         except UnicodeEncodeError:
@@ -180,6 +182,14 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
     if not isinstance(value, bytes | bytearray):
         return mismatch(value, leaf).reason
     return bytes(value), bytes(value)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:

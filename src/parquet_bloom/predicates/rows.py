@@ -177,6 +177,7 @@ class _Compiler:
         kind: pa.DataType = None
         for at, part in enumerate(path):
             if kind is not None and _is_list(kind) and _means_elements(kind, path[at:]):
+                self.types[path[0]] = self.schema.field(path[0]).type
                 return path[:at], kind, True
             if kind is not None:
                 fields = list(kind) if pa.types.is_struct(kind) else []
