@@ -246,7 +246,8 @@ def _scalar_of(value: Any, kind: pa.DataType, rng: Random) -> pa.Scalar:
     if isinstance(value, uuid.UUID):
         return pa.scalar(value.bytes, rng.choice([pa.uuid(), pa.binary(16)]))
     if isinstance(value, float) and pa.types.is_floating(kind) and rng.random() < 0.3:
-        return pa.scalar(kind.to_pandas_dtype()(value), kind)
+        with np.errstate(over="ignore"):
+            return pa.scalar(kind.to_pandas_dtype()(value), kind)
     if value is None or (isinstance(value, int) and rng.random() < 0.4):
         return pa.scalar(value, kind)
     return pa.scalar(value)
