@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.files.locate import Places, read_filter
+from parquet_bloom.files.partitions import Pairs, partition_value
 from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
@@ -25,8 +26,10 @@ from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.formats.outline import Outline
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.values import own
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes
+from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,15 @@ class Keys:
     reason: str = ""
 
 
-def keys_for(values: Any, leaf: Leaf) -> Keys:
-    """Cast keys to a column. Raises RequestError for a list that is none of keys."""
+def as_many(values: Any) -> Any:
+    """Keys that can be looked at again and again. Raises RequestError for what is no list of keys."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise RequestError("values takes an array or a list of keys")
+    return values if isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray) else list(values)
+
+
+def keys_for(values: Any, leaf: Leaf) -> Keys:
+    """Cast keys, as as_many gives them, to a column."""
     domain = domain_of(leaf)
     plain = leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64)
     array = _as_array(values)
@@ -62,12 +70,14 @@ def keys_for(values: Any, leaf: Leaf) -> Keys:
         order = np.empty(len(stored), object)
         order[:] = stored.to_pylist()
         return Keys(stored, order, hash_array(stored))
-    return _one_by_one(array.to_pylist() if array is not None else values, leaf)
+    return _one_by_one(values if array is None else array, leaf)
 
 
 def _as_array(values: Any) -> pa.Array | None:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
+    if isinstance(values, list) and any(getattr(value, "nanosecond", 0) for value in values):
+        return None  # pyarrow would cut pandas' Timestamps off
     try:
         return values if isinstance(values, pa.Array) else pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
@@ -93,11 +103,15 @@ def _integers(array: pa.Array, leaf: Leaf) -> Keys:
 def _one_by_one(values: Iterable[Any], leaf: Leaf) -> Keys:
     probes: dict[bytes, Any] = {}
     for value in values:
-        if value is None:
+        try:
+            literal = own(literal_of(value) if isinstance(value, pa.Scalar) else value)
+        except OutOfReachError as error:
+            return _open(str(error))
+        if literal is None:
             continue
-        found = operand(value.as_py() if isinstance(value, pa.Scalar) else value, leaf)
+        found = operand(literal, leaf)
         if not found.known or (not found.never and found.probes is None):
-            return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), True, found.reason)
+            return _open(found.reason)
         if not found.never:
             probes.update((plain, found.low) for plain in found.probes or ())
     pairs = sorted(probes.items(), key=lambda pair: (pair[1], pair[0]))
@@ -107,7 +121,17 @@ def _one_by_one(values: Iterable[Any], leaf: Leaf) -> Keys:
     return Keys(stored, order, hash_array(stored))
 
 
-def count_hits(source: Source, outline: Outline, leaf: Leaf, keys: Keys) -> list[int | None]:
+def _open(reason: str) -> Keys:
+    return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), True, reason)
+
+
+def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> list[int | None]:
+    """As count_hits, of a column that is in the folder's name."""
+    holds = None if keys.open else int(partition_value(leaf, pairs) in keys.order.tolist())
+    return [0 if rows == 0 else holds for rows in outline.rows.tolist()]
+
+
+def count_hits(source: Source, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True) -> list[int | None]:
     """How many keys each row group may hold; None where nothing says. 0: certainly none."""
     facts = facts_of(outline, leaf)
     spots = spots_of(outline, leaf.index)
@@ -120,7 +144,7 @@ def count_hits(source: Source, outline: Outline, leaf: Leaf, keys: Keys) -> list
         first, last = _within(keys, facts, group) if exact else (0, len(keys.order))
         if first >= last and not keys.open:
             hits.append(0)
-        elif keys.open or not spots.exists[group] or leaf.refusal is not None:
+        elif keys.open or not use_filters or not spots.exists[group] or leaf.refusal is not None:
             hits.append(None)
         else:
             hits.append(_hits(source, (group, leaf.index), keys, first, last))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from parquet_bloom.errors import RequestError
 from parquet_bloom.files.scan import Scan
 from parquet_bloom.files.storage import PathLike
-from parquet_bloom.formats.schema import find_leaf
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,30 +90,32 @@ def prune(
         pruned = Pruned(scan.kept)
         pruned.row_groups = len(scan.verdicts)
         return pruned
-    from parquet_bloom.files.keys import Keys, count_hits, keys_for
+    from parquet_bloom.files.keys import Keys, as_many, count_hits, keys_for, partition_hits
 
     pruned = Pruned()
-    keys: dict[Any, Keys] = {}
+    known: dict[Any, Keys] = {}
+    values = as_many(values)
     for file in scan.files:
         assert file.outline is not None
-        leaf = find_leaf(file.outline.leaves, column)
-        kind = (
-            leaf.physical,
-            leaf.logical,
-            leaf.bits,
-            leaf.signed,
-            leaf.scale,
-            leaf.unit_ns,
-            leaf.utc,
-            leaf.type_length,
-        )
-        if kind not in keys:
-            keys[kind] = keys_for(values, leaf)
-        with scan.reopen(file) as opened:
-            hits = count_hits(opened, file.outline, leaf, keys[kind])
+        leaf = scan.leaf_of(file, column)
+        if leaf is None:
+            hits: list[int | None] = [0] * file.outline.n_row_groups
+        else:
+            kind = tuple(getattr(leaf, name) for name in _KIND)
+            if kind not in known:
+                known[kind] = keys_for(values, leaf)
+            if leaf.index < 0:
+                hits = partition_hits(leaf, file.found.partitions, file.outline, known[kind])
+            else:
+                with scan.reopen(file) as opened:
+                    hits = count_hits(opened, file.outline, leaf, known[kind], scan.use_filters)
         kept = [group for group, n in enumerate(hits) if n != 0]
         pruned.row_groups += len(hits)
         pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
         if kept:
             pruned.append((str(file.found), kept))
     return pruned
+
+
+# What two columns have in common if a key means the same in both.
+_KIND = ("physical", "logical", "bits", "signed", "scale", "unit_ns", "utc", "type_length")

@@ -28,6 +28,7 @@ from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression
 from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate, Unknown, leaves_of
 
@@ -106,6 +107,25 @@ class Scan:
         if file.outline is not None:
             source.adopt(file.outline)
         return source
+
+    @property
+    def use_filters(self) -> bool:
+        return self._search.options.use_filters
+
+    def leaf_of(self, file: Searched, column: str) -> Leaf | None:
+        """The column of a file that a name means, or the key of its folder; None if only the first file has it."""
+        for key in self._search.keys:
+            if key.path == split_path(column):
+                return key
+        assert file.outline is not None
+        try:
+            return find_leaf(file.outline.leaves, column)
+        except UnknownColumnError:
+            first = self.files[0].outline
+            if first is None or first is file.outline:
+                raise
+            find_leaf(first.leaves, column)
+            return None
 
     # --- rows -------------------------------------------------------------------------------------
 
