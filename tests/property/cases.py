@@ -1,6 +1,6 @@
 """One case: a file, a predicate, what is decided and what is true. Everything follows from seeds.
 
-    for case in cases(range(100), folder, each=50): case.check()
+for case in cases(range(100), folder, each=50): case.check()
 """
 
 from __future__ import annotations

@@ -251,4 +251,3 @@ def _signed_bounds(leaf: Leaf, stored: list[Any]) -> tuple[bytes, bytes] | None:
 def _lie(stats: Statistics) -> None:
     """Bounds in an order that nobody names may be anything."""
     stats.min_value, stats.max_value = stats.max_value, stats.max_value
-

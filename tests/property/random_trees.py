@@ -1,7 +1,7 @@
 """Random predicates over the columns of a random file: literals that are there, beside what is there, and odd ones.
 
-    tree      all eight kinds, for SQL's meaning of NULL
-    Arrow     the same drawn as a pyarrow Expression, for pyarrow's own meaning
+tree      all eight kinds, for SQL's meaning of NULL
+Arrow     the same drawn as a pyarrow Expression, for pyarrow's own meaning
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Trees:
         rng = self.rng
         if rng.random() < 0.2:
             return IsNull((rng.choice("pq"),))
-        path, values = rng.choice([(("p",), [1, 2, 7, -5, 2.5, 2**40, None]), (("q",), ["a", "b c", "zz", "", "15", None])])
+        path, values = rng.choice(
+            [(("p",), [1, 2, 7, -5, 2.5, 2**40, None]), (("q",), ["a", "b c", "zz", "", "15", None])]
+        )
         if rng.random() < 0.3:
             return IsIn(path, tuple(rng.choices(values, k=2)))
         return Compare(path, rng.choice(OPERATORS), rng.choice(values))
@@ -134,7 +136,9 @@ class Trees:
             if not odd:
                 return value
             half = Decimal(value) + Decimal("0.5")
-            return rng.choice([float(value), half, float(half), Decimal(value), -(2**70), 2**64, 2**31, 2**15, math.inf])
+            return rng.choice(
+                [float(value), half, float(half), Decimal(value), -(2**70), 2**64, 2**31, 2**15, math.inf]
+            )
         if family == "decimal":
             scale = column.kind.type.scale
             finer = decimal_of(_unscaled(value, scale) * 10 + rng.choice([-1, 1, 5]), scale + 1)
@@ -258,4 +262,6 @@ def _set_of(values: tuple[Any, ...], kind: pa.DataType, rng: Random) -> pa.Array
     if not scalars:
         return pa.array([], kind)
     wanted = kind if rng.random() < 0.5 else next((s.type for s in scalars if s.is_valid), kind)
-    return pa.array([s.cast(wanted).as_py() if not pa.types.is_temporal(wanted) else s.cast(wanted) for s in scalars], wanted)
+    return pa.array(
+        [s.cast(wanted).as_py() if not pa.types.is_temporal(wanted) else s.cast(wanted) for s in scalars], wanted
+    )
