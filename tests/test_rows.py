@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import datetime as dt
 import uuid
 from decimal import Decimal
@@ -92,6 +93,7 @@ def test_the_same_text_in_duckdb_gives_the_same_rows(engine, data):
     text = str(predicate)
     for value in {str(leaf) for leaf in leaves_of(predicate) if "+00:00'" in str(leaf)}:
         text = text.replace(value, value.replace("TIMESTAMP '", "TIMESTAMPTZ '"))
+    text = re.sub(r"DECIMAL '([^']*)'", r"\1", text)  # which DuckDB would make a DECIMAL(18, 3)
     rows = [row for (row,) in engine.execute(f"SELECT row FROM t WHERE {text} ORDER BY row").fetchall()]
     assert [i for i, value in enumerate(mask(predicate, table)) if value] == rows, text
 

@@ -16,7 +16,10 @@ from parquet_bloom import check
 
 def skipped_by_check(path: Path, column: str, sql: str) -> list[bool]:
     """Our verdict a row group; `column` as SQL writes it."""
-    return [verdict.skipped for verdict in check(path, f"{column} = {sql}")]
+    verdicts = check(path, f"{column} = {sql}")
+    if any("is a list" in reason for _, reason in verdicts.unused):
+        verdicts = check(path, f"list_contains({column}, {sql})")
+    return [verdict.skipped for verdict in verdicts]
 
 
 class DuckDB:

@@ -175,11 +175,12 @@ def test_files_that_lack_columns(tmp_path: Path) -> None:
     assert_same(files, [("a", "<", 3)])
 
 
-def test_pyarrow_expressions_lose_what_pyarrow_loses(tmp_path: Path) -> None:
-    """~(x < 5) over NaN: its scanner goes by min and max. An Expression or list is pyarrow's to read."""
+def test_rows_with_nan_are_not_lost(tmp_path: Path) -> None:
+    """~(x < 5) over NaN: pyarrow's scanner goes by min and max and loses it; its filter over the table does not."""
     path = floats.write(tmp_path)
+    whole = pq.read_table(path)
     for wanted in ([("x", "!=", 5.0)], ~(field("x") < 5), ~field("f").isin([0.0, 5.0]), field("x") == 5.0,
                    field("x").is_nan(), field("x").is_null(nan_is_null=True), [("x", "in", [5.0, 20.0])]):  # fmt: skip
-        theirs = pq.read_table(path, filters=wanted)
+        expression = pq.filters_to_expression(wanted) if isinstance(wanted, list) else wanted
         ours = parquet_bloom.read_table(path, wanted)
-        assert same_rows(ours, theirs), wanted
+        assert same_rows(ours, whole.filter(expression)), wanted

@@ -256,7 +256,6 @@ class TestFixtures:
             for text in facts["absent"]:
                 skipped = verdicts(name, column, facts, text) or []
                 for place, answer in zip(facts["filters"], skipped, strict=False):
-                    assert not answer or (used and place), f"{column} = {text} denied without a filter"
                     answers += [answer] if used and place else []
         assert not answers or sum(answers) >= 0.9 * len(answers)
         assert answers or name in NO_USABLE_FILTERS

@@ -94,8 +94,9 @@ def spelled(value: Literal) -> str:
             return f"DOUBLE '{value!r}'"
         return repr(value) if "e" in repr(value) else f"{value!r}e0"
     if isinstance(value, Decimal):
-        text = str(value)
-        return text if "." in text and "E" not in text else f"DECIMAL '{text}'"
+        few = value.is_finite() and abs(value.adjusted()) < 60
+        text = f"{value:f}" if few else str(value)  # engines round DECIMAL '1E-8' to a scale of their own
+        return text if few and "." in text else f"DECIMAL '{value}'"
     return hex(value) if value.bit_length() > 1000 else str(value)
 
 
