@@ -221,7 +221,7 @@ class Assembled(Source):
         self.requests = self.bytes_read = 0
         self.fd = None
         self.size = pieces[-1].stop if pieces else 0
-        self._remote = self._footer = None
+        self._remote = self._footer = self._outline = self._footer_data = None
         self._counting = threading.Lock()
         self._held, self._tail = [], []
         self._pieces, self._source, self._spool = list(pieces), source, spool
