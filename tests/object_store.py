@@ -98,7 +98,8 @@ class _Counting:
         if "HTTP_IF_MATCH" not in environ:
             return True
         head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "wsgi.input": io.BytesIO()}
-        head.update({"RAW_URI": environ["PATH_INFO"], "REQUEST_URI": environ["PATH_INFO"], "CONTENT_LENGTH": "0"})
+        raw = environ["RAW_URI"].partition("?")[0]
+        head.update({"RAW_URI": raw, "REQUEST_URI": raw, "CONTENT_LENGTH": "0"})
         told: dict[str, str] = {}
         list(self._app(head, lambda _, headers, *rest: told.update(headers)))
         return {k.lower(): v for k, v in told.items()}.get("etag") == environ["HTTP_IF_MATCH"]

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import fsspec
 import numpy as np
@@ -29,6 +30,8 @@ from parquet_bloom.files.parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan
 from parquet_bloom.files.paths import expand, locate
 from parquet_bloom.files.remote import submit
 from parquet_bloom.files.storage import Source
+
+SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
 
 
 @pytest.fixture(scope="session")
@@ -268,6 +271,19 @@ def test_what_an_object_has_beside_its_bytes_stays(store: ObjectStore, big: byte
     store.put("data/plain.parquet", big)
     parquet_bloom.add_filters("data/plain.parquet", in_place=True, columns=["id"], filesystem=store.filesystem)
     assert store.client.head_object(Bucket="data", Key="plain.parquet")["Metadata"] == {}
+
+
+@pytest.mark.parametrize("key", ["a b+c%&=ü'[1]*?#.parquet", "x/y=ö %2F/z"])
+def test_odd_names_and_versions(store: ObjectStore, big: bytes, key: str) -> None:
+    store.client.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
+    store.put(f"data/{key}", big)
+    parquet_bloom.add_filters(f"data/{key}", in_place=True, columns=["id"], filesystem=store.filesystem)
+    assert len(store.client.list_object_versions(Bucket="data", Prefix=key)["Versions"]) == 2, "the old one is kept"
+    assert parquet_bloom.inspect(store.uri(f"data/{quote(key)}")).files[0].path == f"s3://data/{quote(key, SAFE)}"
+    parquet_bloom.remove_filters(store.uri(f"data/{quote(key)}"), in_place=True)
+    assert store.get(f"data/{key}") == big
+    for one in store.client.list_object_versions(Bucket="data")["Versions"]:
+        store.client.delete_object(Bucket="data", Key=key, VersionId=one["VersionId"])
 
 
 @pytest.mark.parametrize("when", ["TAGS", "begin", "COPY", "complete"])

@@ -14,7 +14,7 @@ from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, Leaf
 
 Pairs = Sequence[tuple[str, str | None]]
 Value = int | bytes | None
-_WHOLE = re.compile(r"-?\d{1,10}")
+_WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
 def _is_int32(text: str) -> bool:

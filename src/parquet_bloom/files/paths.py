@@ -167,7 +167,9 @@ class _Search:
             try:
                 opened = open_remote(store.location(path))
             except Exception as error:
-                kind = kinds(store, [path])[0]
+                # S3 says so where there is no such object; other errors it would only repeat.
+                asked = store.filesystem.type_name != "s3" or isinstance(error, FileNotFoundError)
+                kind = kinds(store, [path])[0] if asked else True
                 if kind is True:
                     raise storage_error(store.location(path), error) from error
             else:

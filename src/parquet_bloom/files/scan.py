@@ -30,7 +30,7 @@ from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
-from parquet_bloom.predicates.tree import And, IsNull, Not, Or, Predicate
+from parquet_bloom.predicates.tree import And, Predicate, Unknown, leaves_of
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
@@ -165,34 +165,30 @@ class Scan:
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
         rows = self._row_filter()
-        dataset = self.dataset()
         self._check_columns(columns)
         with self._reading():
-            if rows is None or rows.expression is not None:
-                expression = None if rows is None else rows.expression
-                return dataset.to_table(columns=_listed(columns), filter=expression)
-            batches = [rows.filter_batch(b) for b in dataset.to_batches(columns=self._with(columns, rows))]
-            table = pa.Table.from_batches(batches, dataset.scanner(columns=self._with(columns, rows)).projected_schema)
+            if rows is None:
+                return self.dataset().to_table(columns=_listed(columns))
+            scanner = self.dataset().scanner(columns=self._with(columns, rows))
+            batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
+            table = pa.Table.from_batches(batches, scanner.projected_schema)
             return table if columns is None else table.select(list(columns))
 
     def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
         rows = self._row_filter()
-        dataset = self.dataset()
         self._check_columns(columns)
-        expression = rows.expression if rows is not None else None
-        by_hand = rows is not None and expression is None
-        wanted = self._with(columns, rows) if rows is not None and by_hand else _listed(columns)
         with self._reading():
-            scanner = dataset.scanner(
-                columns=wanted, filter=expression, batch_size=batch_rows, batch_readahead=2, fragment_readahead=1
+            scanner = self.dataset().scanner(
+                columns=_listed(columns) if rows is None else self._with(columns, rows),
+                batch_size=batch_rows,
+                batch_readahead=2,
+                fragment_readahead=1,
             )
             for batch in scanner.to_batches():
-                if rows is not None and by_hand:
-                    batch = rows.filter_batch(batch)
-                    batch = batch.select(list(columns)) if columns is not None else batch
-                if batch.num_rows:
-                    yield batch
+                kept = batch if rows is None else rows.filter_batch(batch)
+                if kept.num_rows:
+                    yield kept if columns is None or rows is None else kept.select(list(columns))
 
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""
@@ -211,10 +207,8 @@ class Scan:
         assert rows is not None
         dataset = self._dataset([(file, _undecided_groups(file)) for file in some])
         with self._reading():
-            if rows.expression is not None:  # count_rows takes row groups whole by min and max, which leave out NaN
-                batches = dataset.scanner(columns=[], filter=rows.expression).to_batches()
-                return whole + sum(int(b.num_rows) for b in batches)
-            return whole + sum(int(rows.filter_batch(b).num_rows) for b in dataset.to_batches(columns=rows.columns))
+            scanner = dataset.scanner(columns=self._with([], rows))
+            return whole + sum(int(rows.filter_batch(b).num_rows) for b in scanner.to_batches())
 
     # --- how --------------------------------------------------------------------------------------
 
@@ -230,13 +224,10 @@ class Scan:
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):
-            found = row_filter(self.predicate, self.schema)
-            if _negates(self.predicate) and any(_has_floats(self.schema.field(name).type) for name in found.columns):
-                found.expression = None  # scanners skip by min and max, which leave out NaN: NOT NaN < 5 is TRUE
-            return found
+            return row_filter(self.predicate, self.schema)
         from parquet_bloom.predicates.arrow import as_expression
 
-        return _Given(as_expression(self.filters))
+        return _Given(as_expression(self.filters), self.predicate)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
@@ -250,7 +241,11 @@ class Scan:
                 raise UnknownColumnError(f"no column {name}; {said}")
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | _Given) -> list[str] | None:
-        return None if columns is None else list(dict.fromkeys([*columns, *rows.columns]))
+        """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave
+        out NaN, and pyarrow ends the process where their bytes have not the length of a value."""
+        if columns is None or rows.columns is None:
+            return None
+        return list(dict.fromkeys([*columns, *rows.columns]))
 
     def _path(self, file: Searched) -> str:
         path = file.found.path
@@ -273,28 +268,17 @@ class Scan:
         )  # fmt: skip
 
 
-def _negates(predicate: Predicate) -> bool:
-    """Whether some comparison stands under a NOT."""
-    waiting = [predicate]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Not) and not isinstance(one.part, IsNull):
-            return True
-        waiting += one.parts if isinstance(one, And | Or) else []
-    return False
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind)) or any(_has_floats(kind.field(i).type) for i in range(kind.num_fields))
-
-
 class _Given:
-    """The caller's own pyarrow Expression, in the place of a RowFilter."""
+    """The caller's own pyarrow Expression, in the place of a RowFilter.
 
-    columns: tuple[str, ...] = ()
+    columns  the top-level columns it looks at; None where a part of it is not understood: any
+    """
 
-    def __init__(self, expression: pc.Expression) -> None:
+    def __init__(self, expression: pc.Expression, predicate: Predicate) -> None:
         self.expression = expression
+        leaves = list(leaves_of(predicate))
+        known = not any(isinstance(leaf, Unknown) for leaf in leaves)
+        self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if known else None
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(self.expression)

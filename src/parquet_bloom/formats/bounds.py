@@ -110,7 +110,8 @@ def all_null(n: int) -> Facts:
 def one_value(n: int, value: Any) -> Facts:
     """The facts of a partition column: every row holds one value."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
-    values = np.full(n, value, None if isinstance(value, int) and abs(value) < 1 << 63 else object)
+    values = np.empty(n, np.int64 if isinstance(value, int) and abs(value) < 1 << 63 else object)
+    values[:] = [value] * n  # one by one: numpy would drop the zeros that a text ends with
     return Facts(no, yes, yes, values, values, yes, yes)
 
 

@@ -107,7 +107,7 @@ def _number_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:
         return f"a scale of {scale} is none of the format's"
     if isinstance(value, float):
         # Engines compare in doubles here; beyond 2^53 several integers are one double.
-        if scale or not math.isfinite(value) or abs(value) >= 2**53:
+        if leaf.logical == "DECIMAL" or not math.isfinite(value) or abs(value) >= 2**53:
             return f"{value!r} is not exact enough for {leaf.type_name}"
         value = Decimal(value)
     if isinstance(value, int):
@@ -173,6 +173,8 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
         if not isinstance(value, bytes) or len(value) != 16:
             return mismatch(value, leaf).reason
     if isinstance(value, str):
+        if leaf.physical == FLBA and leaf.type_length == 16 and _is_uuid(value):
+            return f"{value!r} may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
         try:
             value = value.encode()
         except UnicodeEncodeError:
@@ -180,6 +182,14 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
     if not isinstance(value, bytes | bytearray):
         return mismatch(value, leaf).reason
     return bytes(value), bytes(value)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:

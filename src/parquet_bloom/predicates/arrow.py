@@ -37,8 +37,9 @@ _MAX_DEPTH = 100  # of Nots and changes between And and Or; a chain of one kind 
 def from_expression(expression: pc.Expression) -> Predicate:
     """Translate a pyarrow Expression; what is not understood becomes Unknown, never an error.
 
-    The result may give FALSE or NULL only where pyarrow does, and TRUE only where pyarrow does,
-    except in its Unknown parts. Literals keep their exact value.
+    In every row the tree gives what pyarrow gives, its Unknown parts being free to be anything.
+    Literals keep their exact value; where pyarrow casts one (0.1 for float32, a float for a decimal,
+    a text for a number), whoever binds the tree must take the comparison as undecided.
     """
     try:
         found = _Parser(Pickled(expression)).tree()

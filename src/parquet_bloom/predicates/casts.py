@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, spelled
+from parquet_bloom.formats.values import own
 from parquet_bloom.predicates.arrow_literals import EPOCH, UNIT_NS
 
 _DAY_NS = 86_400 * 10**9
@@ -65,7 +66,7 @@ def plan(column: str, kind: pa.DataType, op: str, value: Literal) -> Plan:
     Raises RequestError naming column, type and literal if the type can hold no such value.
     """
     try:
-        return _plan(kind, op, value)
+        return _plan(kind, op, own(value))
     except MisfitError as error:
         hint = f"; {error}" if str(error) else ""
         raise RequestError(f"column {column} is {kind}: {spelled(value)[:200]} is no literal for it{hint}") from None

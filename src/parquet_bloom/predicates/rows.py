@@ -173,6 +173,8 @@ class _Compiler:
             raise RequestError(f"column {join_path(path)} is a struct; name one of its fields: {names}")
         if pa.types.is_nested(kind):
             raise RequestError(f"column {join_path(path)} is {kind}, whose values are not compared")
+        # A scanner holds the filter against min and max first, which pyarrow cannot do with a uuid's.
+        self.needs_batches |= isinstance(kind, pa.BaseExtensionType)
         return kind
 
     def _resolve(self, path: Path) -> tuple[Path, pa.DataType, bool]:

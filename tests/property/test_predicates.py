@@ -1,0 +1,40 @@
+"""Random files and predicates: never a wrong skip, never a wrong "every row matches".
+
+Statistics are missing, truncated, poisoned, or wrong as old writers made them wrong; filters say
+"perhaps" too often, of every form, for some row groups. Truth is brute force over every row, and
+pyarrow's own filter over the whole table (tests/property/truth.py, cases.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases import cases_of, worlds
+
+pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
+EACH = 50  # predicates a file
+
+
+def ask(seeds: range, folder: Path) -> int:
+    asked = 0
+    for where in worlds(seeds, folder):
+        for case in cases_of(where, EACH):
+            case.check()
+            asked += 1
+        for file in where.files:
+            file.path.unlink(missing_ok=True)
+    return asked
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_twenty_thousand_cases(tmp_path: Path, part: int) -> None:
+    assert ask(range(50 * part, 50 * part + 50), tmp_path) == 2500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(8))
+def test_two_hundred_thousand_cases(tmp_path: Path, part: int) -> None:
+    start = 10_000 + 500 * part
+    assert ask(range(start, start + 500), tmp_path) == 25_000
