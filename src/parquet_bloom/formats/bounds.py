@@ -6,9 +6,12 @@ Bounds are believed only where the format says how to read them:
     max, min (old)         of signed numbers only: writers compared all else as signed bytes
     float, double, float16 unless one is NaN; +-0.0 compare equal, so their signs do not matter
     truncated              still bounds: nothing here takes a bound for a stored value
+    dictionary arrays      pyarrow before 11 wrote bounds of the first batch alone; to this day (26) it leaves
+                           NULLs of a struct around one out of null_count
 
 Sources: parquet.thrift, Statistics and ColumnOrder; Arrow C++ ApplicationVersion (which old
-writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10).
+writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10);
+ARROW-12513 and apache/arrow#15042, measured with pyarrow 10, 11, 12 and 26.
 """
 
 from __future__ import annotations
@@ -124,7 +127,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
     if not leaf.repeated:
         sound &= values == outline.rows
     counted = sound & (nulls >= 0) & (nulls <= values)
-    some_null = ~counted | (nulls > 0) if leaf.optional else ~sound
+    some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
     some_value = ~counted | (nulls < values)
     if not leaf.optional:
         sound &= (nulls == NONE) | (nulls == 0)
@@ -168,13 +171,23 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
     if order.TYPE_ORDER is None and (order.IEEE_754_TOTAL_ORDER is None or not leaf.float_bits):
         return False
     writer, version = _writer(outline.metadata.created_by)
+    if writer == "parquet-cpp-arrow" and version < (11, 0) and leaf.physical == BYTE_ARRAY:
+        return False
     if writer == "parquet-cpp" and (version < (1, 3) or leaf.logical == "DECIMAL"):
         return _trusts_old(leaf)
     return not (writer == "parquet-mr" and version < (1, 10)) or _trusts_old(leaf)
 
 
+def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
+    """Whether null_count leaves no NULL out. A writer's dictionaries cannot be told from its plain texts."""
+    writer, version = _writer(outline.metadata.created_by)
+    if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
+        return True
+    return writer == "parquet-cpp-arrow" and version >= (11, 0) and len(leaf.path) == 1
+
+
 def _writer(created_by: str | None) -> tuple[str, tuple[int, int]]:
-    found = re.match(r"(parquet-cpp|parquet-mr) version (\d+)\.(\d+)", created_by or "")
+    found = re.match(r"(parquet-cpp-arrow|parquet-cpp|parquet-mr) version (\d+)\.(\d+)", created_by or "")
     return (found[1], (int(found[2]), int(found[3]))) if found else ("", (0, 0))
 
 
