@@ -34,9 +34,7 @@ def make(folder: Path, files: int, groups: int, rows: int) -> None:
         path = folder / f"{i:03}.parquet"
         keys = rng.integers(-(2**63), 2**63 - 1, groups * rows)
         plain = path.with_suffix(".plain")
-        pq.write_table(
-            pa.table({"id": keys}), plain, row_group_size=rows, use_dictionary=False, compression="none"
-        )
+        pq.write_table(pa.table({"id": keys}), plain, row_group_size=rows, use_dictionary=False, compression="none")
         parquet_bloom.add_filters(plain, path, columns=["id"], sync=False)
         plain.unlink()
 
@@ -134,18 +132,49 @@ def main() -> None:
             print(f"    {name} count(*) / {ours}  {median[name] / median[ours]:6.2f}")
     print(json.dumps({name: [round(v, 4) for v in values] for name, values in times.items()}))
 
-    if hasattr(parquet_bloom, "read_table"):
-        where = f"id = {present}"
-        reading: dict[str, Callable[[], object]] = {
-            "read_table": lambda: parquet_bloom.read_table(files, filters=where),
-            **readers(folder, present),
-        }
-        assert all(len(way()) == 1 for way in reading.values())  # type: ignore[arg-type]
-        times = take_turns(reading, options.runs)
-        median = {name: statistics.median(values) for name, values in times.items()}
-        for name in readers(folder, present):
-            print(f"a present value: {name} / read_table  {median[name] / median['read_table']:6.2f}")
-        print(json.dumps({name: [round(v, 4) for v in values] for name, values in times.items()}))
+    where_present = f"id = {present}"
+    reading: dict[str, Callable[[], object]] = {
+        "read_table": lambda: parquet_bloom.read_table(files, filters=where_present),
+        **readers(folder, present),
+    }
+    assert all(len(way()) == 1 for way in reading.values())  # type: ignore[arg-type]
+    compare("a present value", reading, options.runs)
+
+    keys = np.random.default_rng(6).integers(-(2**63), 2**63 - 1, 100_000)
+    keys[5] = present
+    semi = semi_joins(files[len(files) // 2], keys)
+    assert semi["DuckDB"]() == 1
+    compare("100,000 keys, one file", semi, 4 * options.runs)
+
+    # The first in the list is what the others are divided by.
+    nothing: dict[str, Callable[[], object]] = {
+        "read_table": lambda: parquet_bloom.read_table(files, filters=f"id <> {absent}"),
+        "pyarrow": lambda: pq.read_table(files, filters=pyarrow.dataset.field("id") != absent),
+    }
+    assert len({way().num_rows for way in nothing.values()}) == 1  # type: ignore[attr-defined]
+    compare("nothing to skip", nothing, options.runs)
+
+
+def semi_joins(file: str, keys: np.ndarray) -> dict[str, Callable[[], object]]:
+    """Which row groups may hold one of many keys, against how many rows do."""
+    table = pa.table({"key": keys})
+
+    def in_duckdb() -> int:
+        with duckdb.connect() as connection:
+            connection.register("keys", table)
+            found = connection.sql(f"SELECT count(*) FROM '{file}' WHERE id IN (SELECT key FROM keys)").fetchall()
+            return int(found[0][0])
+
+    return {"prune": lambda: parquet_bloom.prune(file, column="id", values=keys), "DuckDB": in_duckdb}
+
+
+def compare(title: str, ways: dict[str, Callable[[], object]], runs: int) -> None:
+    times = take_turns(ways, runs)
+    median = {name: statistics.median(values) for name, values in times.items()}
+    ours, *others = ways
+    for name in others:
+        print(f"{title}: {name} / {ours}  {median[name] / median[ours]:6.2f}")
+    print(json.dumps({name: [round(v, 4) for v in values] for name, values in times.items()}))
 
 
 if __name__ == "__main__":

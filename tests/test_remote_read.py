@@ -128,6 +128,6 @@ def test_keys_in_bulk(store: ObjectStore) -> None:
     name = "data/events/year=2026/0.parquet"
     whole = table_of(store, name)
     keys = whole["id"].slice(2 * ROWS, 3)
-    kept = parquet_bloom.prune(store.uri(name), column="id", values=keys)
+    kept = parquet_bloom.prune(store.uri(name), column="id", values=keys, count_hits=True)
     assert 2 in kept[0][1]
     assert kept.hits["s3://data/events/year=2026/0.parquet", 2] == 3

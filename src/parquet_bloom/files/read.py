@@ -61,7 +61,7 @@ class Pruned(list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
     row_groups  of all files
-    hits        (file, row group) -> how many of the keys asked for it may hold; only with values=
+    hits        (file, row group) -> how many of the keys asked for it may hold; only with count_hits=True
     """
 
     def __init__(self, kept: Sequence[tuple[str, list[int]]] = ()) -> None:
@@ -71,14 +71,15 @@ class Pruned(list[tuple[str, list[int]]]):
 
 
 def prune(
-    source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, filesystem: Any = None,
-    **options: Any,
+    source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
+    filesystem: Any = None, **options: Any,
 ) -> Pruned:  # fmt: skip
     """Find the row groups in which a row can match: (file, row groups) for each file that has any.
 
     predicate       as `check` takes it; or else
     column, values  a name and many keys (an array or list), probed with the kernel against whole
                     filters: row groups that can hold any of the keys, for semi-joins
+    count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
     options         cache, use_filters, range_values, nan: as `check` has them
 
     Raises as `check`; RequestError for both or neither of predicate and values.
@@ -90,7 +91,7 @@ def prune(
         pruned = Pruned(scan.kept)
         pruned.row_groups = len(scan.verdicts)
         return pruned
-    from parquet_bloom.files.keys import Keys, as_many, count_hits, keys_for, partition_hits
+    from parquet_bloom.files.keys import Keys, as_many, hits_of, keys_for, partition_hits
 
     pruned = Pruned()
     known: dict[Any, Keys] = {}
@@ -108,10 +109,11 @@ def prune(
                 hits = partition_hits(leaf, file.found.partitions, file.outline, known[kind])
             else:
                 with scan.reopen(file) as opened:
-                    hits = count_hits(opened, file.outline, leaf, known[kind], scan.use_filters)
+                    hits = hits_of(opened, file.outline, leaf, known[kind], scan.use_filters, count_hits)
         kept = [group for group, n in enumerate(hits) if n != 0]
         pruned.row_groups += len(hits)
-        pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
+        if count_hits:
+            pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
         if kept:
             pruned.append((str(file.found), kept))
     return pruned

@@ -21,11 +21,12 @@ from parquet_bloom.files.locate import Places, probe
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.outline import Outline, Slot
-from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
+from parquet_bloom.formats.outline import NONE, Outline, Slot
+from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, contains_hashes, from_bytes
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
 
 
@@ -186,23 +187,33 @@ def _ask_by_kernel(
     from parquet_bloom.kernels import reading
 
     n = len(fast)
-    heads, head_bytes = _headers()
+    kinds, heads, head_bytes = _headers(size)
     first, last, upper, words = _hashed(probes, fast)
     said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    kinds = np.searchsorted(_sizes()[1], size)
     reading.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, upper, words, said, requests, read)
-    source.count(int(requests.sum()), int(read.sum()))
-    if (said == reading.CUT_OFF).any():
-        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+    _counted(source, said, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
     answers.denied[fast] = said == reading.DENIED
     other: Flags = said == reading.OTHER_HEADER
     return other
 
 
+def _counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+    """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
+    from parquet_bloom.kernels import reading
+
+    source.count(requests, bytes_read)
+    if (said == reading.CUT_OFF).any():
+        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+
+
+def _headers(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+    """Which header each size has, all headers, one a row, and their lengths."""
+    return np.searchsorted(_sizes()[1], size), *_all_headers()
+
+
 @lru_cache(1)
-def _headers() -> tuple[NDArray[np.uint8], Integers]:
-    """The header of every power of two, one a row, and their lengths."""
+def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
     headers = [_header(n) for n in _sizes()[1].tolist()]
     most = max(map(len, headers))
     padded = np.array([list(h.ljust(most, b"\0")) for h in headers], np.uint8)
@@ -273,3 +284,41 @@ def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.
     """Read ranges, one behind the other: uint8[sum of lengths]."""
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)
+
+
+def ask_whole(
+    source: Source, spots: Spots, row_groups: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
+
+    count    say how many a filter admits; without it 1 stands for one or more
+    returns  int64[n]; NONE for a filter whose header is not the one promised
+    """
+    from parquet_bloom.kernels import reading
+
+    offset, size = spots.offset[row_groups], spots.num_bytes[row_groups]
+    kinds, heads, head_bytes = _headers(size)
+    if source.fd is None:
+        return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
+    said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
+    reading.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
+    _counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
+    hits[said == reading.OTHER_HEADER] = NONE
+    return hits
+
+
+def _ask_whole_by_ranges(
+    source: Source, offset: Integers, size: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    hits = np.full(len(offset), NONE)
+    for some in np.split(np.arange(len(offset)), np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1):
+        headers = [_header(n) for n in size[some].tolist()]
+        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
+        found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
+        for i, header, data in zip(some.tolist(), headers, found, strict=True):
+            if data.startswith(header):
+                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
+                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
+    return hits

@@ -1,4 +1,4 @@
-"""Asking many filters of one open file, each for a header and a block, without going through Python.
+"""Asking many filters of one open file, for a header and a block each or whole, without going through Python.
 
 The bytes come by pread(2), straight from the kernel's page cache; a read is some 0.3 microseconds
 then, less than a Python call around it.
@@ -7,9 +7,10 @@ then, less than a Python call around it.
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, njit, types, uint32
+from numba import int64, njit, types, uint32, uint64
 
 from parquet_bloom.kernels.compiler import kernel
+from parquet_bloom.kernels.intrinsics import contains_at
 
 DENIED, ADMITTED, OTHER_HEADER, CUT_OFF = 0, 1, 2, 3
 
@@ -17,6 +18,7 @@ _I64 = types.Array(types.int64, 1, "C", readonly=True)
 _WORDS = types.Array(types.uint32, 2, "C", readonly=True)
 _HEADS = types.Array(types.uint8, 2, "C", readonly=True)
 _OUT = types.Array(types.uint8, 1, "C")
+_HASHES = types.Array(types.uint64, 1, "C", readonly=True)
 _COUNT = types.Array(types.int64, 1, "C")
 # Of the C library that this process has loaded; off_t has 64 bits on every system with 64-bit pointers.
 _pread = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.uintp, types.int64))
@@ -73,3 +75,40 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
             if _holds(data, at, words, probe):
                 answers[i] = ADMITTED
                 break
+
+
+@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, types.boolean, _OUT, _COUNT))
+def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, count, answers, hits):  # type: ignore[no-untyped-def]
+    """Ask n whole filters, each for the hashes first[i] to last[i]; as `ask`, and of these:
+
+    hashes   uint64[p]
+    count    go on after the first that is admitted
+    hits     int64[n]: how many were admitted; without count 0 or 1
+    """
+    header = np.empty(64, np.uint8)
+    most = int64(0)
+    for size in sizes:
+        most = max(most, size)
+    words = np.empty(most >> 2, np.uint32)
+    for i in range(len(offsets)):
+        head = head_bytes[kinds[i]]
+        hits[i] = 0
+        answers[i] = DENIED
+        read = _pread(types.intc(fd), header.ctypes, types.uintp(head), offsets[i])
+        read += _pread(types.intc(fd), words.ctypes, types.uintp(sizes[i]), offsets[i] + head)
+        if read != head + sizes[i]:
+            answers[i] = CUT_OFF
+            continue
+        for j in range(head):
+            if header[j] != heads[kinds[i], j]:
+                answers[i] = OTHER_HEADER
+        if answers[i] == OTHER_HEADER:
+            continue
+        n_blocks = uint64(sizes[i] >> 5)
+        for j in range(first[i], last[i]):
+            h = hashes[j]
+            if contains_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h):
+                hits[i] += 1
+                answers[i] = ADMITTED
+                if not count:
+                    break
