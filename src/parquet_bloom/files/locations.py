@@ -24,7 +24,16 @@ from parquet_bloom.files.storage import arrow_filesystem
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
 _SAFE = "/=:,+@!$&'()*;~"  # as they are in a URI's path
-_SCHEMES = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "hdfs": "hdfs", "viewfs": "hdfs", "abfs": "abfs", "abfss": "abfs"}
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "hdfs": "hdfs",
+    "viewfs": "hdfs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+}
 SUFFIXES = (".parquet", ".parq", ".pq")
 GLOB = set("*?[")
 

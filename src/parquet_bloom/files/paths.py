@@ -59,10 +59,15 @@ def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> Lo
     A named file counts whatever its name; folders are searched for Parquet files. Hidden files and
     folders (leading "." or "_", as Hadoop does) are passed over in folders.
 
+    sources     may also be Found files: they are taken as they are, and nothing is searched
     filesystem  of pyarrow or fsspec; plain paths are then on it
     Raises RequestError for none, or for several on different file systems; StorageError for one
     name alone that is not there or holds no Parquet file.
     """
+    many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = [source for source in many if isinstance(source, Found)]
+    if many and len(found) == len(many):
+        return Located(found[0].filesystem, found, len(found) == 1, [])
     return _Search(sources, Stores(filesystem)).run()
 
 
@@ -120,7 +125,7 @@ class _Search:
         at = store.location(path)
         below = path if root is None else os.path.relpath(path, root)
         relative = below.rsplit("/", 1)[-1] if root is None else below
-        partitions = () if root is None and self._alone else _partitions(below)
+        partitions = () if root is None and self._alone else partitions_of(below)
         return Found(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
 
     def _local(self, store: Store, path: str) -> list[Found]:
@@ -194,7 +199,8 @@ class _Search:
         return [self._file(store, path)]
 
 
-def _partitions(path: str) -> Partitions:
+def partitions_of(path: str) -> Partitions:
+    """The key=value folders of a path below a data set's root."""
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
     return tuple(
         (unquote(key), None if value == _NULL else unquote(value)) for key, sign, value in split if key and sign

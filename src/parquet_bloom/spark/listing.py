@@ -1,0 +1,212 @@
+"""Folders -> a DataFrame of files, by the executors: a task lists folders, one level of the tree at a time.
+
+    level 0   what was named      ->  files, and folders
+    level 1   these folders       ->  files, and folders ...      until there are none left
+
+No path crosses the driver, but those that were named; it only asks whether a level has folders.
+Hidden names (leading "." or "_") are passed over, as Spark does: _SUCCESS, _metadata, .crc files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
+from parquet_bloom.files.commit import SUFFIX, remove_stale
+from parquet_bloom.files.locations import GLOB, is_data
+from parquet_bloom.files.remote import storage_error
+from parquet_bloom.spark.storages import Storages
+
+SCHEMA = "path string, root string, size bigint, kind string, error string"
+_ARROW = pa.schema(
+    [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
+)
+_BATCH = 10_000
+FILE, FOLDER, FAILED = "file", "folder", "failed"
+Row = tuple[str, str, int, str, str | None]
+
+
+def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = False) -> Any:
+    """List the Parquet files that paths name: DataFrame(path, root, size, kind, error), cached.
+
+    paths  files, folders and globs in their last component
+    tidy   clean up after killed runs along the way, where this machine can tell that they are dead
+    kind   "file"; or "failed", a name or folder that could not be listed, for the reason in error
+    """
+    if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
+        raise RequestError("paths takes a list of names")
+    level = spark.createDataFrame(
+        [(path, "", 0, FOLDER, None) for path in paths], SCHEMA
+    ).repartition(min(len(paths), _width(spark)))  # fmt: skip
+    found = None
+    first = True
+    while True:
+        work = functools.partial(_list_level, where=where, named=first, tidy=tidy)
+        listed = level.mapInArrow(_batches_of(work), SCHEMA).persist()
+        files = listed.filter(listed.kind != FOLDER)
+        found = files if found is None else found.unionAll(files)
+        level = listed.filter(listed.kind == FOLDER).repartition(_width(spark))
+        first = False
+        if level.isEmpty():
+            return found.dropDuplicates(["path"]) if len(paths) > 1 else found
+
+
+def _width(spark: Any) -> int:
+    """Tasks that list side by side: some for each processor, so that a slow folder does not hold up the rest."""
+    try:
+        return 4 * int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context
+        return 64
+
+
+def _batches_of(rows: Callable[[Iterator[dict[str, Any]]], Iterator[Row]]) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[Row] = []
+        for row in rows(row for batch in batches for row in batch.to_pylist()):
+            pending.append(row)
+            if len(pending) == _BATCH:
+                yield _as_batch(pending)
+                pending = []
+        yield _as_batch(pending)
+
+    return run
+
+
+def _as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [[]] * len(_ARROW)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)], schema=_ARROW
+    )
+
+
+def _list_level(rows: Iterator[dict[str, Any]], where: Storages, named: bool, tidy: bool) -> Iterator[Row]:
+    for row in rows:
+        path, root = row["path"], row["root"]
+        try:
+            if named:
+                yield from _list_named(path, where, tidy)
+            else:
+                yield from _list_folder(path, root, where, tidy)
+        except ParquetBloomError as error:
+            yield path, root, 0, FAILED, str(error)
+
+
+def _list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
+    """One name that people gave: a file counts whatever its name, a folder is the root of what is in it."""
+    bare = name.rstrip("/") or "/"
+    last = posixpath.basename(bare)
+    size = _size_of(bare, where)
+    if size is not None and size >= 0:
+        yield bare, "", size, FILE, None
+    elif size is not None:
+        yield from _list_folder(bare, bare, where, tidy)
+    elif set(last) & GLOB:
+        yield from _list_glob(bare, where, tidy)
+    else:
+        raise StorageError(name, "no such file or folder")
+
+
+def _list_glob(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
+    from fnmatch import fnmatchcase
+
+    folder, last = posixpath.split(name)
+    if set(folder) & GLOB:
+        raise StorageError(name, "patterns are understood in the last component only; name the folder")
+    some = False
+    for path, size in _entries(folder, where):
+        base = posixpath.basename(path)
+        if fnmatchcase(base, last) and not (base.startswith((".", "_")) and last[0] not in "._"):
+            some = True
+            yield path, folder, max(size, 0), FILE if size >= 0 else FOLDER, None
+    if not some:
+        raise StorageError(name, "no file fits this pattern")
+
+
+def _list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Row]:
+    entries = list(_entries(folder, where))
+    if tidy:
+        restored = _tidy(folder, {posixpath.basename(path) for path, _ in entries}, where)
+        if restored:
+            entries = list(_entries(folder, where))
+    for path, size in entries:
+        name = posixpath.basename(path)
+        if size < 0:
+            if not name.startswith((".", "_")):
+                yield path, root, 0, FOLDER, None
+        elif is_data(name):
+            yield path, root, size, FILE, None
+
+
+def _size_of(name: str, where: Storages) -> int | None:
+    """Bytes of a file, -1 for a folder, None for nothing. Raises StorageError."""
+    from pyarrow import fs
+
+    filesystem, path = where.open(name)
+    try:
+        if filesystem is None:
+            return -1 if os.path.isdir(path) else os.stat(path).st_size
+        info = filesystem.get_file_info(path)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        raise storage_error(name, error) from error
+    if info.type == fs.FileType.NotFound:
+        return None
+    return -1 if info.type == fs.FileType.Directory else int(info.size or 0)
+
+
+def _entries(folder: str, where: Storages) -> Iterator[tuple[str, int]]:
+    """(name, bytes) of what lies in a folder, -1 for folders; as people see it. Raises StorageError."""
+    from pyarrow import fs
+
+    filesystem, path = where.open(folder)
+    base = folder.rstrip("/")
+    try:
+        if filesystem is None:
+            with os.scandir(path) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    with contextlib.suppress(FileNotFoundError):  # gone meanwhile, or a link to nothing
+                        if entry.is_dir(follow_symlinks=False):
+                            yield f"{base}/{entry.name}", -1
+                        elif entry.is_file():  # a link to a folder may lead in circles
+                            yield f"{base}/{entry.name}", entry.stat().st_size
+            return
+        infos = filesystem.get_file_info(fs.FileSelector(path))
+    except Exception as error:
+        raise storage_error(folder, error) from error
+    for info in sorted(infos, key=lambda info: str(info.path)):
+        yield f"{base}/{posixpath.basename(info.path)}", -1 if info.type == fs.FileType.Directory else int(info.size)
+
+
+# --- after killed runs ----------------------------------------------------------------------------
+
+
+def _tidy(folder: str, names: set[str], where: Storages) -> bool:
+    """Remove temporary files of dead processes; put back a file that was set aside and is missing.
+
+    Returns whether a file was put back.
+    """
+    filesystem, path = where.open(folder)
+    if filesystem is None:
+        if any(name.startswith(".") and name.endswith(SUFFIX) for name in names):
+            remove_stale(path)
+        return False
+    restored = False
+    for name in sorted(names):
+        if name.startswith(".") and name.endswith(f"{SUFFIX}.old"):
+            # `.NAME.HEX.parquet-bloom.old`: NAME, between the two renames of a storage that replaces nothing
+            original = name[1:].removesuffix(f"{SUFFIX}.old").rpartition(".")[0]
+            if original and original not in names:
+                try:
+                    filesystem.move(f"{path}/{name}", f"{path}/{original}")
+                except Exception as error:
+                    raise storage_error(f"{folder}/{name}", error) from error
+                restored = True
+    return restored

@@ -1,0 +1,194 @@
+"""Paths as Spark names them -> pyarrow's file systems, with the rights that the session's Hadoop settings give.
+
+    s3a://bucket/year=2026/a b.parquet      nothing is percent-encoded: Hadoop takes names as they are
+    |     |      path
+    |     authority: a bucket, a host and port, container@account
+    scheme: file, s3a (s3, s3n), abfss (abfs), gs, hdfs (viewfs)
+
+`Storages` is made on the driver and sent to the executors, which open the files themselves.
+Sources: hadoop-aws and hadoop-azure, their settings' names; pyarrow.fs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.files.paths import Found, partitions_of
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
+_PREFIXES = {
+    "s3a": "fs.s3a.", "s3": "fs.s3a.", "s3n": "fs.s3a.", "abfs": "fs.azure.", "abfss": "fs.azure.", "gs": "fs.gs.",
+}  # fmt: skip
+_BUCKETS = {"s3a", "s3", "s3n", "gs"}
+_HDFS = {"hdfs", "viewfs"}
+
+
+@dataclass(frozen=True)
+class Storages:
+    """How to open what Spark names.
+
+    settings  Hadoop's settings of the session, those of the storages in use; they may hold secrets
+    default   fs.defaultFS, which names without a scheme are on
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    default: str = "file:///"
+
+    def found(self, name: str, root: str = "") -> Found:
+        """A file by its name.
+
+        root  the folder that was named, if it was one: the file's place in an output and its Hive
+              partitions are what lies between
+        Raises RequestError for a scheme that nothing here can open.
+        """
+        filesystem, path = self.open(name)
+        below = name[len(root) :].lstrip("/") if root else name.rsplit("/", 1)[-1]
+        return Found(path, filesystem, name, [], below, partitions_of(below))
+
+    def open(self, name: str) -> tuple[Any, str]:
+        """The file system (None: the local one) and the path on it."""
+        scheme, authority, path = self.split(name)
+        if scheme == "file":
+            return None, path
+        filesystem = _filesystem(scheme, authority, tuple(sorted(self.settings.items())))
+        if scheme in _BUCKETS:
+            return filesystem, f"{authority.rpartition('@')[2]}{path}".rstrip("/")
+        if scheme in ("abfs", "abfss"):
+            return filesystem, f"{authority.partition('@')[0]}{path}".rstrip("/")
+        return filesystem, path
+
+    def split(self, name: str) -> tuple[str, str, str]:
+        """Scheme, authority and path, the default file system's where the name has none. Raises RequestError."""
+        uri = _URI.fullmatch(name)
+        if uri is None:
+            default = _URI.fullmatch(self.default)
+            if default is None or default[1].lower() == "file":
+                return "file", "", os.path.abspath(name)
+            if not name.startswith("/"):
+                raise RequestError(f"{name}: give an absolute path, or a URI")
+            uri = _URI.fullmatch(f"{default[1]}://{default[2] or ''}{name}")
+            assert uri is not None
+        scheme, authority, path = uri[1].lower(), uri[2] or "", uri[3] or "/"
+        if scheme == "file":
+            if authority not in ("", "localhost"):
+                raise RequestError(f"{name}: a file: URI names no other machine, write file:///{authority}{path}")
+            return scheme, "", path
+        if scheme not in _PREFIXES and scheme not in _HDFS:
+            known = ", ".join(["file", *_PREFIXES, *sorted(_HDFS)])
+            raise RequestError(f"{name}: executors cannot open {scheme}:, they can: {known}")
+        return scheme, authority, path
+
+
+def storages(spark: Any, names: Iterable[str]) -> Storages:
+    """What executors need to open these names, from the settings of a session."""
+    default = _setting(spark, "fs.defaultFS") or "file:///"
+    plain = Storages(default=default)
+    schemes = {plain.split(name)[0] for name in names}
+    settings: dict[str, str] = {}
+    for prefix in sorted({_PREFIXES[scheme] for scheme in schemes if scheme in _PREFIXES}):
+        settings.update(_with_prefix(spark, prefix))
+    return Storages(settings, default)
+
+
+def _hadoop(spark: Any) -> Any:
+    """The session's Hadoop Configuration; None on Spark Connect, which has no JVM here."""
+    try:
+        return spark._jsparkSession.sessionState().newHadoopConf()
+    except Exception:
+        return None
+
+
+def _setting(spark: Any, name: str) -> str | None:
+    hadoop = _hadoop(spark)
+    value = hadoop.get(name) if hadoop is not None else spark.conf.get(f"spark.hadoop.{name}", None)
+    return str(value) if value is not None else None
+
+
+def _with_prefix(spark: Any, prefix: str) -> dict[str, str]:
+    hadoop = _hadoop(spark)
+    if hadoop is not None:
+        return {prefix + str(k): str(v) for k, v in dict(hadoop.getPropsWithPrefix(prefix)).items()}
+    start = f"spark.hadoop.{prefix}"
+    return {k.removeprefix("spark.hadoop."): v for k, v in dict(spark.conf.getAll).items() if k.startswith(start)}
+
+
+# --- pyarrow's file systems -----------------------------------------------------------------------
+
+
+@lru_cache(64)
+def _filesystem(scheme: str, authority: str, settings: tuple[tuple[str, str], ...]) -> Any:
+    """One file system for all files of a process that share scheme, authority and settings."""
+    from pyarrow import fs
+
+    known = dict(settings)
+    if scheme in ("s3a", "s3", "s3n"):
+        return fs.S3FileSystem(**s3_options(authority.rpartition("@")[2], known))
+    if scheme in ("abfs", "abfss"):
+        return fs.AzureFileSystem(**azure_options(authority, known))
+    if scheme == "gs":
+        return fs.GcsFileSystem()
+    return fs.FileSystem.from_uri(f"{scheme}://{authority or 'default'}/")[0]
+
+
+def s3_options(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """fs.s3a.* and fs.s3a.bucket.BUCKET.* as arguments of pyarrow.fs.S3FileSystem."""
+
+    def get(name: str) -> str | None:
+        return settings.get(f"fs.s3a.bucket.{bucket}.{name}") or settings.get(f"fs.s3a.{name}") or None
+
+    options: dict[str, Any] = {
+        "access_key": get("access.key"),
+        "secret_key": get("secret.key"),
+        "session_token": get("session.token"),
+        "region": get("endpoint.region"),
+    }
+    if options["access_key"] is None and "Anonymous" in (get("aws.credentials.provider") or ""):
+        options["anonymous"] = True
+    role = get("assumed.role.arn")
+    if role is not None:
+        options |= {"role_arn": role, "session_name": get("assumed.role.session.name")}
+        del options["access_key"], options["secret_key"], options["session_token"]
+    endpoint = get("endpoint")
+    if endpoint is not None:
+        scheme, separator, host = endpoint.rpartition("://")
+        options["endpoint_override"] = host
+        secure = (get("connection.ssl.enabled") or "true").lower() == "true"
+        options["scheme"] = scheme if separator else "https" if secure else "http"
+        if (get("path.style.access") or "").lower() == "false":
+            options["force_virtual_addressing"] = True
+    proxy = get("proxy.host")
+    if proxy is not None:
+        options["proxy_options"] = f"http://{proxy}:{get('proxy.port') or 80}"
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def azure_options(authority: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """fs.azure.* as arguments of pyarrow.fs.AzureFileSystem; authority is container@account.dfs.core.windows.net."""
+    host = authority.rpartition("@")[2]
+    account, _, suffix = host.partition(".")
+
+    def get(name: str) -> str | None:
+        return settings.get(f"fs.azure.{name}.{host}") or settings.get(f"fs.azure.{name}") or None
+
+    options: dict[str, Any] = {"account_name": account}
+    if suffix and suffix != "dfs.core.windows.net":
+        options["dfs_storage_authority"] = f".{suffix}"
+        options["blob_storage_authority"] = f".{suffix.replace('dfs.', 'blob.', 1)}"
+    key, token = get("account.key"), get("sas.fixed.token")
+    client, secret = get("account.oauth2.client.id"), get("account.oauth2.client.secret")
+    if key is not None:
+        options["account_key"] = key
+    elif token is not None:
+        options["sas_token"] = token
+    elif client is not None:
+        options["client_id"] = client
+        tenant = re.search(r"microsoftonline\.[a-z.]+/([^/]+)/", get("account.oauth2.client.endpoint") or "")
+        if secret is not None and tenant is not None:
+            options |= {"client_secret": secret, "tenant_id": tenant[1]}
+    return options
