@@ -80,10 +80,7 @@ def _batches_of(rows: Callable[[Iterator[dict[str, Any]]], Iterator[Row]]) -> An
 
 
 def _as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [[]] * len(_ARROW)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, _ARROW, strict=True)], schema=_ARROW
-    )
+    return pa.RecordBatch.from_pylist([dict(zip(_ARROW.names, row, strict=True)) for row in rows], schema=_ARROW)
 
 
 def _list_level(rows: Iterator[dict[str, Any]], where: Storages, named: bool, tidy: bool) -> Iterator[Row]:
