@@ -28,8 +28,9 @@ from parquet_bloom.errors import RequestError, StorageError, TableFormatError
 from parquet_bloom.files import s3 as s3_module
 from parquet_bloom.files.parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan_parts
 from parquet_bloom.files.paths import expand, locate
-from parquet_bloom.files.remote import submit
+from parquet_bloom.files.remote import Location, submit
 from parquet_bloom.files.storage import Source
+from parquet_bloom.files.target import disk_needed, new_version
 
 SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
 
@@ -394,6 +395,28 @@ def test_without_boto3_all_bytes_travel_and_the_command_says_so(
     assert "travelled: the extra s3 is not installed" in out
     assert "tests-secret" not in out
     assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
+
+
+def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
+    small: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installing boto3 would not help, so nobody is told to."""
+    role = fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
+    (tmp_path / "x.parquet").write_bytes(small)
+
+    def why(filesystem: fs.FileSystem) -> str:
+        with Source(tmp_path / "x.parquet") as source:
+            target = Location("data/y.parquet", filesystem)
+            assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
+            with new_version(source, target, overwrite=False, sync=False, force=False, needed=0) as new:
+                return new.travel.why
+
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert "give access_key, secret_key and session_token" in why(role)
+    assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
+    monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert why(fs.S3FileSystem(region="us-east-1")).startswith("the extra s3 is not installed")
 
 
 def test_without_boto3_nothing_is_published_on_an_error(
