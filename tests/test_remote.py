@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import builtins
 import io
-import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import fsspec
@@ -28,8 +29,10 @@ from parquet_bloom.errors import RequestError, StorageError, TableFormatError
 from parquet_bloom.files import s3 as s3_module
 from parquet_bloom.files.parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan_parts
 from parquet_bloom.files.paths import expand, locate
-from parquet_bloom.files.remote import submit
+from parquet_bloom.files.remote import Location, submit
 from parquet_bloom.files.storage import Source
+from parquet_bloom.files.target import disk_needed, new_version
+from parquet_bloom.files.upload import UploadedFile
 
 SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
 
@@ -396,6 +399,28 @@ def test_without_boto3_all_bytes_travel_and_the_command_says_so(
     assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
 
 
+def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
+    small: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installing boto3 would not help, so nobody is told to."""
+    role = fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
+    (tmp_path / "x.parquet").write_bytes(small)
+
+    def why(filesystem: fs.FileSystem) -> str:
+        with Source(tmp_path / "x.parquet") as source:
+            target = Location("data/y.parquet", filesystem)
+            assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
+            with new_version(source, target, overwrite=False, sync=False, force=False, needed=0) as new:
+                return new.travel.why
+
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert "give access_key, secret_key and session_token" in why(role)
+    assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
+    monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert why(fs.S3FileSystem(region="us-east-1")).startswith("the extra s3 is not installed")
+
+
 def test_without_boto3_nothing_is_published_on_an_error(
     store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,23 +470,79 @@ def test_without_boto3_the_end_of_the_process_publishes_nothing_either(store: Ob
     assert store.names("data") == ["x.parquet"]
 
 
-@pytest.mark.parametrize("way", ["inside the store", "all bytes"])
-def test_control_c_in_the_middle(store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    if way == "all bytes":
-        monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+def control_c() -> None:
+    """To the main thread, which is the one that Python tells of it, whichever thread asks."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Wait until the main thread has told the thread that uploads to give up: it may be slow to wake."""
+    uploads: list[UploadedFile] = []
+    commit = UploadedFile.commit
+
+    def noted(self: UploadedFile, *arguments: Any) -> None:
+        uploads.append(self)
+        commit(self, *arguments)
+
+    def wait() -> None:
+        while not uploads[0]._given_up:
+            time.sleep(0.005)
+
+    monkeypatch.setattr(UploadedFile, "commit", noted)
+    return wait
+
+
+def test_control_c_while_bytes_are_copied_inside_the_store(store: ObjectStore, big: bytes) -> None:
     store.put("data/x.parquet", big)
 
     def interrupt(request: Request) -> None:
-        if request.kind in ("COPY", "PUT"):
+        if request.kind == "COPY":
             store.wire.before = None
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.2)
+            control_c()
 
     store.wire.before = interrupt
     with pytest.raises(KeyboardInterrupt):
         parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
     assert store.names("data") == ["x.parquet"]
-    assert way == "all bytes" or store.uploads("data") == []
+    assert store.uploads("data") == []
+
+
+def test_control_c_while_all_bytes_travel(
+    store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
+) -> None:
+    monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "PUT":  # a part: the store has not answered before the main thread has given up
+            store.wire.before = None
+            control_c()
+            given_up()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+
+
+def test_control_c_that_comes_too_late(
+    store: ObjectStore, tmp_path: Path, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
+) -> None:
+    """When all was sent and the stream is being closed, the new object is there, whole."""
+    monkeypatch.setattr("parquet_bloom.files.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "complete":
+            store.wire.before = None
+            control_c()
+            given_up()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
 
 
 def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.CaptureFixture[str]) -> None:

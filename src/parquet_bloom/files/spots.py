@@ -27,6 +27,7 @@ from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, contains_hashes
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _MOST_BYTES = 1 << 26  # of whole filters in memory at a time
+_LAST = np.iinfo(np.int64).max
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
 
 
@@ -72,7 +73,10 @@ def _extents(outline: Outline) -> tuple[Integers, Integers]:
     slots = outline.slots
     data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
     start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)
-    stop = start + slots[Slot.COMPRESSED_SIZE]
+    size = slots[Slot.COMPRESSED_SIZE]
+    stop = start + size
+    # A damaged size may end past 64 bits, where numpy goes round to the other end.
+    stop = np.where((size >= 0) == (stop >= start), stop, np.where(size >= 0, _LAST, -_LAST))
     empty = (data < len(MAGIC)) & (slots[Slot.NUM_VALUES] == 0)
     return np.where(empty, data, start), np.where(empty, data, stop)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+from typing import Any
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.files import s3
@@ -21,7 +22,11 @@ from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.upload import UploadedFile
 
 WITHOUT_BOTO3 = "the extra s3 is not installed, with which S3 copies unchanged bytes inside the store"
-WITHOUT_COPIES = "this storage cannot put files together from parts of others"
+WITH_A_ROLE = (
+    "pyarrow assumes the role of role_arn itself, so boto3, with which S3 copies unchanged bytes inside the store, "
+    "has no credentials; give access_key, secret_key and session_token of the role instead"
+)
+WITHOUT_COPIES = "this file system cannot put files together from parts of others"
 
 
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
@@ -52,7 +57,7 @@ def new_version(source: Source, target: Location, overwrite: bool, sync: bool, f
     if _in_store(target):
         return s3.StoredFile(source, target, overwrite, force)
     new = UploadedFile(target, overwrite)
-    new.travel.why = WITHOUT_BOTO3 if target.filesystem.type_name == "s3" else WITHOUT_COPIES
+    new.travel.why = _hindrance(target.filesystem) or ""
     return new
 
 
@@ -67,8 +72,13 @@ def copy_whole(source: Source, target: Location, overwrite: bool, sync: bool, fo
 
 
 def _in_store(target: Location) -> bool:
-    return (
-        getattr(target.filesystem, "type_name", "") == "s3"
-        and s3.can_speak_for(target.filesystem)
-        and importlib.util.find_spec("boto3") is not None
-    )
+    return target.filesystem is not None and _hindrance(target.filesystem) is None
+
+
+def _hindrance(filesystem: Any) -> str | None:
+    """Why a storage cannot put a file together from parts of others; None if it can."""
+    if filesystem.type_name != "s3":
+        return WITHOUT_COPIES
+    if not s3.can_speak_for(filesystem):
+        return WITH_A_ROLE  # first: boto3 would not help
+    return WITHOUT_BOTO3 if importlib.util.find_spec("boto3") is None else None

@@ -126,11 +126,11 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
     sound = (values >= 0) & (slots[Slot.TYPE] == leaf.physical)
     if not leaf.repeated:
         sound &= values == outline.rows
+    if not leaf.optional:
+        sound &= (nulls == NONE) | (nulls == 0)
     counted = sound & (nulls >= 0) & (nulls <= values)
     some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
     some_value = ~counted | (nulls < values)
-    if not leaf.optional:
-        sound &= (nulls == NONE) | (nulls == 0)
     nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
     domain = domain_of(leaf)
     unknown = np.zeros(n, bool)
@@ -147,6 +147,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
         high, has_high = _decode(outline.data, slots, Slot.OLD_MAX, leaf, domain)
     if not (has_low.any() or has_high.any()):
         return Facts(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
     has_low, has_high = has_low & sound, has_high & sound
     both = has_low & has_high
     if domain == "float":  # one NaN spoils both

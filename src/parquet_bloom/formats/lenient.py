@@ -22,7 +22,6 @@ from parquet_bloom.formats.compact_tree import (
     I32,
     I64,
     LIST,
-    SET,
     STRUCT,
     TRUE,
     field_header,
@@ -41,10 +40,12 @@ _WIRE = {
     TType.I64: {I64},
     TType.DOUBLE: {DOUBLE},
     TType.STRING: {BINARY},
-    TType.LIST: {LIST, SET},
+    TType.LIST: {LIST},
     TType.STRUCT: {STRUCT},
     TType.BOOL: {TRUE, FALSE},
 }
+
+_BITS = {TType.I16: 16, TType.I32: 32, TType.I64: 64}
 
 
 def decode(kind: type[T], data: bytes) -> T:
@@ -85,7 +86,9 @@ def _value(ttype: int, arguments: Any, wire: int, data: bytes, at: int, depth: i
     if ttype == TType.STRING:
         raw = data[start : start + number]
         return raw if arguments == "BINARY" else raw.decode("utf-8", "replace")
-    return (number >> 1) ^ -(number & 1)
+    # Of an integer that is too long for its type the C reader keeps the lower bits; so do we.
+    bits = _BITS[ttype]
+    return ((number & (1 << bits) - 1) >> 1) ^ -(number & 1)
 
 
 def _list(arguments: Any, data: bytes, at: int, depth: int) -> list[Any] | None:

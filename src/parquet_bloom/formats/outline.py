@@ -124,20 +124,15 @@ def outline_of(footer: Footer) -> Outline:
                     blob += bound
         for slot, value in enumerate(values):
             if value is not None:
-                slots[slot, i, j] = _bounded(value)
+                slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
-    rows = np.array([_bounded(group.num_rows or 0) for group in groups], np.int64)
+    rows = np.array([group.num_rows or 0 for group in groups], np.int64)
     metadata = footer.metadata
     rest = FileMetaData(
         row_groups=[], key_value_metadata=metadata.key_value_metadata, created_by=metadata.created_by,
         column_orders=metadata.column_orders,
     )  # fmt: skip
     return Outline(bytes(blob), footer.start, footer.leaves, rest, rows, slots)
-
-
-def _bounded(value: int) -> int:
-    """Only the lenient reader lets a damaged footer have integers of more than 64 bits."""
-    return value if -(1 << 63) < value < 1 << 63 else -1
 
 
 # --- through the compiled walk --------------------------------------------------------------------
@@ -184,11 +179,11 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     try:
         while (header := field_header(data, at, last)) is not None:
             id, wire, value = header
-            if id <= last:
+            if not last < id < 1 << 15:
                 return None
             if id == 4 and leaves is not None:
                 n, kind, first = list_header(data, value)
-                if wire != LIST or (n and kind != STRUCT) or n * len(leaves) > len(data):
+                if wire != LIST or (n and (kind != STRUCT or not leaves)) or n * len(leaves) > len(data):
                     return None
                 rows = np.full((1, n), NONE, np.int64)
                 slots = np.full((Slot.COUNT, n, len(leaves)), NONE, np.int64)

@@ -20,7 +20,8 @@ from parquet_bloom.kernels.compiler import kernel
 SKIP, STORE, SPAN, ENTER, OUTER, STOP_ALL = 0, 1, 2, 3, 4, 5
 FIELDS = 32  # ids from here on are skipped
 _DEPTH = 32
-_FALSE, _BYTE, _I16, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 2, 3, 4, 6, 7, 8, 9, 10, 12
+_MOST_ID = (1 << 15) - 1
+_FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _ACTIONS = types.Array(types.int64, 3, "C", readonly=True)
@@ -48,6 +49,8 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
 
     stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
     """
+    if wire == 0:  # no type; below, 0 stands for a struct's fields
+        return int64(-1)
     if wire in (1, _FALSE):
         return at
     depth = 0
@@ -163,7 +166,8 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             if at < 0:
                 return int64(-1)
             field = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
-        if field <= last[depth]:  # every writer goes up; two of one field would be two opinions
+        # Every writer goes up; two of one field would be two opinions, and ids have 16 bits.
+        if field <= last[depth] or field > _MOST_ID:
             return int64(-1)
         last[depth] = field
         kind = kinds[depth]
@@ -178,7 +182,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
                 return int64(-1)
         elif action == STORE:
             raw, at = _varint(data, at, stop)
-            if at < 0:
+            if at < 0 or (wire == _I32 and raw >> uint64(32)):
                 return int64(-1)
             value = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
             if depth == 0:
