@@ -49,6 +49,10 @@ class StorageError(FileError):
     """The operating system or the store refused: no such file, no permission, disk full."""
 
 
+class ConflictError(StorageError):
+    """Another program was there first: the source was changed, or the target made, meanwhile."""
+
+
 class TableFormatError(FileError):
     """The file belongs to an Iceberg, Delta or Hudi table, whose log holds its size."""
 

@@ -39,10 +39,14 @@ from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places, new_entries, rewritten
 
 Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
+# (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
+BuiltElsewhere = Callable[[Source, Sequence[Chunk]], Iterator[Built]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
+    """What is to be done with every file, checked by check_request; fields as add_filters has them."""
+
     columns: Sequence[str] | None
     exclude: Sequence[str] | None
     form: Format
@@ -104,13 +108,13 @@ def add_filters(
     form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
     outputs = targets(source, output, in_place, overwrite, filesystem)
     with Workers(threads or processors()) as workers:
-        request = _Request(
+        request = Request(
             columns, exclude, form, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
             force, workers, Tables(), dry_run, progress,
         )  # fmt: skip
         results = each(
             list(outputs.targets),
-            lambda file: _add(file, outputs.targets[file], request),
+            lambda file: add_file(file, outputs.targets[file], request),
             outputs.single,
             outputs.failed,
         )
@@ -146,13 +150,29 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _add(file: Found, target: Location, request: _Request) -> AddedFile:
+def planned(footer: Footer, request: Request) -> Plan:
+    """Which chunks of a file get a filter, and why others do not."""
+    r = request
+    return plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace)
+
+
+def writing_order(footer: Footer, made: Plan, at_chunk_start: bool) -> list[Chunk]:
+    """The planned chunks in the order in which their filters are built and written."""
+    if not at_chunk_start:
+        return sorted(made.chosen)
+    return [event.key for event in sorted(insert_events(footer, list(made.chosen)))]
+
+
+def add_file(file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None) -> AddedFile:
+    """Add filters to one file.
+
+    built  gives filters that were built elsewhere, once it has seen that the file is still the same
+    Raises as add_filters does for one file.
+    """
     started = time.perf_counter()
     with Source(file, pin=True) as source:
         footer = source.footer()
-        made = plan(
-            footer, request.columns, request.exclude, request.fpp, request.ndv, request.max_bytes, request.replace
-        )
+        made = planned(footer, request)
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )
@@ -167,20 +187,21 @@ def _add(file: Found, target: Location, request: _Request) -> AddedFile:
         if made.chosen and request.at_chunk_start:
             check_movable(source.path, footer, request.force)
         if not request.dry_run:
-            report.add_travel(_carry_out(source, footer, made, target, request, report), source)
+            report.add_travel(_carry_out(source, footer, made, target, request, report, built), source)
     report.seconds = time.perf_counter() - started
     return report
 
 
 def _carry_out(
-    source: Source, footer: Footer, made: Plan, target: Location, request: _Request, report: AddedFile
-) -> Travel:
+    source: Source, footer: Footer, made: Plan, target: Location, request: Request, report: AddedFile,
+    built: BuiltElsewhere | None,
+) -> Travel:  # fmt: skip
     report.bytes_after = source.size
     overwrite = request.overwrite or request.in_place
     if not made.chosen:
         return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
     with new_version(source, target, overwrite, request.sync, request.force, report.bytes_needed) as new:
-        written = _Writer(source, footer, made, request).write(new)
+        written = _Writer(source, footer, made, request, built).write(new)
         if not written.places and not written.cut:
             report.skipped += written.skipped
             new.discard()
@@ -198,7 +219,9 @@ def _carry_out(
 class _Writer:
     """Writes the new file's bytes and remembers what the checks and the report need."""
 
-    def __init__(self, source: Source, footer: Footer, made: Plan, request: _Request) -> None:
+    def __init__(
+        self, source: Source, footer: Footer, made: Plan, request: Request, built: BuiltElsewhere | None
+    ) -> None:
         self.source, self.footer, self.made, self.request = source, footer, made, request
         self.body = Body()
         self.filters: list[AddedFilter] = []
@@ -207,6 +230,7 @@ class _Writer:
         self.places: dict[Chunk, tuple[int, int]] = {}
         self.cut = False
         self._built: dict[Chunk, Built] = {}
+        self._built_elsewhere = built
         self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in made.columns}
 
     def write(self, new: NewVersion) -> _Writer:
@@ -227,7 +251,8 @@ class _Writer:
         return build(self._readers[column], self.footer, group, self.request.form, self.made.chosen[key])
 
     def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
-        results = self.request.workers.in_order(self._build, keys)
+        given = self._built_elsewhere
+        results = given(self.source, keys) if given is not None else self.request.workers.in_order(self._build, keys)
         for done, (key, built) in enumerate(zip(keys, results, strict=True)):
             group, column = key
             if built.data is None:
@@ -253,7 +278,7 @@ class _Writer:
         inserts = insert_events(self.footer, list(self.made.chosen))
         cuts = [e for e in self._cuts() if e.kind == "cut"]
         events = sorted([*inserts, *cuts, *index_events(self.footer)])
-        keys = [e.key for e in events if e.kind == "insert"]
+        keys = writing_order(self.footer, self.made, at_chunk_start=True)
         results = self._results(keys)
         sink = FileSink(new, self.source)
         self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
@@ -273,7 +298,7 @@ class _Writer:
         if events:
             copying.result()  # only then is it known where the filters begin
         new.at = sink.at if events else self.footer.start
-        for key, data in self._results(sorted(self.made.chosen)):
+        for key, data in self._results(writing_order(self.footer, self.made, at_chunk_start=False)):
             if data is not None:
                 self.places[key] = (new.at, len(data))
                 new.append(data)

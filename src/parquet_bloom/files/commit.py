@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.storage import Source
 
@@ -224,10 +224,10 @@ class NewFile:
             os.link(self.path, self.target)
             os.unlink(self.path)
         except FileExistsError:
-            raise StorageError(self.target, "exists; give --overwrite to replace it") from None
+            raise ConflictError(self.target, "exists; give --overwrite to replace it") from None
         except OSError:
             if os.path.lexists(self.target):
-                raise StorageError(self.target, "exists; give --overwrite to replace it") from None
+                raise ConflictError(self.target, "exists; give --overwrite to replace it") from None
             os.rename(self.path, self.target)
 
     def _take_attributes(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from parquet_bloom.errors import LayoutError
+from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.files.locate import Places, spans_of
 from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
 from parquet_bloom.files.storage import Source
@@ -95,6 +95,19 @@ def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> 
 def _had_fields(footer: Footer, key: Chunk) -> bool:
     meta = footer.meta(*key)
     return meta.bloom_filter_offset is not None or meta.bloom_filter_length is not None
+
+
+def is_made_from(source: Source, new: Source) -> bool:
+    """Whether a file is another one with filters added: taking them out in memory gives its footer and sizes back."""
+    old, footer = source.footer(), new.footer()
+    if old.n_row_groups != footer.n_row_groups or len(old.leaves) != len(footer.leaves):
+        return False
+    had = footer_places(old)
+    try:
+        check_undoable(source, new, [key for key in footer_places(footer) if key not in had])
+    except (LayoutError, FooterError):
+        return False
+    return True
 
 
 def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.commit import Travel
 from parquet_bloom.files.parts import Part, Piece, plan_parts
 from parquet_bloom.files.remote import Location, side_by_side, storage_error
@@ -119,7 +119,7 @@ class StoredFile:
             code = str(told.get("Code", ""))
             if code in ("PreconditionFailed", "412", "ConditionalRequestConflict"):
                 reason = "was changed by another program meanwhile; nothing was written"
-                raise StorageError(self._target, reason) from error
+                raise ConflictError(self._target, reason) from error
             reason = f"{error.operation_name}: {code} {told.get('Message', '')}".strip().splitlines()[0]
             raise StorageError(self._target, reason) from error
         except BotoCoreError as error:
@@ -196,7 +196,7 @@ class StoredFile:
         bucket, _, key = self._source.location.path.partition("/")
         head = client.head_object(Bucket=bucket, Key=key)
         if head["ETag"] != self._source.etag:
-            raise StorageError(self._source.path, "was changed by another program meanwhile; nothing was written")
+            raise ConflictError(self._source.path, "was changed by another program meanwhile; nothing was written")
         kept = {name: head[name] for name in _KEPT if head.get(name)}
         try:
             tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])

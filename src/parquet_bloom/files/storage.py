@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from parquet_bloom.errors import (
+    ConflictError,
     DamagedFileError,
     EncryptedFileError,
     EncryptedFooterError,
@@ -123,7 +124,7 @@ class Source:
             with Source(self.location, pin=True) as again:
                 same = again._remote is not None and again._remote.version() == self._remote.version()
         if not same:
-            raise StorageError(self.path, "was changed by another program meanwhile; nothing was written")
+            raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
 
     @property
     def stamp(self) -> object:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.commit import SUFFIX, NewFile
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
 
@@ -49,8 +49,8 @@ class UploadedFile(NewFile):
         def check() -> None:
             self._go_on()
             last_check()
-            if not self._may_replace and _exists(self._to):
-                raise StorageError(self._to, "exists; give --overwrite to replace it")
+            if not self._may_replace and exists(self._to):
+                raise ConflictError(self._to, "exists; give --overwrite to replace it")
 
         check()
         put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside
@@ -117,9 +117,12 @@ class UploadedFile(NewFile):
             self.travel.sent += len(data)
 
 
-def _exists(at: Location) -> bool:
+def exists(at: Location) -> bool:
+    """Whether something is there, on any storage. Raises StorageError."""
     from pyarrow import fs
 
+    if at.filesystem is None:
+        return os.path.lexists(at.path)
     try:
         return bool(at.filesystem.get_file_info(at.path).type != fs.FileType.NotFound)
     except Exception as error:

@@ -55,7 +55,8 @@ def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = F
         level = listed.filter(listed.kind == FOLDER).repartition(_width(spark))
         first = False
         if level.isEmpty():
-            return found.dropDuplicates(["path"]) if len(paths) > 1 else found
+            # Several names may share files; one file must not be two tasks' work.
+            return found.repartition(_width(spark), "path").dropDuplicates(["path"]) if len(paths) > 1 else found
 
 
 def _width(spark: Any) -> int:

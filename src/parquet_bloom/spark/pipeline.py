@@ -1,0 +1,225 @@
+"""Filters for data sets that outgrow one machine: add_filters as a Spark job.
+
+    list_files -> small files, packed many to a task -> tasks.add ----------------------------> report
+               -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
+                                                       shuffled to their file, tasks.assemble -> report
+
+Only rows of the report, counts and sums cross the driver. A file is either old or new and whole at
+any time; a task that runs twice finds its work done, so retries, speculation and a second run of the
+job do only what is missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.files.commit import remove_stale
+from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.workers import Workers
+from parquet_bloom.spark import tasks
+from parquet_bloom.spark.listing import FILE, list_files
+from parquet_bloom.spark.packing import packed
+from parquet_bloom.spark.storages import Storages, storages
+
+REPORT = pa.schema(
+    [
+        ("path", pa.string()), ("output", pa.string()), ("status", pa.string()), ("row_groups", pa.int32()),
+        ("filters", pa.int64()), ("bytes_before", pa.int64()), ("bytes_after", pa.int64()),
+        ("filter_bytes", pa.int64()), ("seconds", pa.float64()), ("error", pa.string()),
+    ]
+)  # fmt: skip
+_UNITS = pa.schema(
+    [
+        ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
+        ("stop", pa.int64()), ("crc", pa.int64()), ("stamp", pa.string()),
+    ]
+)  # fmt: skip
+_FILTERS = pa.schema(
+    [
+        ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
+        ("crc", pa.int64()), ("stamp", pa.string()), ("row_group", pa.int32()), ("column", pa.int32()),
+        ("data", pa.binary()), ("built", pa.string()), ("error", pa.string()),
+    ]
+)  # fmt: skip
+_DDL = {
+    pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double", pa.binary(): "binary",
+}  # fmt: skip
+_BATCH_BYTES = 16 << 20  # of rows that carry filters
+_MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
+
+
+def add_filters(
+    spark: Any,
+    paths: Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    spec: str = "final",
+    placement: str | None = None,
+    fpp: float | Mapping[str, float] | None = None,
+    ndv: int | None = None,
+    max_bytes: int | None = None,
+    output: str | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    replace: bool = False,
+    sync: bool = True,
+    force: bool = False,
+    threads: int = 1,
+    task_bytes: int = 128 << 20,
+    split_bytes: int = 256 << 20,
+    progress: Any = None,
+) -> Any:
+    """Add Bloom filters to the Parquet files of folders, on Spark. Runs at once; returns the report.
+
+    spark        a SparkSession
+    paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:)
+    output       a folder for the new versions, which keeps the tree; or else in_place=True
+    columns, exclude, spec, placement, fpp, ndv, max_bytes, overwrite, replace, sync, force
+                 as parquet_bloom.add_filters has them
+    threads      that decode and hash at a time in one task: as many as spark.task.cpus
+    task_bytes   small files of so many bytes together make a task
+    split_bytes  files from this size on are split: their filters are built by many tasks
+    progress     of spark.progress, if somebody watches
+    returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
+                 filter_bytes, seconds, error), cached, a row a file; status is "done", "had them" (an
+                 earlier run, or another program, did it all) or "failed"
+
+    Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg,
+    Delta or Hudi table without force. What is wrong with a file is in its row.
+    """
+    where = storages(spark, [*paths, *([output] if output is not None else [])])
+    options = {
+        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "fpp": fpp, "ndv": ndv,
+        "max_bytes": max_bytes, "replace": replace, "sync": sync, "force": force,
+    }  # fmt: skip
+    job = tasks.Job(where, output, overwrite, options, threads)
+    with Workers(1) as workers:
+        job.request(workers)  # its errors come before any work
+    _check_places(paths, output, in_place, force, where)
+    files = list_files(spark, paths, where, tidy=in_place)
+    if output is not None and len(paths) > 1:
+        _check_equal_targets(files.filter(files.kind == FILE))
+    total, n_large = files.selectExpr("sum(size)", f"count_if(size >= {int(split_bytes)})").head()
+    small = packed(
+        files.filter(files.size < split_bytes), spark, task_bytes=max(task_bytes, (total or 0) // _MOST_TASKS)
+    )
+    report = _mapped(small, functools.partial(tasks.add, job=job), REPORT, progress)
+    with _small_batches(spark):
+        if n_large:
+            large = files.filter(files.size >= split_bytes)
+            report = report.unionByName(_large(spark, large, n_large, job, progress))
+        report = report.persist()
+        report.count()
+    if any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths)):
+        _sweep(report, job)
+    return report
+
+
+def _large(spark: Any, large: Any, n_large: int, job: tasks.Job, progress: Any) -> Any:
+    """Split, built by many tasks, and put together by one task a file."""
+    large = large.repartition(min(n_large, _MOST_TASKS))
+    units = _mapped(large, functools.partial(tasks.cut, job=job), _UNITS).persist()
+    n_units = units.count() - n_large
+    headers = units.filter(units.place == tasks.HEADER).selectExpr(
+        "path", "root", "size", "place", "crc", "stamp", "-1 row_group", "-1 column", "cast(null as binary) data",
+        "cast(null as string) built", "cast(null as string) error",
+    )  # fmt: skip
+    rows = headers
+    if n_units:
+        work = units.filter(units.place != tasks.HEADER).repartition(min(n_units, _MOST_TASKS))
+        rows = rows.unionByName(_mapped(work, functools.partial(tasks.build_units, job=job), _FILTERS))
+    # More partitions than files: two large files in one task would wait for each other.
+    rows = rows.repartition(min(4 * n_large, _MOST_TASKS), "path").sortWithinPartitions("path", "place")
+    return _mapped(rows, functools.partial(tasks.assemble, job=job), REPORT, progress)
+
+
+# --- before any work ------------------------------------------------------------------------------
+
+
+def _check_places(paths: Sequence[str], output: str | None, in_place: bool, force: bool, where: Storages) -> None:
+    if in_place and output is not None:
+        raise RequestError("output and in_place exclude each other; give one")
+    if not in_place and output is None:
+        raise RequestError("give output, a folder for the new files, or in_place to replace the sources")
+    if output is not None:
+        for path in paths:
+            same = where.split(output)[:2] == where.split(path)[:2]
+            inner, outer = (posixpath.normpath(where.split(one)[2]) + "/" for one in (output, path))
+            if same and inner.startswith(outer):
+                raise RequestError(f"output {output} lies in {path}, so a second run would take it for a source")
+    tables = Tables()
+    for path in paths if output is None else [output]:
+        scheme = where.split(path)[0]
+        if in_place and not force and scheme in ("hdfs", "viewfs"):
+            reason = "HDFS cannot replace a file in one step; give output, or force for two renames a file"
+            raise RequestError(f"{path}: {reason}")
+        tables.refuse(where.found(path), where.found(f"{path.rstrip('/')}/x"), force)
+
+
+def _check_equal_targets(wanted: Any) -> None:
+    relative = "CASE WHEN root = '' THEN substring_index(path, '/', -1) ELSE substr(path, length(root) + 2) END"
+    several = wanted.selectExpr(f"{relative} name").groupBy("name").count().filter("count > 1").head(1)
+    if several:
+        raise RequestError(f"several files would go to {several[0]['name']} in output; use one run for each folder")
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def _mapped(
+    frame: Any, work: Callable[[Iterator[tasks.Row]], Iterator[tasks.Row]], schema: pa.Schema, progress: Any = None
+) -> Any:
+    """A generator over rows as a step of a Spark job."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[tasks.Row] = []
+        size = 0
+        for row in work(row for batch in batches for row in batch.to_pylist()):
+            if progress is not None:
+                progress.add(row.get("bytes_before") or 0)
+            pending.append(row)
+            size += 100 + len(row.get("data") or b"")
+            if size >= _BATCH_BYTES:
+                yield pa.RecordBatch.from_pylist(pending, schema=schema)
+                pending, size = [], 0
+        yield pa.RecordBatch.from_pylist(pending, schema=schema)
+
+    return frame.mapInArrow(run, ", ".join(f"`{field.name}` {_DDL[field.type]}" for field in schema))
+
+
+@contextmanager
+def _small_batches(spark: Any) -> Iterator[None]:
+    """Rows that carry filters take up to 128 MiB each, so few of them may be in memory at a time."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    old = spark.conf.get(name)
+    spark.conf.set(name, "16")
+    try:
+        yield
+    finally:
+        spark.conf.set(name, old)
+
+
+def _sweep(report: Any, job: tasks.Job) -> None:
+    """Look once more for temporary files of executors that died, in folders where something was written."""
+    folders = report.filter("status != 'had them'").selectExpr(
+        "substr(output, 1, length(output) - length(substring_index(output, '/', -1)) - 1) folder"
+    ).distinct()  # fmt: skip
+    where = job.storages
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for folder in batch.column(0).to_pylist():
+                filesystem, path = where.open(folder or "/")
+                if filesystem is None:
+                    remove_stale(path)
+            yield batch
+
+    folders.mapInArrow(run, "folder string").count()

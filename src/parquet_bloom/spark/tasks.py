@@ -1,0 +1,277 @@
+"""What executors do with a file, or with a part of one, to add filters. No Spark here: rows in, rows out.
+
+    small file   add                       -> its row of the report
+    large file   cut: header row and units -> build: a row a filter -> assemble: its row of the report
+
+A unit is a run of column chunks in the order in which their filters are written. Its file may be
+replaced between the steps, so the header row carries the footer's CRC-32 and what the storage calls
+this version of the file; filters of other bytes are never put in.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from parquet_bloom.errors import ConflictError, ParquetBloomError, StorageError
+from parquet_bloom.files.add import BuiltElsewhere, Request, add_file, check_request, planned, writing_order
+from parquet_bloom.files.build import Built, build
+from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.paths import Found
+from parquet_bloom.files.plan import Chunk
+from parquet_bloom.files.remote import Location
+from parquet_bloom.files.removal import is_made_from
+from parquet_bloom.files.reports import AddedFile
+from parquet_bloom.files.storage import Source
+from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.upload import exists
+from parquet_bloom.files.workers import Workers
+from parquet_bloom.spark.storages import Storages
+
+logger = logging.getLogger("parquet_bloom.spark")
+logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
+
+Row = dict[str, Any]
+DONE, HAD_THEM, FAILED = "done", "had them", "failed"
+_UNIT_BYTES = 64 << 20  # of column chunks, so that a unit is some tenths of a second
+_UNIT_FILTERS = 256
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of every file; made on the driver, sent to the executors.
+
+    output   a folder that takes the new versions; None: in place
+    options  columns, exclude, spec, placement, fpp, ndv, max_bytes, replace, force, sync, as add_filters has them
+    threads  that decode and hash at a time in one task
+    """
+
+    storages: Storages
+    output: str | None = None
+    overwrite: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 1
+
+    def found(self, row: Row) -> Found:
+        return self.storages.found(row["path"], row["root"])
+
+    def target(self, found: Found) -> Location:
+        if self.output is None:
+            return found
+        name = f"{self.output.rstrip('/')}/{found.relative}"
+        filesystem, path = self.storages.open(name)
+        return Location(path, filesystem, name)
+
+    def request(self, workers: Workers, overwrite: bool | None = None) -> Request:
+        """Raises RequestError, the same on the driver as on every executor."""
+        o = dict(self.options)
+        form, at_chunk_start = check_request(
+            o["columns"], o["exclude"], o["spec"], o["placement"], o["fpp"], o["ndv"], o["max_bytes"], self.threads
+        )
+        return Request(
+            columns=o["columns"], exclude=o["exclude"], form=form, at_chunk_start=at_chunk_start, fpp=o["fpp"],
+            ndv=o["ndv"], max_bytes=o["max_bytes"], in_place=self.output is None,
+            overwrite=self.overwrite if overwrite is None else overwrite, replace=o["replace"], sync=o["sync"],
+            force=o["force"], workers=workers, tables=_TABLES, dry_run=False, progress=None,
+        )  # fmt: skip
+
+
+_TABLES = Tables()  # of this process: what is a table stays one while a job runs
+
+
+# --- a file's row of the report -------------------------------------------------------------------
+
+
+def report_row(
+    found_as: str, target: str, status: str, report: AddedFile | None, seconds: float, error: str | None = None
+) -> Row:
+    """One file's row, the same for all ways to it."""
+    filters = report.filters if report is not None else []
+    row = {
+        "path": found_as,
+        "output": target,
+        "status": status,
+        "row_groups": report.row_groups if report is not None else None,
+        "filters": len(filters),
+        "bytes_before": report.bytes_before if report is not None else None,
+        "bytes_after": report.bytes_after if report is not None else None,
+        "filter_bytes": sum(f.length for f in filters),
+        "seconds": seconds,
+        "error": error,
+    }
+    logger.log(logging.WARNING if status == FAILED else logging.INFO, "%s", json.dumps(row))
+    return row
+
+
+def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, target: str | None = None) -> Row:
+    text = str(error) if isinstance(error, ParquetBloomError | str) else f"{path}: {type(error).__name__}: {error}"
+    return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
+
+
+def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
+    """Rows of a listing, small files and what could not be listed -> their rows of the report."""
+    with Workers(job.threads) as workers:
+        for row in rows:
+            yield failed_row(row["path"], row["error"]) if row["error"] else _add(row, job, workers)
+
+
+def _add(row: Row, job: Job, workers: Workers, built: BuiltElsewhere | None = None) -> Row:
+    started = time.perf_counter()
+    target = None
+    try:
+        found = job.found(row)
+        target = job.target(found)
+        try:
+            status, report = _once(found, target, job, workers, built)
+        except ConflictError:
+            # A twin of this task, or the one it repeats, has just finished this very file.
+            status, report = _once(found, target, job, workers, None)
+        return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
+    except Exception as error:  # one bad file must not fail the other files' rows, whatever it did to us
+        return failed_row(row["path"], error, time.perf_counter() - started, str(target) if target else None)
+
+
+def _once(
+    found: Found, target: Location, job: Job, workers: Workers, built: BuiltElsewhere | None
+) -> tuple[str, AddedFile]:
+    overwrite = job.overwrite
+    if job.output is not None and not overwrite and exists(target):
+        report = _made_before(found, target, job.request(workers))
+        if report is not None:
+            return HAD_THEM, report
+        overwrite = True  # ours, of this very source, but without some of the filters asked for
+    report = add_file(found, target, job.request(workers, overwrite), built)
+    return DONE if report.filters or job.output is not None else HAD_THEM, report
+
+
+def _made_before(found: Found, target: Location, request: Request) -> AddedFile | None:
+    """The report of an output that an earlier run finished; None if it lacks filters that are asked for now.
+
+    Raises StorageError for a file that is something else.
+    """
+    with Source(found) as source, Source(target) as new:
+        if request.replace or not is_made_from(source, new):
+            raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
+        if set(planned(source.footer(), request).chosen) & set(planned(new.footer(), request).chosen):
+            return None
+        footer = source.footer()
+        return AddedFile(str(found), str(target), footer.n_row_groups, [], source.size, new.size)
+
+
+# --- large files ----------------------------------------------------------------------------------
+
+HEADER = -1  # the place of a file's header row before its units
+
+
+def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
+    """Large files -> a header row each, and units: first and last of the chunks in writing order."""
+    with Workers(job.threads) as workers:
+        request = job.request(workers)
+        for row in rows:
+            same = {"path": row["path"], "root": row["root"], "size": row["size"]}
+            header = {**same, "place": HEADER, "stop": 0, "crc": None, "stamp": None}
+            units: list[Row] = []
+            try:
+                with Source(job.found(row), pin=True) as source:
+                    mark = _mark(source)
+                    header |= mark
+                    for first, stop in _runs(source, request):
+                        units.append({**same, "place": first, "stop": stop, **mark})
+            except Exception:
+                units = []  # `assemble` meets the same error, and says so
+            yield header
+            yield from units
+
+
+def _mark(source: Source) -> Row:
+    """What tells this version of a file from all others."""
+    return {"crc": zlib.crc32(source.footer().data), "stamp": f"{source.size} {source.stamp!r}"}
+
+
+def _runs(source: Source, request: Request) -> Iterator[tuple[int, int]]:
+    footer = source.footer()
+    order = writing_order(footer, planned(footer, request), request.at_chunk_start)
+    first = size = 0
+    for at, key in enumerate(order):
+        size += max(footer.meta(*key).total_compressed_size or 0, 0)
+        if size >= _UNIT_BYTES or at + 1 - first == _UNIT_FILTERS or at + 1 == len(order):
+            yield first, at + 1
+            first, size = at + 1, 0
+
+
+def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
+    """Units -> a row a filter; or a row with the error that its file's row will have."""
+    with Workers(job.threads) as workers:
+        request = job.request(workers)
+        for row in rows:
+            place = row["place"]
+            try:
+                for key, built in _build_unit(row, job, request):
+                    yield _filter_row(row, place, key, built, None)
+                    place += 1
+            except Exception as error:
+                text = str(error) if isinstance(error, ParquetBloomError) else f"{type(error).__name__}: {error}"
+                yield _filter_row(row, place, (-1, -1), None, text)
+
+
+def _build_unit(row: Row, job: Job, request: Request) -> Iterator[tuple[Chunk, Built]]:
+    with Source(job.found(row), pin=True) as source:
+        if _mark(source) != {"crc": row["crc"], "stamp": row["stamp"]}:
+            raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
+        footer = source.footer()
+        made = planned(footer, request)
+        keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
+        readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
+
+        def work(key: Chunk) -> Built:
+            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key])
+
+        try:
+            yield from zip(keys, request.workers.in_order(work, keys), strict=True)
+        finally:
+            request.workers.settle()
+
+
+def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: str | None) -> Row:
+    return {
+        "path": row["path"], "root": row["root"], "size": row["size"], "place": place,
+        "crc": row["crc"], "stamp": row["stamp"], "row_group": key[0], "column": key[1],
+        "data": built.data if built is not None else None,
+        "built": json.dumps([built.reason, built.rate, built.num_bytes, built.estimated_ndv, built.reached])
+        if built is not None else None,
+        "error": error,
+    }  # fmt: skip
+
+
+def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
+    """Rows of large files, sorted by path and place: a header, then its filters -> rows of the report."""
+    with Workers(job.threads) as workers:
+        for _, group in groupby(rows, key=lambda row: row["path"]):
+            own = iter(group)
+            header = next(own)
+            yield _add(header, job, workers, _given(header, own))
+
+
+def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk]], Iterator[Built]]:
+    def built(source: Source, keys: Sequence[Chunk]) -> Iterator[Built]:
+        if header["place"] != HEADER or _mark(source) != {"crc": header["crc"], "stamp": header["stamp"]}:
+            raise ConflictError(source.path, "was changed by another program meanwhile")
+        for key in keys:
+            row = next(rows, None)
+            # Rows of a task that was repeated may come twice only if Spark lost count; never trust the order.
+            if row is None or row["error"] is not None or (row["row_group"], row["column"]) != key:
+                reason = row["error"] if row is not None and row["error"] else "some of its filters did not arrive"
+                raise _Lost(source.path, reason.removeprefix(f"{source.path}: "))
+            yield Built(row["data"], *json.loads(row["built"]))
+
+    return built
+
+
+class _Lost(StorageError):
+    """Filters that were built elsewhere did not come; running the job again helps, or says what is wrong."""
