@@ -107,7 +107,9 @@ def add_filters(
     files = list_files(spark, paths, where, tidy=in_place)
     if output is not None and len(paths) > 1:
         _check_equal_targets(files.filter(files.kind == FILE))
-    total, n_large = files.selectExpr("sum(size)", f"count_if(size >= {int(split_bytes)})").head()
+    total, n_large, n = files.selectExpr("sum(size)", f"count_if(size >= {int(split_bytes)})", "count(1)").head()
+    if progress is not None:
+        progress.expect(n, total or 0)
     small = packed(
         files.filter(files.size < split_bytes), spark, task_bytes=max(task_bytes, (total or 0) // _MOST_TASKS)
     )

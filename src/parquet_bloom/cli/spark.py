@@ -1,0 +1,139 @@
+"""`parquet-bloom spark ...`: library calls of parquet_bloom.spark, with a session of our own if there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from parquet_bloom.cli.common import column_rates, columns_options, json_option, listed, print_json
+from parquet_bloom.errors import RequestError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SHOWN = 5  # failed files that are named; the report has them all
+
+
+@click.group("spark")
+def command() -> None:
+    """The same for data sets of any size, on Spark (extra `spark`, Java 17 or later).
+
+    PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
+    a notebook) one is started, and stopped at the end.
+    """
+
+
+def session_options(function: F) -> F:
+    """--master, --conf and --report."""
+    for option in reversed(
+        (
+            click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]"),
+            click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated."),
+            click.option("--report", metavar="FILE", help="Write all rows there, as Parquet."),
+            json_option,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+
+
+@contextmanager
+def _session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
+    from parquet_bloom.spark.sessions import session
+
+    settings = {}
+    for text in conf:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise RequestError(f"--conf {text}: expected NAME=VALUE")
+        settings[name] = value
+    with session(master, settings) as spark:
+        yield spark
+
+
+@command.command("add")
+@paths_argument
+@columns_options
+@click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
+@click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
+@click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
+@click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
+@click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
+@click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
+@click.option("--placement", type=click.Choice(["footer", "chunk-start"]), help="As `parquet-bloom add` has it.")
+@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01]")
+@click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
+@click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
+@click.option("--max-bytes", type=int, metavar="N", help="The most a filter may take.")
+@click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+@click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
+@session_options
+def add(
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: float | None,
+    column_fpp: tuple[str, ...], master: str | None, conf: tuple[str, ...], report: str | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
+
+    \b
+    parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
+    parquet-bloom spark add events/ --column '*_id' --output events-bloom/ --master 'local[*]'
+
+    Running it again does only what is missing. Exit status 2 if a file failed; its error is in the report.
+    """
+    from parquet_bloom.spark.pipeline import add_filters
+    from parquet_bloom.spark.progress import watched
+
+    rates = column_rates(fpp, column_fpp)
+    with _session(master, conf) as spark, watched(spark, as_json) as progress:
+        rows = add_filters(
+            spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates, progress=progress, **options
+        )
+        sums = rows.selectExpr(
+            "count(1) files", "count_if(status = 'done') done", "count_if(status = 'had them') had_them",
+            "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
+            "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
+        ).head().asDict()  # fmt: skip
+        first = [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+        written = _keep(spark, rows, report, bool(sums["failed"]))
+    if as_json:
+        print_json({**sums, "errors": first, "report": written})
+    else:
+        _print_sums(sums, written)
+    return _say_failed(sums["failed"], sums["files"], first, written)
+
+
+def _print_sums(sums: dict[str, Any], written: str | None) -> None:
+    from parquet_bloom.report.tables import plural, size
+
+    more = f" (files +{100 * sums['filter_bytes'] / sums['bytes']:.2g} %)" if sums["bytes"] else ""
+    click.echo(
+        f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['had_them']:,} had them, {sums['failed']:,} "
+        f"failed; {plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
+    )
+    if written is not None:
+        click.echo(f"report: {written}")
+
+
+def _keep(spark: Any, rows: Any, report: str | None, failed: bool) -> str | None:
+    """Write the report where it was asked for, and wherever something failed; where it lies."""
+    from parquet_bloom.spark.reports import default_name, write_report
+
+    if report is None and not failed:
+        return None
+    name = report if report is not None else default_name()
+    write_report(spark, rows, name)
+    return name
+
+
+def _say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
+    for error in first:
+        click.echo(f"parquet-bloom: {error}", err=True)
+    if failed:
+        more = f"; all of them: {written}" if failed > len(first) else ""
+        click.echo(f"parquet-bloom: {failed:,} of {files:,} files failed{more}", err=True)
+    return 2 if failed else 0

@@ -1,0 +1,59 @@
+"""Rows of a job, kept: a Parquet file that is written on the driver as rows come in."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.files.commit import new_output
+from parquet_bloom.files.remote import storage_error
+from parquet_bloom.spark.storages import storages
+
+_BATCH = 10_000
+_MOST_PARTS = 64  # each is one small Spark job
+
+
+def default_name() -> str:
+    return time.strftime("parquet-bloom-report-%Y%m%d-%H%M%S.parquet")
+
+
+def write_report(spark: Any, frame: Any, name: str) -> None:
+    """Write a cached frame as one Parquet file, local or on a storage as Spark names it; in bounded memory.
+
+    Raises StorageError; a local file that exists is an error too.
+    """
+    filesystem, path = storages(spark, [name]).open(name)
+    try:
+        if filesystem is None:
+            with new_output(path, overwrite=False) as out:
+                _write(frame, out)
+        else:
+            with filesystem.open_output_stream(path) as out:
+                _write(frame, out)
+    except OSError as error:
+        raise storage_error(name, error) from error
+
+
+def _write(frame: Any, out: Any) -> None:
+    schema = _arrow_schema(frame)
+    with pq.ParquetWriter(out, schema) as writer:
+        pending = []
+        for row in frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True):
+            pending.append(row.asDict(recursive=True))
+            if len(pending) == _BATCH:
+                writer.write_table(pa.Table.from_pylist(pending, schema=schema))
+                pending = []
+        writer.write_table(pa.Table.from_pylist(pending, schema=schema))
+
+
+def _arrow_schema(frame: Any) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(frame.schema)
+    except Exception as error:
+        raise RequestError(f"these rows cannot be written as Parquet: {error}") from error
