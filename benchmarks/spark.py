@@ -1,0 +1,161 @@
+"""Filters for a data set on Spark: against Spark reading and writing it, many small files, memory of the driver.
+
+    python benchmarks/spark.py [--folder /tmp/parquet-bloom-bench/spark] [--runs 3] [--only rewrite|small|driver]
+
+One session, local[2]. Three questions, ratios first:
+
+    rewrite  10 files, 650 MB, 10 columns, filters on one: Spark reads and writes them with
+             parquet.bloom.filter.enabled#key and expected.ndv#key / add_filters into another folder
+    small    1,000 files of 1 MB, filters on one column: milliseconds a file, the session being there
+    driver   what the driver's process and its JVM hold after a job over N listed files, for 1,000 and
+             for 100,000; the files are listed but not there, so each is a row with an error
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from parquet_bloom.spark import pipeline
+
+
+def columns(rng: np.random.Generator, rows: int) -> pa.Table:
+    made: dict[str, object] = {"key": rng.integers(-(2**63), 2**63 - 1, rows)}
+    made |= {f"number{i}": rng.integers(0, 1_000_000, rows) for i in range(3)}
+    made |= {f"measure{i}": rng.normal(size=rows) for i in range(3)}
+    made["user"] = np.char.add("user", rng.integers(0, 100_000, rows).astype("U6"))
+    made["kind"] = np.array(["a", "b", "c", "d"])[rng.integers(0, 4, rows)]
+    made["at"] = np.sort(rng.integers(int(1.70e15), int(1.71e15), rows))
+    return pa.table(made)
+
+
+def make(folder: Path, files: int, rows: int) -> int:
+    """Write files of random keys; the bytes they have together."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        for i in range(files):
+            table = columns(np.random.default_rng(i), rows)
+            pq.write_table(table, folder / f"{i:04}.parquet", compression="zstd", row_group_size=max(rows // 4, 1))
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def add(spark: Any, source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    report = pipeline.add_filters(spark, [str(source)], columns=["key"], output=str(target))
+    found = {row["status"]: row["count"] for row in report.groupBy("status").count().collect()}
+    assert set(found) == {"done"}, found
+    report.unpersist()
+
+
+def rewrite(spark: Any, source: Path, target: Path, rows: int) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    writer = spark.read.parquet(str(source)).write.option("compression", "zstd")
+    for name, value in (("enabled", "true"), ("expected.ndv", str(rows))):
+        writer = writer.option(f"parquet.bloom.filter.{name}#key", value)
+    writer.parquet(str(target))
+
+
+def against_spark(spark: Any, folder: Path, runs: int) -> None:
+    rows = 760_000
+    size = make(folder / "large", 10, rows)
+    ours, theirs = [], []
+    for run in range(runs + 1):
+        a = timed(lambda: add(spark, folder / "large", folder / "out"))
+        b = timed(lambda: rewrite(spark, folder / "large", folder / "rewritten", rows))
+        if run:  # the first round warms up
+            ours.append(a)
+            theirs.append(b)
+    print(f"{size:,} bytes in 10 files: Spark reads and writes / add_filters  "
+          f"{statistics.median(theirs) / statistics.median(ours):.2f}")  # fmt: skip
+    print(json.dumps({"add_filters": ours, "Spark": theirs}))
+
+
+def small_files(spark: Any, folder: Path, runs: int) -> None:
+    size = make(folder / "small", 1000, 12_000)
+    times = [timed(lambda: add(spark, folder / "small", folder / "out")) for _ in range(runs + 1)][1:]
+    print(f"{size:,} bytes in 1,000 files: {1000 * statistics.median(times) / 1000:.1f} ms a file")
+    print(json.dumps({"add_filters": times}))
+
+
+def driver(spark: Any, most: int) -> None:
+    """Listing is simulated: the executors make up names."""
+    jvm = spark.sparkContext._jvm
+
+    def held() -> tuple[int, int]:
+        gc.collect()
+        for _ in range(3):
+            jvm.System.gc()
+            time.sleep(0.3)
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        resident = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
+        return int(resident.split()[1]) << 10, runtime.totalMemory() - runtime.freeMemory()
+
+    for n in (1000, 1000, most, most):
+
+        def simulated(spark: Any, *_: Any, n: int = n, **__: Any) -> Any:
+            names = "concat('/nowhere/part-', id, '.parquet') path"
+            return spark.range(0, n, 1, 64).selectExpr(
+                names, "'/nowhere' root", "1000000L size", "'file' kind", "cast(null as string) error"
+            )
+
+        with mock.patch.object(pipeline, "list_files", simulated):
+            start = time.perf_counter()
+            report = pipeline.add_filters(spark, ["/nowhere"], columns=["key"], in_place=True)
+            assert report.count() == n
+            seconds = time.perf_counter() - start
+        python, java = held()
+        # In local mode the JVM is that of the executors too, with their cached rows of the report.
+        held_now = f"driver's Python {python >> 20} MiB, JVM {java >> 20} MiB in use"
+        print(f"{n:,} files listed: {held_now}; {1e6 * seconds / n:,.0f} microseconds a file")
+        report.unpersist(True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench/spark"))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--listed", type=int, default=100_000)
+    parser.add_argument("--only", choices=["rewrite", "small", "driver"])
+    options = parser.parse_args()
+    start = time.perf_counter()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1").config("spark.pyspark.python", sys.executable)
+        .getOrCreate()
+    )  # fmt: skip
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(10).mapInArrow(lambda batches: batches, "id bigint").count()
+    print(f"session and first worker: {time.perf_counter() - start:.1f} s")
+    if options.only in (None, "rewrite"):
+        against_spark(spark, options.folder, options.runs)
+    if options.only in (None, "small"):
+        small_files(spark, options.folder, options.runs)
+    if options.only in (None, "driver"):
+        driver(spark, options.listed)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""add_filters on Spark: the same bytes as the command writes, whatever the way, and a row for every file."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquet_bloom
+from parquet_bloom.errors import RequestError, TableFormatError, UnknownColumnError
+from parquet_bloom.spark.pipeline import add_filters
+
+pytestmark = pytest.mark.spark
+ROWS = 500
+
+
+def table(seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(-(2**63), 2**63 - 1, ROWS)
+    return pa.table(
+        {
+            "id": ids,
+            "name": [f"n{i}" if i % 7 else None for i in ids.tolist()],
+            "deep": [{"x": int(i % 1000), "l": [int(i), 5]} for i in ids.tolist()],
+            "at": pa.array(rng.integers(0, 10**15, ROWS), pa.timestamp("us")),
+        }
+    )
+
+
+def write(path: Path, seed: int, **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table(seed), path, row_group_size=200, **{"use_dictionary": False, **options})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def rows_of(report: Any) -> dict[str, Any]:
+    rows = {row.path: row for row in report.collect()}
+    report.unpersist()
+    return rows
+
+
+def statuses(report: Any) -> dict[str, str]:
+    return {os.path.basename(path): row.status for path, row in rows_of(report).items()}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a Spark job leaves: partitions, marks, checksums; and what it does not, names that need care."""
+    root = tmp_path_factory.mktemp("tree") / "a data set"
+    for i in range(24):
+        write(root / f"year={2020 + i % 3}" / f"kind=a%3Ab{i % 2}" / f"part {i:02} ü%.parquet", i)
+    for i in range(4):
+        write(root / f"plain{i}.parquet", 100 + i)
+    (root / "_SUCCESS").touch()
+    (root / "_metadata").write_bytes((root / "plain0.parquet").read_bytes())
+    (root / ".plain0.parquet.crc").write_bytes(b"crc\0\0\0\2\0")
+    (root / "_temporary").mkdir()
+    write(root / "_temporary" / "half.parquet", 1)
+    return root
+
+
+@pytest.fixture
+def data(tree: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tree, tmp_path / tree.name))
+
+
+@pytest.fixture(scope="module")
+def expected(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The same tree after the library's own add."""
+    copy = Path(shutil.copytree(tree, tmp_path_factory.mktemp("expected") / "x"))
+    parquet_bloom.add_filters(copy, columns=["id", "deep.*"], in_place=True, sync=False)
+    (copy / ".plain0.parquet.crc").unlink(missing_ok=True)
+    return contents(copy)
+
+
+WANTED = {"columns": ["id", "deep.*"], "sync": False}
+
+
+def test_in_place(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
+    before = spark.read.parquet(str(data)).orderBy("id", "name").collect()
+    report = rows_of(add_filters(spark, [str(data)], in_place=True, **WANTED))
+    assert contents(data) == expected
+    assert len(report) == 28
+    for path, row in report.items():
+        size = os.path.getsize(path)
+        assert (row.status, row.output, row.row_groups, row.filters, row.error) == ("done", path, 3, 9, None)
+        assert (row.bytes_after, row.bytes_before < size, row.filter_bytes > 0) == (size, True, True)
+    assert spark.read.parquet(str(data)).orderBy("id", "name").collect() == before
+    again = rows_of(add_filters(spark, [str(data)], in_place=True, **WANTED))
+    assert {row.status for row in again.values()} == {"had them"}
+    assert contents(data) == expected
+
+
+@pytest.mark.parametrize("as_uri", [True, False])
+def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[str, bytes], as_uri: bool) -> None:
+    source, out = contents(data), tmp_path / "out"
+    names = [f"file:{data}" if as_uri else str(data), f"file://{out}" if as_uri else str(out)]
+    report = rows_of(add_filters(spark, names[:1], output=names[1], **WANTED))
+    files = {name: b for name, b in expected.items() if not name.startswith((".", "_"))}
+    assert (contents(out), contents(data)) == (files, source)
+    assert {(row.status, row.output.startswith(names[1])) for row in report.values()} == {("done", True)}
+    (out / "plain1.parquet").unlink()
+    (out / "plain2.parquet").write_bytes(b"something else")
+    shutil.copy(data / "plain3.parquet", out / "plain3.parquet")  # ours, by the look of it, before its filters
+    found = statuses(add_filters(spark, names[:1], output=names[1], **WANTED))
+    odd = {name: status for name, status in found.items() if status != "had them"}
+    assert odd == {"plain1.parquet": "done", "plain2.parquet": "failed", "plain3.parquet": "done"}
+    assert (out / "plain2.parquet").read_bytes() == b"something else"
+    found = statuses(add_filters(spark, names[:1], output=names[1], overwrite=True, **WANTED))
+    assert (set(found.values()), contents(out)) == ({"done"}, files)
+
+
+@pytest.mark.parametrize("spec", ["final", "parquet-41", "parquet-41-early", "parquet-41-raw"])
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str, placement: str) -> None:
+    if spec != "final" and placement == "footer":
+        with pytest.raises(RequestError, match="placement"):
+            add_filters(spark, [str(data)], in_place=True, spec=spec, placement=placement)
+        return
+    shutil.rmtree(data / "year=2021")
+    options = {"columns": ["id", "deep.*", "name"], "spec": spec, "placement": placement, "fpp": {"id": 0.001}}
+    parquet_bloom.add_filters(data, tmp_path / "expected", sync=False, **options)
+    report = rows_of(
+        add_filters(spark, [str(data)], output=str(tmp_path / "out"), split_bytes=1, sync=False, **options)
+    )
+    assert {row.status for row in report.values()} == {"done"}
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    again = add_filters(spark, [str(data)], output=str(tmp_path / "out"), split_bytes=1, sync=False, **options)
+    assert set(statuses(again).values()) == {"had them"}
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1 << 30])
+def test_bad_files_are_rows(spark: Any, tmp_path: Path, split_bytes: int) -> None:
+    folder = tmp_path / "d"
+    for i in range(20):
+        write(folder / f"{i:02}.parquet", i)
+    whole = (folder / "00.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[:-100])
+    (folder / "empty.parquet").touch()
+    (folder / "text.parquet").write_text("id\n1\n")
+    write(folder / "page.parquet", 5, compression="zstd")
+    damaged = bytearray((folder / "page.parquet").read_bytes())
+    damaged[60:400] = random.Random(0).randbytes(340)
+    (folder / "page.parquet").write_bytes(damaged)
+    (folder / "encrypted.parquet").write_bytes(whole[:-4] + b"PARE")
+    pq.write_table(pa.table({"other": [1]}), folder / "other.parquet")
+    before = contents(folder)
+    report = rows_of(
+        add_filters(spark, [str(folder), str(tmp_path / "none")], in_place=True, split_bytes=split_bytes, **WANTED)
+    )
+    bad = {os.path.basename(p): row.error for p, row in report.items() if row.status == "failed"}
+    assert set(bad) == {"cut.parquet", "empty.parquet", "text.parquet", "page.parquet", "encrypted.parquet",
+                        "other.parquet", "none"}  # fmt: skip
+    assert all(name in error and "\n" not in error for name, error in bad.items())
+    assert "encrypted" in bad["encrypted.parquet"]
+    assert len(report) == 27
+    after = contents(folder)
+    assert all(after[name] == before[name] for name in bad if name != "none")
+    assert set(after) == set(before), "no temporary file is left"
+    assert sum(row.status == "done" for row in report.values()) == 20
+
+
+def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path, tmp_path: Path) -> None:
+    folder = str(data)
+    before = contents(data)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "give output"),
+        ({"in_place": True, "output": str(tmp_path / "o")}, "exclude each other"),
+        ({"output": folder}, "lies in"),
+        ({"output": f"file:{folder}/new"}, "lies in"),
+        ({"in_place": True, "spec": "final2"}, "final2"),
+        ({"in_place": True, "fpp": 2.0}, "fpp"),
+        ({"in_place": True, "columns": "id"}, "list of names"),
+    ]
+    for options, text in wrong:
+        with pytest.raises(RequestError, match=text):
+            add_filters(spark, [folder], **options)
+    with pytest.raises(RequestError, match="list of names"):
+        add_filters(spark, folder, in_place=True)
+    with pytest.raises(RequestError, match="executors cannot open ftp:"):
+        add_filters(spark, ["ftp://x/y"], in_place=True)
+    with pytest.raises(RequestError, match="HDFS cannot replace"):
+        add_filters(spark, ["hdfs://nowhere/y"], in_place=True)
+    copy = shutil.copytree(data, tmp_path / "second")
+    with pytest.raises(RequestError, match=r"several files would go to .*parquet in output"):
+        add_filters(spark, [folder, str(copy)], output=str(tmp_path / "o"))
+    (data / "_delta_log").mkdir()
+    with pytest.raises(TableFormatError, match="Delta table"):
+        add_filters(spark, [folder], in_place=True)
+    (data / "_delta_log").rmdir()
+    assert contents(data) == before
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
+    (data / "metadata").mkdir()
+    (data / "metadata" / "v1.metadata.json").write_text("{}")
+    with pytest.raises(TableFormatError, match="Iceberg"):
+        add_filters(spark, [str(data)], in_place=True, **WANTED)
+    add_filters(spark, [str(data)], in_place=True, force=True, **WANTED).unpersist()
+    assert contents(data) == {**expected, "metadata/v1.metadata.json": b"{}"}
+
+
+def test_an_unknown_column_is_told_for_each_file(spark: Any, data: Path) -> None:
+    report = rows_of(add_filters(spark, [str(data / "plain*.parquet")], columns=["idd"], in_place=True))
+    assert len(report) == 4
+    assert all(row.status == "failed" and "near names: id" in row.error for row in report.values())
+    with pytest.raises(UnknownColumnError):
+        parquet_bloom.add_filters(data / "plain0.parquet", columns=["idd"], in_place=True)
+
+
+def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
+    names = [str(data), str(data / "plain0.parquet"), f"{data}/", str(data / "year=2020")]
+    assert len(rows_of(add_filters(spark, names, in_place=True, **WANTED))) == 28
+    assert contents(data) == expected
+
+
+def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
+    """Also in folders where nothing is left to do."""
+    add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
+    from parquet_bloom.files.commit import NewFile
+
+    new = NewFile(str(data / "year=2020" / "x.parquet"), None, True, False)
+    os.close(new.fd)
+    assert len(contents(data)) == len(expected) + 1
+    add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
+    assert contents(data) == expected
+
+
+def test_a_thousand_small_files(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "d" / "0.parquet", 0)
+    for i in range(1, 1000):
+        shutil.copy(tmp_path / "d" / "0.parquet", tmp_path / "d" / f"{i}.parquet")
+    parquet_bloom.add_filters(tmp_path / "d" / "0.parquet", tmp_path / "expected", columns=["id"], sync=False)
+    report = add_filters(spark, [str(tmp_path / "d")], in_place=True, columns=["id"], sync=False)
+    assert report.filter("status = 'done' AND filters = 3").count() == 1000
+    report.unpersist()
+    expected = (tmp_path / "expected").read_bytes()
+    assert all(path.read_bytes() == expected for path in (tmp_path / "d").iterdir())
+
+
+@pytest.mark.slow
+def test_a_file_of_three_gigabytes(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "d" / "big.parquet"
+    path.parent.mkdir()
+    rng = np.random.default_rng(0)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    with pq.ParquetWriter(path, schema, use_dictionary=False, compression="none") as writer:
+        for _ in range(48):
+            columns = [rng.integers(0, 2**62, 4 << 20) for _ in schema]
+            writer.write_table(pa.table(columns, schema=schema), row_group_size=4 << 20)
+    assert path.stat().st_size > 3e9
+    parquet_bloom.add_filters(path, tmp_path / "expected.parquet", columns=["a"], sync=False)
+    report = rows_of(add_filters(spark, [str(path.parent)], in_place=True, columns=["a"], sync=False))
+    assert [(row.status, row.filters) for row in report.values()] == [("done", 48)]
+    os.system(f"cmp {path} {tmp_path / 'expected.parquet'}") and pytest.fail("other bytes than the library wrote")
+
+
+@pytest.fixture
+def command(spark: Any, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command line, within the session that is there."""
+    from parquet_bloom.cli import run
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = run(["spark", *arguments])
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_the_command(command: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = command("add", str(data), "-c", "id", "--in-place")
+    assert (status, err) == (0, "")
+    assert out.startswith("28 files: 28 done, 0 had them, 0 failed; 84 filters, ")
+    (data / "bad.parquet").write_text("x")
+    status, out, err = command("add", str(data), "-c", "id", "--in-place", "--report", "r.parquet")
+    assert status == 2
+    assert out.startswith("29 files: 0 done, 28 had them, 1 failed; 0 filters, 0 B")
+    assert err.splitlines()[-1] == "parquet-bloom: 1 of 29 files failed"
+    report = pq.read_table("r.parquet")
+    assert report.num_rows == 29
+    assert report.filter(report["status"].combine_chunks().dictionary_encode().indices.is_valid()).num_rows == 29
+    assert command("add", str(data), "-c", "id", "--in-place", "--report", "r.parquet")[0] == 2, "it exists"
+    assert command("add", str(data), "--conf", "x", "--in-place")[0] == 2
+
+
+def test_the_session_of_the_command_is_the_one_there_is(spark: Any) -> None:
+    from parquet_bloom.spark.sessions import session
+
+    with session() as same:
+        assert same.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3, "and it is not stopped"
+
+
+def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from parquet_bloom.spark.sessions import check_java
+
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RequestError, match="needs Java 17 or later, and there is none here: install one"):
+        check_java()
+    old = tmp_path / "java"
+    old.write_text(f"#!{sys.executable}\nimport sys\nprint('openjdk version \"1.8.0_392\"', file=sys.stderr)\n")
+    old.chmod(0o755)
+    with pytest.raises(RequestError, match="is Java 8: install one"):
+        check_java()
