@@ -24,8 +24,9 @@ from parquet_bloom.formats import final
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
 from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.operands import operand
-from parquet_bloom.formats.outline import Outline
+from parquet_bloom.formats.outline import Outline, Slot
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.statistics import decoded
 from parquet_bloom.formats.values import own
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes
@@ -181,6 +182,9 @@ def _hits(source: Source, key: tuple[int, int], keys: Keys, first: int, last: in
         if data.startswith(header):
             blocks = decode_filter(data, len(data)).blocks
             return int(np.count_nonzero(contains_hashes(blocks, keys.hashes[first:last])))
+    stored = _stored_hits(source.outline(), key, keys.stored[first:last])
+    if stored is not None:
+        return stored
     place = Places(source.footer())[key]
     if place is None:
         return None
@@ -188,3 +192,14 @@ def _hits(source: Source, key: tuple[int, int], keys: Keys, first: int, last: in
         return int(np.count_nonzero(read_filter(source, place).might_contain_array(keys.stored[first:last])))
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
         return None
+
+
+def _stored_hits(outline: Outline, key: tuple[int, int], keys: pa.Array) -> int | None:
+    """As _hits, of a filter that the footer holds itself; one that it points at goes before."""
+    if outline.slots[Slot.FILTER_OFFSET, key[0], key[1]] > 0:
+        return None
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except FilterFormatError:
+        return None
+    return None if bloom is None else int(np.count_nonzero(bloom.might_contain_array(keys)))

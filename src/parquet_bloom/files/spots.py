@@ -22,6 +22,7 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.footer import MAGIC
 from parquet_bloom.formats.outline import Outline, Slot
+from parquet_bloom.formats.statistics import decoded, stored_of
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
 
 Integers = NDArray[np.int64]
@@ -33,7 +34,7 @@ _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wan
 class Spots:
     """The filters of one column; every array has one element a row group.
 
-    exists     bool: the footer points at one
+    exists     bool: the footer points at one, or holds one itself
     fits       bool: length, room and pages allow the filter of `final` that the length promises
     offset     int64, bytes from the start of the file
     num_bytes  int64, of the bitset, where it fits
@@ -94,9 +95,11 @@ def _spots(outline: Outline, column: int) -> Spots:
     offset = outline.slots[Slot.FILTER_OFFSET, :, column]
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
     exists = offset > 0
+    pointed_at = exists.copy()
+    exists[list(stored_of(outline, column))] = True
     totals, num_bytes = _sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
-    fits = exists & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
+    fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
     if fits.any():
         start, stop, starts, shared = _structures(outline)
         after = np.searchsorted(starts, offset, side="right")
@@ -143,12 +146,29 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
     fast = np.flatnonzero(fits)
     if len(fast):
         slow += _ask_together(source, spots, row_groups, probes, fast, answers)
+    outline = source.outline()
+    pointed_at = outline.slots[Slot.FILTER_OFFSET, row_groups, column] > 0
+    for i in [i for i in slow if not pointed_at[i]]:
+        own = probes if isinstance(probes, tuple) else probes[i]
+        _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
+    slow = [i for i in slow if pointed_at[i]]
     if slow:
         places = Places(source.footer())
         for i in slow:
             own = probes if isinstance(probes, tuple) else probes[i]
             _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
     return answers
+
+
+def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
+    """A filter in the footer itself costs no reading."""
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except FilterFormatError as error:
+        answers.damaged[key[0]] = str(error)
+        return
+    if bloom is not None:
+        answers.denied[i] = not any(bloom.might_contain(plain) for plain in probes)
 
 
 def _ask_alone(
