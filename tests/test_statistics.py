@@ -174,6 +174,39 @@ def test_guava_knows_no_other_family() -> None:
         guava.encode_guava(BLOOM)
 
 
+def test_guava_s_filters_of_a_file(source: Path, tmp_path: Path) -> None:
+    """Out of one file and into another: the very bits, if they are those of the values."""
+    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
+    options: dict[str, Any] = {"columns": ["id", "name"], "spec": "statistics", "sync": False}
+    parquet_bloom.add_filters(source, first, hash_family="guava", **options)
+    exported = {(g, c): parquet_bloom.export_guava(first, c, g) for g in range(3) for c in ("id", "name")}
+    vector = next(iter(exported.values()))
+    assert vector[:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
+    given = {(0, "id"): exported[0, "id"], (2, "name"): exported[2, "name"], (1, "id"): exported[0, "id"]}
+    report = parquet_bloom.add_filters(source, second, spec="statistics", guava=given, sync=False).files[0]
+    assert {(f.row_group, f.column) for f in report.filters} == {(0, "id"), (2, "name")}
+    (skipped,) = report.skipped
+    assert (skipped.column, skipped.row_group) == ("id", 1)
+    assert "of 400 stored values" in skipped.reason, "a filter of another row group would lose them"
+    assert parquet_bloom.export_guava(second, "id", 0) == exported[0, "id"]
+    assert {f.status for f in parquet_bloom.verify(second).files[0].filters} == {"right"}
+    parquet_bloom.remove_filters(second, in_place=True, sync=False)
+    assert digest(second) == digest(source)
+    parquet_bloom.add_filters(source, second, overwrite=True, **options)
+    with pytest.raises(RequestError, match="hash family orc means nothing to Guava"):
+        parquet_bloom.export_guava(second, "id")
+    for column, group in (("id", 7), ("half_null", 0)):
+        with pytest.raises(RequestError, match="has no filter of statistics"):
+            parquet_bloom.export_guava(second, column, group)
+    for wrong in (
+        {"guava": given}, {"guava": given, "spec": "statistics", "columns": ["id"]},
+        {"guava": given, "spec": "statistics", "hash_family": "orc"}, {"guava": {(9, "id"): b""}, "spec": "statistics"},
+        {"guava": {(0, "id"): b"guava"}, "spec": "statistics"},
+    ):  # fmt: skip
+        with pytest.raises(RequestError, match="Guava|hash-family|there is no row group 9"):
+            parquet_bloom.add_filters(source, tmp_path / "x.parquet", sync=False, **wrong)
+
+
 # --- adding, and taking out again -------------------------------------------------------------------
 
 

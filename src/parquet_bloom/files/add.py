@@ -29,6 +29,8 @@ from parquet_bloom.files.plan import (
     Plan,
     Skipped,
     check_request,
+    given_columns,
+    keep_given,
     plan,
     style_for,
     upper_bound,
@@ -57,6 +59,7 @@ class _Request:
     exclude: Sequence[str] | None
     form: Format
     style: Style | None
+    guava: Mapping[tuple[int, str], bytes]
     at_chunk_start: bool
     fpp: float | Mapping[str, float] | None
     ndv: int | None
@@ -85,6 +88,7 @@ def add_filters(
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
+    guava: Mapping[tuple[int, str], bytes] | None = None,
     max_bytes: int | None = None,
     in_place: bool = False,
     overwrite: bool = False,
@@ -110,6 +114,8 @@ def add_filters(
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted
     conf        of statistics: the draft's Hadoop properties, see formats.properties
+    guava       of statistics: (row group, column) -> what Guava's BloomFilter.writeTo wrote. Only these are put
+                in, as they are; one that denies a stored value is left out
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
@@ -122,12 +128,14 @@ def add_filters(
     """
     fpp, ndv = with_properties(conf, spec, fpp, ndv)
     form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
-    style = style_for(form, hash_family, strategy)
+    style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
+    if guava:
+        columns = given_columns(guava, columns, style)
     outputs = targets(source, output, in_place, overwrite, filesystem)
     with Workers(threads or processors()) as workers:
         request = _Request(
-            columns, exclude, form, style, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-            force, workers, Tables(), dry_run, progress,
+            columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
+            replace, sync, force, workers, Tables(), dry_run, progress,
         )  # fmt: skip
         results = each(
             list(outputs.targets),
@@ -151,6 +159,7 @@ def _add(file: Found, target: Location, request: _Request) -> AddedFile:
             footer, request.columns, request.exclude, request.fpp, request.ndv, request.max_bytes, request.replace,
             request.form,
         )  # fmt: skip
+        keep_given(made, footer, request.guava)
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )
@@ -230,7 +239,8 @@ class _Writer:
     def _build(self, key: Chunk) -> Built:
         group, column = key
         request, sizing = self.request, self.made.chosen[key]
-        return build(self._readers[column], self.footer, group, request.form, sizing, request.style)
+        given = self.made.given.get(key)
+        return build(self._readers[column], self.footer, group, request.form, sizing, request.style, given)
 
     def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
         results = self.request.workers.in_order(self._build, keys)

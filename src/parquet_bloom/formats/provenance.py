@@ -75,10 +75,7 @@ def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
 
 def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
     """The same and, for other chunks, those in column metadata, which lie nowhere in the body."""
-    stored = {
-        key: (footer.meta(*key).data_page_offset, stored.length)
-        for key, stored in texts_in(footer).items()
-    }
+    stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
     return stored | footer_places(footer)
 
 
