@@ -4,6 +4,7 @@ Nothing here imports parquet_bloom, so that agreement means something.
 
     hashes      the xxHash specification; MurmurHash3.cpp, MurmurHash3_x64_128
     filter      parquet-format BloomFilter.md: 8 words of 32 bits a block, one bit in each
+    of 2015     formats.md section 4: ORC's, Hive's and Guava's filters of k positions a value
     PLAIN       parquet-format Encodings.md
     Thrift      thrift-compact-protocol.md
 """
@@ -75,8 +76,8 @@ def _fmix(k: int) -> int:
     return k ^ k >> 33
 
 
-def murmur3(data: bytes, seed: int = 0) -> int:
-    """The first 64 bits, h1."""
+def murmur3_128(data: bytes, seed: int = 0) -> tuple[int, int]:
+    """Both halves, h1 and h2."""
     h1 = h2 = seed
     tail = len(data) // 16 * 16
     for at in range(0, tail, 16):
@@ -93,7 +94,13 @@ def murmur3(data: bytes, seed: int = 0) -> int:
     h2 ^= len(data)
     h1 = (h1 + h2) & U64
     h2 = (h2 + h1) & U64
-    return (_fmix(h1) + _fmix(h2)) & U64
+    first = (_fmix(h1) + _fmix(h2)) & U64
+    return first, (_fmix(h2) + first) & U64
+
+
+def murmur3(data: bytes, seed: int = 0) -> int:
+    """The first 64 bits, h1."""
+    return murmur3_128(data, seed)[0]
 
 
 HASHES = {"xxh64": xxh64, "murmur3": murmur3}
@@ -153,6 +160,71 @@ def words_to_bytes(words: Sequence[int]) -> bytes:
 
 def words_from_bytes(data: bytes) -> list[int]:
     return list(struct.unpack(f"<{len(data) // 4}I", data))
+
+
+# --- the filters of 2015: a set of positions below m ------------------------------------------------
+
+
+def wang(key: int) -> int:
+    """Java's arithmetic written out: a long wraps, >> keeps the sign."""
+
+    def long(x: int) -> int:
+        return (x + 2**63) % 2**64 - 2**63
+
+    k = long(key)
+    k = long(~k + long(k << 21))
+    k = k ^ k >> 24
+    k = long(k + long(k << 3) + long(k << 8))
+    k = k ^ k >> 14
+    k = long(k + long(k << 2) + long(k << 4))
+    k = k ^ k >> 28
+    return long(k + long(k << 31)) % 2**64
+
+
+def hive_murmur64(data: bytes) -> int:
+    h = 104729
+    for at in range(0, len(data) - 7, 8):
+        h ^= rotl(int.from_bytes(data[at : at + 8], "little") * _C1 & U64, 31) * _C2 & U64
+        h = (rotl(h, 27) * 5 + 0x52DCE729) & U64
+    rest = data[len(data) // 8 * 8 :]
+    h ^= rotl(int.from_bytes(rest, "little") * _C1 & U64, 31) * _C2 & U64
+    return _fmix(h ^ len(data))
+
+
+def java_bits(plain: bytes, physical: str) -> int:
+    """What Float.floatToIntBits and Double.doubleToLongBits give: one NaN only; ints as they are."""
+    value = struct.unpack(_PLAIN[physical], plain)[0]
+    if physical in ("INT32", "INT64"):
+        return int(value)
+    if value != value:
+        return 0x7FC00000 if physical == "FLOAT" else 0x7FF8000000000000
+    return int.from_bytes(plain, "little", signed=True)
+
+
+def k_positions(plain: bytes, physical: str, family: str, strategy: str, k: int, m: int) -> list[int]:
+    """The positions of one value by its PLAIN bytes."""
+    if strategy == "MURMUR128_64":
+        h1, h2 = murmur3_128(plain)
+        return [(h1 + i * h2) % 2**64 % 2**63 % m for i in range(k)]
+    if family == "guava":
+        h = murmur3(plain)
+    elif physical in _PLAIN:
+        h = wang(java_bits(plain, physical))
+    else:
+        h = hive_murmur64(plain)
+    h1, h2 = h & U32, h >> 32
+    found = []
+    for i in range(2, k + 2) if family == "hive" else range(1, k + 1):
+        c = (h1 + i * h2) % 2**32
+        found.append((2**32 - 1 - c if c >= 2**31 else c) % m)
+    return found
+
+
+def longs_of(positions: Iterable[int], m: int) -> list[int]:
+    bits = 0
+    for position in positions:
+        bits |= 1 << position
+    return [bits >> 64 * i & U64 for i in range(m // 64)]
 
 
 # --- PLAIN ----------------------------------------------------------------------------------------

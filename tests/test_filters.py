@@ -267,7 +267,7 @@ def test_a_filter_cut_at_every_byte_is_refused(form):
             decode_filter(data[:end])
 
 
-@pytest.mark.parametrize("spec", FORMATS)
+@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.header is not None])
 def test_encode_and_decode(spec):
     form = FORMATS[spec]
     blocks = split_block.empty(2048)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
     from parquet_bloom.files.cache import FooterCache
     from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
+    from parquet_bloom.files.guava import export_guava
     from parquet_bloom.files.inspect import inspect
     from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
@@ -40,6 +41,7 @@ _HOMES = {
     "check": "check",
     "count": "read",
     "dataset": "read",
+    "export_guava": "guava",
     "inspect": "inspect",
     "prune": "read",
     "read_batches": "read",
@@ -63,6 +65,7 @@ __all__ = [
     "check",
     "count",
     "dataset",
+    "export_guava",
     "inspect",
     "prune",
     "read_batches",

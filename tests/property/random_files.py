@@ -22,7 +22,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnOrder, FileMetaData, IEEE
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
 
-SPECS = ("final", "final", "final", "parquet-41", "parquet-41-early", "parquet-41-raw")
+SPECS = ("final", "final", "final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics", "statistics")
 _WIDE = Context(prec=100)
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 OLD = ("parquet-mr version 1.8.1 (build 4aba4da)", "parquet-cpp version 1.2.0", "parquet-mr version 1.6.0")
@@ -84,8 +84,10 @@ def _made(rng: Random, path: Path, columns: list[Column], sizes: list[int], firs
 def _add_filters(rng: Random, file: File) -> None:
     names = [".".join(c.path) for c in file.columns if c.kind.name != "bool" and rng.random() < 0.7]
     if names and rng.random() < 0.9:
+        spec = rng.choice(SPECS)
+        family = rng.choice(["orc", "hive", "guava"]) if spec == "statistics" else None
         parquet_bloom.add_filters(
-            file.path, in_place=True, columns=names, spec=rng.choice(SPECS), fpp=rng.choice([0.4, 0.05, 0.001]),
+            file.path, in_place=True, columns=names, spec=spec, hash_family=family, fpp=rng.choice([0.4, 0.05, 0.001]),
             sync=False, threads=1,
         )  # fmt: skip
 

@@ -25,19 +25,24 @@ from parquet_bloom.cli.common import (
 @columns_options
 @output_options
 @click.option("--spec", default="final", show_default=True, metavar="SPEC",
-              help="final, parquet-41, parquet-41-early or parquet-41-raw.")  # fmt: skip
+              help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.")  # fmt: skip
 @click.option("--placement", type=click.Choice(["footer", "chunk-start"]),
               help="Default: footer for final, chunk-start for the 2018 forms.")  # fmt: skip
-@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01]")
+@click.option("--hash-family", metavar="FAMILY", help="Of statistics: orc, guava or hive.  [default: orc]")
+@click.option("--strategy", metavar="NAME", help="Of statistics: MURMUR128_32 or (guava's default) MURMUR128_64.")
+@click.option("--conf", multiple=True, metavar="P=V",
+              help="Of statistics: a property of the draft, as parquet.expected.entries=1000; more may follow.",
+)  # fmt: skip
+@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
-@click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
+@click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=int, metavar="N", help="The most a filter may take; the rate it reaches is told.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @json_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, fpp: float | None,
-    column_fpp: tuple[str, ...], **options: Any,
+    column_fpp: tuple[str, ...], conf: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to Parquet files; all other bytes stay as they are.
 
@@ -51,14 +56,21 @@ def command(
     """
     from parquet_bloom.files.add import add_filters
     from parquet_bloom.formats.filters import format_named
+    from parquet_bloom.formats.properties import PROPERTIES, parse_properties
 
     form = format_named(options["spec"])
+    if conf:  # `--conf a=1 b=2`: what follows the first would be taken for files
+        conf += tuple(s for s in sources if s.partition("=")[0] in PROPERTIES)
+        sources = tuple(s for s in sources if s.partition("=")[0] not in PROPERTIES)
+    if not sources:
+        raise click.UsageError("Missing argument 'FILES...'.")
     with progress_bar(as_json) as progress:
         report = add_filters(
             sources,
             columns=listed(columns),
             exclude=listed(exclude),
             fpp=column_rates(fpp, column_fpp),
+            conf=parse_properties(conf),
             progress=progress,
             **options,
         )

@@ -41,9 +41,9 @@ def command(sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[s
         print_table(
             headings,
             [
-                (f.row_group, f.column, f.spec or "?", f.place, f.offset, f.num_bytes, f.blocks,
-                 share(f.bits_set / (256 * f.blocks) if f.blocks else None), share(f.rate if f.blocks else None),
-                 count(f.estimated_ndv))
+                (f.row_group, f.column, f.spec or "?", f.place, "-" if f.offset is None else f.offset, f.num_bytes,
+                 f.blocks or "-", share(f.bits_set / (8 * f.num_bytes) if f.num_bytes else None),
+                 share(f.rate if f.num_bytes else None), count(f.estimated_ndv))
                 for f in file.filters
             ],
             right=(0, 4, 5, 6, 7, 8, 9),

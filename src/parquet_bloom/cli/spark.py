@@ -65,7 +65,10 @@ def _session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
 @click.option("--placement", type=click.Choice(["footer", "chunk-start"]), help="As `parquet-bloom add` has it.")
-@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01]")
+@click.option("--hash-family", metavar="FAMILY", help="Of statistics, as `parquet-bloom add` has it.")
+@click.option("--strategy", metavar="NAME", help="Of statistics, as `parquet-bloom add` has it.")
+@click.option("--property", "properties", multiple=True, metavar="P=V", help="Of statistics: a property of the draft.")
+@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
 @click.option("--max-bytes", type=int, metavar="N", help="The most a filter may take.")
@@ -74,8 +77,8 @@ def _session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 @session_options
 def add(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: float | None,
-    column_fpp: tuple[str, ...], master: str | None, conf: tuple[str, ...], report: str | None, as_json: bool,
-    **options: Any,
+    column_fpp: tuple[str, ...], properties: tuple[str, ...], master: str | None, conf: tuple[str, ...],
+    report: str | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
 
@@ -85,14 +88,16 @@ def add(
 
     Running it again does only what is missing. Exit status 2 if a file failed; its error is in the report.
     """
+    from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
 
     rates = column_rates(fpp, column_fpp)
     with _session(master, conf) as spark, watched(spark, as_json) as progress:
         rows = add_filters(
-            spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates, progress=progress, **options
-        )
+            spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
+            conf=parse_properties(properties) if properties else None, progress=progress, **options,
+        )  # fmt: skip
         sums = rows.selectExpr(
             "count(1) files", "count_if(status = 'done') done", "count_if(status = 'had them') had_them",
             "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",

@@ -13,18 +13,30 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom._version import __version__
-from parquet_bloom.errors import FooterError, LayoutError, RequestError
+from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.files.build import Built, build
 from parquet_bloom.files.commit import NewVersion, Travel
 from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.finish import FileSink, check_written, write_footer
+from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
 from parquet_bloom.files.paths import Found, each, targets
-from parquet_bloom.files.plan import Chunk, Plan, Skipped, check_fpp, check_sizes, plan, upper_bound
+from parquet_bloom.files.plan import (
+    Chunk,
+    Plan,
+    Progress,
+    Request,
+    Skipped,
+    check_request,
+    given_columns,
+    planned,
+    style_for,
+    upper_bound,
+    with_properties,
+    writing_order,
+)  # fmt: skip
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
@@ -34,35 +46,12 @@ from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.filters import Format, format_named
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.provenance import footer_places, new_entries, rewritten
+from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
+from parquet_bloom.formats.statistics import KEY, KEYS, stored_in
 
-Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
 # (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
 BuiltElsewhere = Callable[[Source, Sequence[Chunk]], Iterator[Built]]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be done with every file, checked by check_request; fields as add_filters has them."""
-
-    columns: Sequence[str] | None
-    exclude: Sequence[str] | None
-    form: Format
-    at_chunk_start: bool
-    fpp: float | Mapping[str, float] | None
-    ndv: int | None
-    max_bytes: int | None
-    in_place: bool
-    overwrite: bool
-    replace: bool
-    sync: bool
-    force: bool
-    workers: Workers
-    tables: Tables
-    dry_run: bool
-    progress: Progress | None
 
 
 def add_filters(
@@ -73,8 +62,12 @@ def add_filters(
     exclude: Sequence[str] | None = None,
     spec: str = "final",
     placement: str | None = None,
+    hash_family: str | None = None,
+    strategy: str | None = None,
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    guava: Mapping[tuple[int, str], bytes] | None = None,
     max_bytes: int | None = None,
     in_place: bool = False,
     overwrite: bool = False,
@@ -91,10 +84,17 @@ def add_filters(
     source      path or paths, or URIs (file:, s3:, gs:, hdfs: and others)
     output      a new file, or a folder for several; or else in_place=True
     columns     names or patterns; None: every column a filter can help
-    spec        "final", "parquet-41", "parquet-41-early" or "parquet-41-raw"
-    placement   "footer" (default of final) or "chunk-start" (default of the others)
-    fpp         false positive rate, 0.01 unless given; or a mapping column -> rate, "*" for others
-    ndv         first guess of distinct values per row group; the size comes from the data anyway
+    spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
+    placement   "footer" (default of final) or "chunk-start" (default of 2018's); none for statistics
+    hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
+                "MURMUR128_64" (its default)
+    fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
+                for others
+    ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
+                statistics it is the size; without it the distinct values are counted
+    conf        of statistics: the draft's Hadoop properties, see formats.properties
+    guava       of statistics: (row group, column) -> what Guava's BloomFilter.writeTo wrote. Only these are put
+                in, as they are; one that denies a stored value is left out
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
@@ -105,12 +105,16 @@ def add_filters(
     Raises RequestError and its kinds for a wrong request. For one file, FileError and its kinds;
     for several, those come in the report's `failed`.
     """
+    fpp, ndv = with_properties(conf, spec, fpp, ndv)
     form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
+    style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
+    if guava:
+        columns = given_columns(guava, columns, style)
     outputs = targets(source, output, in_place, overwrite, filesystem)
     with Workers(threads or processors()) as workers:
         request = Request(
-            columns, exclude, form, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite, replace, sync,
-            force, workers, Tables(), dry_run, progress,
+            columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
+            replace, sync, force, workers, Tables(), dry_run, progress,
         )  # fmt: skip
         results = each(
             list(outputs.targets),
@@ -121,46 +125,9 @@ def add_filters(
     return AddReport(list(results), results.failed)
 
 
-def check_request(
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    spec: str,
-    placement: str | None,
-    fpp: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
-    threads: int | None,
-) -> tuple[Format, bool]:
-    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
-    form = format_named(spec)
-    chosen = placement or form.placement
-    if chosen not in form.placements:
-        raise RequestError(f"--placement {chosen} is not for {spec}, which allows: {', '.join(form.placements)}")
-    if threads is not None and threads < 1:
-        raise RequestError(f"threads {threads} is not positive")
-    check_fpp(fpp)
-    check_sizes(ndv, max_bytes)
-    if isinstance(columns, str) or isinstance(exclude, str):
-        raise RequestError("columns and exclude take a list of names, not one text")
-    return form, chosen == "chunk-start"
-
-
 def processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def planned(footer: Footer, request: Request) -> Plan:
-    """Which chunks of a file get a filter, and why others do not."""
-    r = request
-    return plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace)
-
-
-def writing_order(footer: Footer, made: Plan, at_chunk_start: bool) -> list[Chunk]:
-    """The planned chunks in the order in which their filters are built and written."""
-    if not at_chunk_start:
-        return sorted(made.chosen)
-    return [event.key for event in sorted(insert_events(footer, list(made.chosen)))]
 
 
 def add_file(file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None) -> AddedFile:
@@ -178,7 +145,7 @@ def add_file(file: Found, target: Location, request: Request, built: BuiltElsewh
         )
         report.skipped = made.skipped
         report.planned_filters = len(made.chosen)
-        report.planned_bytes = upper_bound(footer, made)
+        report.planned_bytes = upper_bound(footer, made, request.form)
         report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(made.chosen)))
         report.dry_run = request.dry_run
         report.remote = source.is_remote or target.filesystem is not None
@@ -202,7 +169,7 @@ def _carry_out(
         return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
     with new_version(source, target, overwrite, request.sync, request.force, report.bytes_needed) as new:
         written = _Writer(source, footer, made, request, built).write(new)
-        if not written.places and not written.cut:
+        if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
             return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
@@ -210,8 +177,9 @@ def _carry_out(
         report.bytes_after = new.at
         with new.reopen() as again:
             check_written(source, again, written.body.moves, written.checksums, written.places)
+            check_texts(source, again, written.texts)
             if not written.cut:
-                check_undoable(source, again, written.places)
+                check_undoable(source, again, written.keys)
         new.commit(source.check_unchanged)
     return new.travel
 
@@ -228,10 +196,16 @@ class _Writer:
         self.skipped: list[Skipped] = []
         self.checksums: dict[Chunk, int] = {}
         self.places: dict[Chunk, tuple[int, int]] = {}
+        self.texts: dict[Chunk, tuple[tuple[str, str], ...]] = {}
         self.cut = False
         self._built: dict[Chunk, Built] = {}
         self._built_elsewhere = built
         self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in made.columns}
+
+    @property
+    def keys(self) -> list[Chunk]:
+        """The chunks that got filters."""
+        return sorted([*self.places, *self.texts])
 
     def write(self, new: NewVersion) -> _Writer:
         try:
@@ -241,14 +215,16 @@ class _Writer:
                 self._before_footer(new)
         finally:
             self.request.workers.settle()
-        if self.places or self.cut:
+        if self.keys or self.cut:
             write_footer(new, self._new_footer())
             self._report()
         return self
 
     def _build(self, key: Chunk) -> Built:
         group, column = key
-        return build(self._readers[column], self.footer, group, self.request.form, self.made.chosen[key])
+        request, sizing = self.request, self.made.chosen[key]
+        given = self.made.given.get(key)
+        return build(self._readers[column], self.footer, group, request.form, sizing, request.style, given)
 
     def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
         given = self._built_elsewhere
@@ -258,7 +234,10 @@ class _Writer:
             if built.data is None:
                 self.skipped.append(Skipped(self.footer.leaves[column].name, group, built.reason))
             else:
-                self.checksums[key] = zlib.crc32(built.data)
+                if built.texts:
+                    self.texts[key] = built.texts
+                else:
+                    self.checksums[key] = zlib.crc32(built.data)
                 self._built[key] = Built(b"", "", built.rate, built.num_bytes, built.estimated_ndv, built.reached)
             if self.request.progress is not None:
                 self.request.progress(self.source.path, done + 1, len(keys))
@@ -271,7 +250,7 @@ class _Writer:
         places = Places(self.footer)
         here = {key: place for key in self.made.chosen if (place := places[key]) is not None}
         spans = spans_of(self.source, self.footer, here)
-        self.cut = bool(spans)
+        self.cut = bool(spans) or not stored_in(self.footer).keys().isdisjoint(self.made.chosen)
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 
     def _at_chunk_starts(self, new: NewVersion) -> None:
@@ -299,7 +278,7 @@ class _Writer:
             copying.result()  # only then is it known where the filters begin
         new.at = sink.at if events else self.footer.start
         for key, data in self._results(writing_order(self.footer, self.made, at_chunk_start=False)):
-            if data is not None:
+            if data:
                 self.places[key] = (new.at, len(data))
                 new.append(data)
         self.body = copying.result()
@@ -307,21 +286,33 @@ class _Writer:
     def _new_footer(self) -> bytes:
         form, moves = self.request.form, self.body.moves
         new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.places.items()}
-        old = footer_places(self.footer)
-        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in self.made.chosen}
-        entries = new_entries(__version__, form.name, form.rule, self.footer, new)
+        old = all_places(self.footer)
+        chunks = self.made.chosen
+        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
+        told = dict(new)
+        for key, pairs in self.texts.items():
+            told[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
+        rule = form.rule or self.request.style
+        assert rule is not None
+        entries = new_entries(__version__, form.name, rule, self.footer, told)
         changes, append = rewritten(self.footer, stay, entries)
-        gone = {key: None for key in old if key in self.made.chosen and key not in new}
-        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append)
+        gone = {key: None for key in old if key in chunks and key not in new}
+        stored = stored_in(self.footer)
+        texts = {key: self.texts.get(key, ()) for key in chunks if key in self.texts or key in stored}
+        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts, text_keys=KEYS)
         try:
             data = edit_footer(self.footer.data, edit)
         except FooterError as error:
             raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
+        if texts:
+            check_footer_size(self.source, data)
         return data
 
     def _report(self) -> None:
-        for (group, column), (offset, length) in sorted(self.places.items()):
+        for group, column in self.keys:
             b = self._built[group, column]
+            texts = dict(self.texts.get((group, column), ()))
+            offset, length = self.places.get((group, column), (None, len(texts.get(KEY, ""))))
             name = self.footer.leaves[column].name
             self.filters.append(
                 AddedFilter(group, name, offset, length, b.num_bytes, b.rate, b.reached, b.estimated_ndv)

@@ -14,16 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from parquet_bloom.errors import FilterFormatError, RequestError
 from parquet_bloom.files.decode import BATCH_ROWS, ColumnReader
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.guava import decode_guava
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.statistics import Style, key_values, kind_of, made
 from parquet_bloom.formats.values import twins
-from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
 
+_LOOSE_HASHES = 1 << 20  # so many are held before they are made distinct
 USELESS_RATE = 0.5  # a filter that admits more than half of all absent values is not written
 
 
@@ -41,6 +45,7 @@ class Built:
     """A filter, or the reason why there is none.
 
     data    header and bitset, as they go into the file; None without a filter
+    texts   of `statistics`: the key-values of the column chunk, and data is empty
     rate    its exact false positive rate
     reached whether the rate is within the target; not so where max_bytes was in the way
     """
@@ -51,6 +56,7 @@ class Built:
     num_bytes: int = 0
     estimated_ndv: float = 0.0
     reached: bool = True
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 def stored_hashes(
@@ -62,11 +68,7 @@ def stored_hashes(
     """
     yield hash_array(values, rule.hash, rule.seed, scratch)
     if leaf.float_bits:
-        values = values.drop_null()
-        if leaf.float_bits == 16:
-            floats = np.frombuffer(values.buffers()[1], np.float16)[values.offset : values.offset + len(values)]
-        else:
-            floats = values.to_numpy(zero_copy_only=False)
+        floats = _floats(values, leaf)
         plain = twins(floats)
         if leaf.float_bits == 16 and rule == final.RULE:
             # DuckDB 2.0 asks a FLOAT16 filter for the four bytes of a FLOAT and so loses rows that
@@ -76,6 +78,14 @@ def stored_hashes(
             plain += twins(wide)
         if plain:
             yield np.array([rule.hash_value(p) for p in plain], np.uint64)
+
+
+def _floats(values: pa.Array, leaf: Leaf) -> NDArray[np.floating]:
+    values = values.drop_null()
+    if leaf.float_bits == 16:
+        return np.frombuffer(values.buffers()[1], np.float16)[values.offset : values.offset + len(values)]
+    floats: NDArray[np.floating] = values.to_numpy(zero_copy_only=False)
+    return floats
 
 
 def fill(
@@ -111,8 +121,85 @@ def fill(
     return blocks, rate
 
 
-def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing) -> Built:
-    """Build the filter of one column chunk. Raises DamagedFileError where the chunk does not decode."""
+def distinct_hashes(batches: Iterable[pa.Array], leaf: Leaf, rule: k_probe.Rule) -> k_probe.Hashes:
+    """The hashes of all values and of the twins of zeros and NaNs, each once; as rule.hash_values."""
+    held: list[NDArray[np.uint64]] = []  # uint64[n, 1 or 2]
+    loose = known = 0
+    for values in batches:
+        held.append(np.column_stack(rule.hash_values(values)))
+        loose += len(held[-1])
+        plain = twins(_floats(values, leaf)) if leaf.float_bits else []
+        if plain:
+            held.append(np.array([rule.hash_value(p) for p in plain], np.uint64))
+        if loose > max(known, _LOOSE_HASHES):
+            held = [_distinct(held)]
+            known, loose = len(held[0]), 0
+    if not held:
+        return (np.empty(0, np.uint64),)
+    return tuple(np.ascontiguousarray(_distinct(held).T))
+
+
+def _distinct(held: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    rows = np.concatenate(held)
+    if rows.shape[1] == 1:
+        return np.unique(rows)[:, None]
+    found: NDArray[np.uint64] = np.unique(rows, axis=0)
+    return found
+
+
+def _build_k_probe(reader: ColumnReader, row_group: int, style: Style, sizing: Sizing) -> Built:
+    """Build a filter of `statistics`, for as many distinct values as there are, or as --ndv says."""
+    rule = style.rule(reader.leaf)
+    hashes = distinct_hashes(reader.batches(row_group), reader.leaf, rule)
+    if not len(hashes[0]):
+        return Built(None, "no value is stored")
+    num_bits, k = k_probe.size_for(style.family, sizing.ndv or len(hashes[0]), sizing.fpp, 8 * sizing.max_bytes)
+    wanted, _ = k_probe.size_for(style.family, len(hashes[0]), sizing.fpp)
+    bloom = made(rule, [hashes], num_bits, k)
+    rate = k_probe.rate(bloom.longs, k)
+    if rate > USELESS_RATE:
+        shown = f"{num_bits // 8} bytes reach a false positive rate of {rate:.0%} only"
+        more = "--ndv" if sizing.ndv else "--max-bytes"
+        return Built(None, f"{shown}: give {more} more", rate)
+    texts = tuple(key_values(bloom))
+    estimate = k_probe.estimated_ndv(bloom.longs, k)
+    return Built(b"", "", rate, num_bits // 8, estimate, num_bits >= wanted, texts)
+
+
+def _check_given(reader: ColumnReader, row_group: int, data: bytes) -> Built:
+    """Take a filter of Guava's as it is, if it admits every stored value."""
+    try:
+        bloom = decode_guava(data, kind_of(reader.leaf))
+    except FilterFormatError as error:
+        raise RequestError(
+            f"row group {row_group}, column {reader.leaf.name}: no filter of Guava's: {error}"
+        ) from error
+    values = missed = 0
+    for batch in reader.batches(row_group):
+        admitted = bloom.might_contain_array(batch)
+        values += len(admitted)
+        missed += int(len(admitted) - np.count_nonzero(admitted))
+    if missed or not values:
+        return Built(
+            None, f"Guava's filter denies {missed} of {values} stored values" if values else "no value is stored"
+        )
+    rate, estimate = k_probe.rate(bloom.longs, bloom.k), k_probe.estimated_ndv(bloom.longs, bloom.k)
+    return Built(b"", "", rate, bloom.longs.nbytes, estimate, texts=tuple(key_values(bloom)))
+
+
+def build(
+    reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing, style: Style | None = None,
+    given: bytes | None = None,
+) -> Built:  # fmt: skip
+    """Build the filter of one column chunk. Raises DamagedFileError where the chunk does not decode.
+
+    style  of `statistics`
+    given  of `statistics`: what Guava wrote, to be checked rather than built
+    """
+    if given is not None:
+        return _check_given(reader, row_group, given)
+    if form.header is None or form.rule is None:
+        return _build_k_probe(reader, row_group, style or Style(), sizing)
     leaf = reader.leaf
     meta = footer.meta(row_group, leaf.index)
 

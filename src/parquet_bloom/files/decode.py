@@ -31,7 +31,7 @@ from parquet_bloom.errors import DamagedFileError
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
-from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT96, Leaf
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
@@ -105,8 +105,8 @@ def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
         last = depth == len(path) - 1
         schema.append(
             SchemaElement(
-                type=e.type if last else None,
-                type_length=e.type_length if last else None,
+                type=_decoded_as(e.type) if last else None,
+                type_length=(12 if e.type == INT96 else e.type_length) if last else None,
                 repetition_type=e.repetition_type or 0,
                 name=f"c{depth}",
                 num_children=None if last else 1,
@@ -122,6 +122,11 @@ def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
         row_groups=groups,
         created_by=metadata.created_by,
     )
+
+
+def _decoded_as(physical: int) -> int:
+    """INT96 lies in pages as 12 bytes, which pyarrow would make a timestamp of, not always the same one."""
+    return FLBA if physical == INT96 else physical
 
 
 def _elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
@@ -143,7 +148,7 @@ def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
     column = ColumnChunk(
         file_offset=chunk.file_offset or 0,
         meta_data=ColumnMetaData(
-            type=meta.type,
+            type=_decoded_as(meta.type),
             encodings=meta.encodings or [],
             path_in_schema=names,
             codec=meta.codec or 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow.parquet as pq
 
@@ -21,9 +21,11 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import Moves
 from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.footer import MAGIC, chunk_extent
+from parquet_bloom.formats.statistics import stored_in
 
 Chunk = tuple[int, int]
 _PAGE_HEADER_BYTES = 64
+_FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
 
 
 class FileSink:
@@ -85,6 +87,27 @@ def _check(
             decode_filter(data, length, place.rule)
         except FilterFormatError as error:
             raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+
+
+def check_texts(source: Source, new: Source, texts: Mapping[Chunk, Sequence[tuple[str, str]]]) -> None:
+    """The filters in column metadata are those that were built, and decode. Raises LayoutError."""
+    footer = new.footer() if texts else None
+    for key, pairs in texts.items():
+        assert footer is not None
+        stored = stored_in(footer).get(key)
+        try:
+            if stored is None or stored.pairs != tuple(pairs):
+                raise FilterFormatError("it is not as it was built")
+            stored.decode(footer.leaves[key[1]])
+        except FilterFormatError as error:
+            raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+
+
+def check_footer_size(source: Source, data: bytes) -> None:
+    """Raise LayoutError for a footer that readers would refuse."""
+    if len(data) > _FOOTER_BYTES:
+        reason = f"nothing was changed: the footer would take {len(data):,} bytes, and readers refuse 100 MB"
+        raise LayoutError(source.path, f"{reason}; choose fewer columns, a higher --fpp, or --spec final")
 
 
 def _check_pages(source: Source, new: Source, moves: Moves) -> None:

@@ -19,7 +19,8 @@ from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
-from parquet_bloom.kernels import split_block
+from parquet_bloom.formats.statistics import Stored, refusal
+from parquet_bloom.kernels import k_probe, split_block
 
 _PREFETCHED = 32 << 20  # bytes of filters
 
@@ -30,10 +31,13 @@ class FilterInfo:
 
     spec            its form; None where the header is not understood
     rule            how its values were hashed; several, joined by "or", where the header does not say
-    offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes
-    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks
-    num_bytes       of the bitset; blocks are 32 bytes each
-    bits_set        of 256 * blocks
+    offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes. Of statistics
+                    no offset, and the bytes of its text or struct
+    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks; of statistics
+                    "column metadata", or "Statistics" where the draft had it
+    num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
+    hash_functions  of statistics: positions a value takes; 0 for other forms
+    bits_set        of 8 * num_bytes
     rate            exact false positive rate for random absent values
     estimated_ndv   distinct values, from the share of bits set
     problems        contradictions, each with both numbers; empty for a sound filter
@@ -42,13 +46,14 @@ class FilterInfo:
 
     row_group: int
     column: str
-    offset: int
+    offset: int | None
     length: int | None
     place: str
     spec: str | None = None
     rule: str | None = None
     num_bytes: int = 0
     blocks: int = 0
+    hash_functions: int = 0
     bits_set: int = 0
     rate: float = 0.0
     estimated_ndv: float = 0.0
@@ -139,6 +144,9 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 missing = FilterInfo(group, leaf.name, meta.bloom_filter_offset, meta.bloom_filter_length, "nowhere")
                 missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
                 info.filters.append(missing)
+            stored = places.stored.get((group, leaf.index))
+            if stored is not None:
+                info.filters.append(_stored_filter(group, leaf, meta, stored))
     return info
 
 
@@ -183,6 +191,34 @@ def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, 
     return info
 
 
+def _stored_filter(group: int, leaf: Leaf, meta: ColumnMetaData, stored: Stored) -> FilterInfo:
+    info = FilterInfo(group, leaf.name, None, stored.length, stored.place, "statistics")
+    reason = refusal(leaf) or leaf.refusal
+    if reason is not None:
+        info.notes.append(f"not used: {reason}")
+    if stored.place == "Statistics":
+        info.notes.append("Polars and DataFusion cannot open a file with a filter there")
+    try:
+        bloom = stored.decode(leaf)
+    except FilterFormatError as error:
+        info.problems.append(str(error))
+        return info
+    info.rule = " or ".join(map(str, bloom.rules))
+    info.num_bytes, info.hash_functions = bloom.num_bits // 8, bloom.k
+    info.bits_set = k_probe.bits_set(bloom.longs)
+    info.rate = k_probe.rate(bloom.longs, bloom.k)
+    info.estimated_ndv = k_probe.estimated_ndv(bloom.longs, bloom.k)
+    _check_empty(info, meta)
+    return info
+
+
+def _check_empty(info: FilterInfo, meta: ColumnMetaData) -> None:
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    held = meta.num_values - nulls if nulls is not None else None
+    if not info.bits_set and held:
+        info.problems.append(f"no bit is set, but {held} values are stored")
+
+
 def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData, info: FilterInfo) -> None:
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
     if header.total > place.room or place.offset + header.total > source.size:
@@ -192,10 +228,7 @@ def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData
     info.bits_set = split_block.bits_set(blocks)
     info.rate = split_block.exact_rate(blocks)
     info.estimated_ndv = split_block.estimated_ndv(blocks)
-    nulls = meta.statistics.null_count if meta.statistics is not None else None
-    stored = meta.num_values - nulls if nulls is not None else None
-    if not info.bits_set and stored:
-        info.problems.append(f"no bit is set, but {stored} values are stored")
+    _check_empty(info, meta)
     if header.crc is not None and zlib.crc32(blocks.tobytes()) != header.crc & 0xFFFFFFFF:
         info.problems.append(
             f"crc is {header.crc & 0xFFFFFFFF:08x}, the bitset's is {zlib.crc32(blocks.tobytes()):08x}"

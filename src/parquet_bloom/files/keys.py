@@ -19,15 +19,20 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.files.locate import Place, Places, read_filter
 from parquet_bloom.files.partitions import Pairs, partition_value
-from parquet_bloom.files.spots import ask_whole, spots_of
+from parquet_bloom.files.spots import Spots, counted, header_of, headers_of, spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
 from parquet_bloom.formats.operands import operand
-from parquet_bloom.formats.outline import NONE, Outline
+from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.statistics import decoded
 from parquet_bloom.formats.values import own
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+
+Integers = NDArray[np.int64]
+_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +157,16 @@ def hits_of(
     asked = some & spots.exists
     fitting = np.flatnonzero(asked & spots.fits)
     if len(fitting):
-        counts = ask_whole(source, spots, fitting, keys.hashes, first[fitting], last[fitting], count)
+        counts = _ask_whole(source, spots, fitting, keys.hashes, first[fitting], last[fitting], count)
         for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
             if n != NONE:
                 asked[group] = False
                 hits[group] = n
+    pointed_at = outline.slots[Slot.FILTER_OFFSET, :, leaf.index] > 0
+    for group in np.flatnonzero(asked & ~pointed_at).tolist():
+        stored = keys.stored[first[group] : last[group]]
+        hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
+    asked &= pointed_at
     if asked.any():
         places = Places(source.footer())
         for group in np.flatnonzero(asked).tolist():
@@ -190,3 +200,53 @@ def _hits(source: Source, place: Place | None, stored: pa.Array, count: bool) ->
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
         return None
     return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+
+
+def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count: bool) -> int | None:
+    """As hits_of, of a filter that the footer holds itself; one that it points at goes before."""
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except FilterFormatError:
+        return None
+    if bloom is None:
+        return None
+    admitted = bloom.might_contain_array(stored)
+    return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+
+
+def _ask_whole(
+    source: Source, spots: Spots, row_groups: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
+
+    count    say how many a filter admits; without it 1 stands for one or more
+    returns  int64[n]; NONE for a filter whose header is not the one promised
+    """
+    from parquet_bloom.kernels import reading
+
+    offset, size = spots.offset[row_groups], spots.num_bytes[row_groups]
+    kinds, heads, head_bytes = headers_of(size)
+    if source.fd is None:
+        return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
+    said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
+    reading.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
+    counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
+    hits[said == reading.OTHER_HEADER] = NONE
+    return hits
+
+
+def _ask_whole_by_ranges(
+    source: Source, offset: Integers, size: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    hits = np.full(len(offset), NONE)
+    for some in np.split(np.arange(len(offset)), np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1):
+        headers = [header_of(n) for n in size[some].tolist()]
+        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
+        found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
+        for i, header, data in zip(some.tolist(), headers, found, strict=True):
+            if data.startswith(header):
+                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
+                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
+    return hits

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from parquet_bloom.errors import FilterFormatError
 from parquet_bloom.files.storage import Source
@@ -18,6 +19,7 @@ from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, bel
 from parquet_bloom.formats.footer import Footer, chunk_extent
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
+from parquet_bloom.formats.statistics import Stored, stored_in
 from parquet_bloom.kernels import split_block
 
 Chunk = tuple[int, int]
@@ -54,12 +56,16 @@ class Place:
 
 
 class Places:
-    """The places of all filters of one file."""
+    """The places of all filters of one file; `stored` are those that the footer holds itself."""
 
     def __init__(self, footer: Footer) -> None:
         self._footer = footer
         self._rules = rules_of(read_entries(footer))
         self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
+
+    @cached_property
+    def stored(self) -> dict[Chunk, Stored]:
+        return stored_in(self._footer)
 
     def __getitem__(self, key: Chunk) -> Place | None:
         """The place of a chunk's filter; None where the footer points at none."""

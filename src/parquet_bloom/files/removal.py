@@ -17,7 +17,8 @@ from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, ind
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.provenance import footer_places, read_entries, rewritten
+from parquet_bloom.formats.provenance import all_places, footer_places, read_entries, rewritten
+from parquet_bloom.formats.statistics import KEYS, stored_in
 
 Chunk = tuple[int, int]
 Span = tuple[int, int]
@@ -80,12 +81,14 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, Chunk]) -> bool:
 def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> FooterEdit:
     """The footer's edit for a body that was written without the filters of `chunks`."""
     moves = body.moves
-    left = {key: (moves(at), length) for key, (at, length) in footer_places(footer).items() if key not in chunks}
+    left = {key: (moves(at), length) for key, (at, length) in all_places(footer).items() if key not in chunks}
     changes, _ = rewritten(footer, left, [])
     gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
     return FooterEdit(
         moves=moves,
         places=dict.fromkeys(chunks),
+        texts={key: () for key in stored_in(footer) if key in chunks},
+        text_keys=KEYS,
         index_lengths=body.index_lengths,
         key_values=changes,
         keep_empty=any(entry.body.get("empty_list") for entry in gone),
@@ -102,9 +105,9 @@ def is_made_from(source: Source, new: Source) -> bool:
     old, footer = source.footer(), new.footer()
     if old.n_row_groups != footer.n_row_groups or len(old.leaves) != len(footer.leaves):
         return False
-    had = footer_places(old)
+    had = all_places(old)
     try:
-        check_undoable(source, new, [key for key in footer_places(footer) if key not in had])
+        check_undoable(source, new, [key for key in all_places(footer) if key not in had])
     except (LayoutError, FooterError):
         return False
     return True
@@ -120,7 +123,8 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     old, footer = source.footer(), new.footer()
     located = Places(footer)
     here = {key: place for key in places if (place := located[key]) is not None}
-    spans = dict.fromkeys(places) | spans_of(new, footer, here)
+    stored = stored_in(footer)
+    spans = dict.fromkeys(key for key in places if key not in stored) | spans_of(new, footer, here)
     removal = plan_removal(source.path, footer, spans, force=True)
     undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.

@@ -21,6 +21,7 @@ from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places
 from parquet_bloom.formats.schema import select_leaves
+from parquet_bloom.formats.statistics import stored_in
 
 Chunk = tuple[int, int]
 
@@ -73,8 +74,13 @@ def remove_filters(
 
 def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Chunk]:
     wanted = {leaf.index for leaf in select_leaves(footer.leaves, columns, exclude)}
+    stored = stored_in(footer)
     # Offsets of 0 and below point at nothing, but leave with the rest.
-    return [(i, j) for i, j, c in footer.chunks() if j in wanted and c.meta_data.bloom_filter_offset is not None]
+    return [
+        (i, j)
+        for i, j, c in footer.chunks()
+        if j in wanted and (c.meta_data.bloom_filter_offset is not None or (i, j) in stored)
+    ]
 
 
 def _remove(

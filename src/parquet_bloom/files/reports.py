@@ -34,14 +34,14 @@ class Travelled:
 class AddedFilter:
     """One filter that was written.
 
-    offset, length  header and bitset in the new file, bytes
+    offset, length  header and bitset in the new file, bytes; of statistics no offset, and its base64
     num_bytes       of the bitset
     rate            its exact false positive rate; `reached` says whether that is within fpp
     """
 
     row_group: int
     column: str
-    offset: int
+    offset: int | None
     length: int
     num_bytes: int
     rate: float

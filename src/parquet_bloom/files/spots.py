@@ -21,12 +21,12 @@ from parquet_bloom.files.locate import Places, probe
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.outline import NONE, Outline, Slot
-from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, contains_hashes, from_bytes
+from parquet_bloom.formats.outline import Outline, Slot
+from parquet_bloom.formats.statistics import decoded, stored_of
+from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
 _LAST = np.iinfo(np.int64).max
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
 
@@ -35,7 +35,7 @@ _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wan
 class Spots:
     """The filters of one column; every array has one element a row group.
 
-    exists     bool: the footer points at one
+    exists     bool: the footer points at one, or holds one itself
     fits       bool: length, room and pages allow the filter of `final` that the length promises
     offset     int64, bytes from the start of the file
     num_bytes  int64, of the bitset, where it fits
@@ -64,7 +64,7 @@ def _sizes() -> tuple[Integers, Integers]:
 
 
 @lru_cache(64)
-def _header(num_bytes: int) -> bytes:
+def header_of(num_bytes: int) -> bytes:
     return final.header(num_bytes)
 
 
@@ -99,9 +99,11 @@ def _spots(outline: Outline, column: int) -> Spots:
     offset = outline.slots[Slot.FILTER_OFFSET, :, column]
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
     exists = offset > 0
+    pointed_at = exists.copy()
+    exists[list(stored_of(outline, column))] = True
     totals, num_bytes = _sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
-    fits = exists & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
+    fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
     if fits.any():
         start, stop, starts, shared = _structures(outline)
         after = np.searchsorted(starts, offset, side="right")
@@ -148,12 +150,29 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
     fast = np.flatnonzero(fits)
     if len(fast):
         slow += _ask_together(source, spots, row_groups, probes, fast, answers)
+    outline = source.outline()
+    pointed_at = outline.slots[Slot.FILTER_OFFSET, row_groups, column] > 0
+    for i in [i for i in slow if not pointed_at[i]]:
+        own = probes if isinstance(probes, tuple) else probes[i]
+        _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
+    slow = [i for i in slow if pointed_at[i]]
     if slow:
         places = Places(source.footer())
         for i in slow:
             own = probes if isinstance(probes, tuple) else probes[i]
             _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
     return answers
+
+
+def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
+    """A filter in the footer itself costs no reading."""
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except FilterFormatError as error:
+        answers.damaged[key[0]] = str(error)
+        return
+    if bloom is not None:
+        answers.denied[i] = not any(bloom.might_contain(plain) for plain in probes)
 
 
 def _ask_alone(
@@ -191,18 +210,18 @@ def _ask_by_kernel(
     from parquet_bloom.kernels import reading
 
     n = len(fast)
-    kinds, heads, head_bytes = _headers(size)
+    kinds, heads, head_bytes = headers_of(size)
     first, last, upper, words = _hashed(probes, fast)
     said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
     reading.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, upper, words, said, requests, read)
-    _counted(source, said, int(requests.sum()), int(read.sum()))
+    counted(source, said, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
     answers.denied[fast] = said == reading.DENIED
     other: Flags = said == reading.OTHER_HEADER
     return other
 
 
-def _counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+def counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
     """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
     from parquet_bloom.kernels import reading
 
@@ -211,14 +230,14 @@ def _counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read:
         raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
 
 
-def _headers(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
     """Which header each size has, all headers, one a row, and their lengths."""
     return np.searchsorted(_sizes()[1], size), *_all_headers()
 
 
 @lru_cache(1)
 def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
-    headers = [_header(n) for n in _sizes()[1].tolist()]
+    headers = [header_of(n) for n in _sizes()[1].tolist()]
     most = max(map(len, headers))
     padded = np.array([list(h.ljust(most, b"\0")) for h in headers], np.uint8)
     return padded, np.array([len(h) for h in headers], np.int64)
@@ -244,7 +263,7 @@ def _ask_by_ranges(
 
     promised = np.zeros(len(fast), bool)
     for n in np.unique(size).tolist():
-        expected = np.frombuffer(_header(n), np.uint8)
+        expected = np.frombuffer(header_of(n), np.uint8)
         rows = np.flatnonzero(size == n)
         promised[rows] = (data[starts[rows][:, None] + np.arange(len(expected))] == expected).all(1)
     places = starts[owner] + within
@@ -288,41 +307,3 @@ def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.
     """Read ranges, one behind the other: uint8[sum of lengths]."""
     ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)
-
-
-def ask_whole(
-    source: Source, spots: Spots, row_groups: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
-    count: bool,
-) -> Integers:  # fmt: skip
-    """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
-
-    count    say how many a filter admits; without it 1 stands for one or more
-    returns  int64[n]; NONE for a filter whose header is not the one promised
-    """
-    from parquet_bloom.kernels import reading
-
-    offset, size = spots.offset[row_groups], spots.num_bytes[row_groups]
-    kinds, heads, head_bytes = _headers(size)
-    if source.fd is None:
-        return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
-    said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
-    reading.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
-    _counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
-    hits[said == reading.OTHER_HEADER] = NONE
-    return hits
-
-
-def _ask_whole_by_ranges(
-    source: Source, offset: Integers, size: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
-    count: bool,
-) -> Integers:  # fmt: skip
-    hits = np.full(len(offset), NONE)
-    for some in np.split(np.arange(len(offset)), np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1):
-        headers = [_header(n) for n in size[some].tolist()]
-        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
-        found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
-        for i, header, data in zip(some.tolist(), headers, found, strict=True):
-            if data.startswith(header):
-                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
-                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
-    return hits

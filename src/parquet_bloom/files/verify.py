@@ -23,6 +23,7 @@ from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf, select_leaves
+from parquet_bloom.formats.statistics import KProbeFilter, Stored, refusal
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
@@ -113,10 +114,12 @@ def _verify(
     places = Places(footer)
     for leaf in select_leaves(footer.leaves, columns, exclude):
         located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
-        if not located:
+        held = [(group, stored) for group in groups if (stored := places.stored.get((group, leaf.index)))]
+        if not located and not held:
             continue
         reader = ColumnReader(source, leaf)
         verified.filters += [_verify_filter(source, footer, reader, group, place) for group, place in located]
+        verified.filters += [_verify_stored(reader, group, stored) for group, stored in held]
     verified.filters.sort(key=lambda f: f.row_group)
     return verified
 
@@ -141,11 +144,21 @@ def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: 
         else:
             verdict.status, verdict.reason = "unknown", f"not used: {leaf.refusal}"
         return verdict
-    _ask_all(bloom, reader, group, verdict)
-    if verdict.missed:
-        verdict.status = "wrong"
-        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
-    return verdict
+    return _ask_all(bloom, reader, group, verdict)
+
+
+def _verify_stored(reader: ColumnReader, group: int, stored: Stored) -> Verified:
+    verdict = Verified(group, reader.leaf.name, "right", "statistics")
+    try:
+        bloom = stored.decode(reader.leaf)
+    except FilterFormatError as error:
+        verdict.status, verdict.reason = "wrong", str(error)
+        return verdict
+    reason = refusal(reader.leaf)
+    if reason is not None:
+        verdict.status, verdict.reason = "unknown", f"not used: {reason}"
+        return verdict
+    return _ask_all(bloom, reader, group, verdict)
 
 
 def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
@@ -154,7 +167,7 @@ def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
     return nulls is not None and int(meta.num_values) > int(nulls)
 
 
-def _ask_all(bloom: BloomFilter, reader: ColumnReader, group: int, verdict: Verified) -> None:
+def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: Verified) -> Verified:
     stored: list[NDArray[np.uint64]] = []
     for values in reader.batches(group):
         admitted = bloom.might_contain_array(values)
@@ -165,6 +178,10 @@ def _ask_all(bloom: BloomFilter, reader: ColumnReader, group: int, verdict: Veri
     verdict.absent = len(absent)
     if len(absent):
         verdict.measured_rate = float(np.count_nonzero(bloom.might_contain_array(absent)) / len(absent))
+    if verdict.missed:
+        verdict.status = "wrong"
+        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
+    return verdict
 
 
 def absent_values(leaf: Leaf, stored: NDArray[np.uint64], count: int = ABSENT_PROBES) -> pa.Array:

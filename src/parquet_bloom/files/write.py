@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import FileError, FooterError, RequestError
-from parquet_bloom.files.add import add_filters, check_request
+from parquet_bloom.files.add import add_filters
 from parquet_bloom.files.commit import NewFile
-from parquet_bloom.files.plan import plan
+from parquet_bloom.files.plan import check_request, plan, style_for, with_properties
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.reports import AddedFile
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import TAIL_BYTES, decode_footer, footer_length
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
@@ -37,7 +38,7 @@ class FilterWriter:
 
     where          the new file; one that exists is replaced, as pyarrow does
     bloom_filters  True: every column a filter can help; names or patterns; or column -> fpp
-    spec, placement, fpp, ndv, max_bytes, sync, threads   as in add_filters
+    spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
     options        what pyarrow.parquet.ParquetWriter takes
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
@@ -52,8 +53,11 @@ class FilterWriter:
         bloom_filters: BloomFilters = True,
         spec: str = "final",
         placement: str | None = None,
+        hash_family: str | None = None,
+        strategy: str | None = None,
         fpp: float | Mapping[str, float] | None = None,
         ndv: int | None = None,
+        conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
         sync: bool = True,
         threads: int | None = None,
@@ -63,16 +67,19 @@ class FilterWriter:
             raise RequestError("files with filters are written locally only; leave filesystem out")
         self.report: AddedFile | None = None
         self._where = os.path.realpath(os.fspath(where))
+        fpp, ndv = with_properties(conf, spec, fpp, ndv)
         columns, rates = _columns(bloom_filters, fpp)
         self._filters = bloom_filters is not False
         self._options: dict[str, Any] = {
             "columns": columns, "fpp": rates, "spec": spec, "placement": placement,
+            "hash_family": hash_family, "strategy": strategy,
             "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads,
         }  # fmt: skip
         if self._filters:
-            check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
+            form, _ = check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
+            style_for(form, hash_family, strategy)
             try:
-                _check_columns(schema, options, columns, rates, ndv, max_bytes)
+                _check_columns(schema, options, columns, rates, ndv, max_bytes, form)
             except RequestError as error:
                 raise type(error)(f"{self._where}: {error}") from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
@@ -142,6 +149,7 @@ def _check_columns(
     rates: float | Mapping[str, float] | None,
     ndv: int | None,
     max_bytes: int | None,
+    form: Format,
 ) -> None:
     """Plan for a file without rows, so that a wrong column is told before the data are written."""
     out = pa.BufferOutputStream()
@@ -150,7 +158,7 @@ def _check_columns(
     data = out.getvalue().to_pybytes()
     with suppress(FooterError):  # an encrypted one: for add to refuse
         at = len(data) - TAIL_BYTES - footer_length(data, len(data))
-        plan(decode_footer(data[at:-TAIL_BYTES], at), columns, None, rates, ndv, max_bytes, replace=False)
+        plan(decode_footer(data[at:-TAIL_BYTES], at), columns, None, rates, ndv, max_bytes, False, form)
 
 
 def _columns(
@@ -175,8 +183,11 @@ def write_table(
     bloom_filters: BloomFilters = True,
     spec: str = "final",
     placement: str | None = None,
+    hash_family: str | None = None,
+    strategy: str | None = None,
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
+    conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
     sync: bool = True,
     threads: int | None = None,
@@ -193,8 +204,11 @@ def write_table(
         bloom_filters=bloom_filters,
         spec=spec,
         placement=placement,
+        hash_family=hash_family,
+        strategy=strategy,
         fpp=fpp,
         ndv=ndv,
+        conf=conf,
         max_bytes=max_bytes,
         sync=sync,
         threads=threads,

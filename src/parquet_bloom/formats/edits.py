@@ -17,9 +17,11 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import BINARY, I32, I64, Node, NodeList, Template, parse
+from parquet_bloom.formats.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
 
 _FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
+_WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}
+_DRAFT_FILTER = 7  # of Statistics, where it is a struct
 _OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
 _FILTER_FIELDS = {14: I64, 15: I32}
@@ -80,6 +82,9 @@ class FooterEdit:
     key_values     position in key_value_metadata -> new value; None takes the pair out
     append         pairs to add at the end
     keep_empty     leave an empty key_value_metadata list behind rather than none
+    texts          (row group, column) -> pairs to add to the chunk's own key-values; those of their keys that
+                   were there go, and so does a filter in its Statistics
+    text_keys      the keys that `texts` speaks of
     """
 
     moves: Moves = field(default_factory=Moves)
@@ -88,6 +93,8 @@ class FooterEdit:
     key_values: Mapping[int, str | None] = field(default_factory=dict)
     append: Sequence[tuple[str, str]] = ()
     keep_empty: bool = False
+    texts: Mapping[tuple[int, int], Sequence[tuple[str, str]]] = field(default_factory=dict)
+    text_keys: Sequence[str] = ()
 
 
 # --- one way to reach a field of a binding or of a tree ------------------------------------------
@@ -199,16 +206,36 @@ def _edit_key_values(root: Any, edit: FooterEdit) -> None:
     if not pairs and not edit.keep_empty:
         _put(root, 5, None)
     elif not was_there:
-        if isinstance(root, Node):
-            root.put_list(5, pairs)
-        else:
-            root.key_value_metadata = pairs
+        _put_list(root, 5, pairs)
 
 
 def _place(meta: Any, place: tuple[int, int | None] | None) -> None:
     for (number, wire), value in zip(_FILTER_FIELDS.items(), place or (None, None), strict=True):
         if value is not None or not isinstance(meta, Node) or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
+
+
+def _put_list(struct: Any, number: int, items: list[Any]) -> None:
+    if isinstance(struct, Node):
+        struct.put_list(number, items)
+    else:
+        setattr(struct, struct.thrift_spec[number][2], items)
+
+
+def _write_texts(meta: Any, edit: FooterEdit, added: Sequence[tuple[str, str]]) -> None:
+    old = _structs(meta, 8)
+    pairs = [pair for pair in old if _get(pair, 1) not in edit.text_keys]
+    pairs += [_pair(meta, key, value) for key, value in added]
+    if _get(meta, 8) is not None:
+        if not pairs:
+            _put(meta, 8, None)
+        else:
+            old[:] = pairs
+    elif pairs:
+        _put_list(meta, 8, pairs)
+    statistics = _get(meta, 12)
+    if isinstance(statistics, Node) and statistics.wire(_DRAFT_FILTER) == STRUCT:
+        statistics.drop(_DRAFT_FILTER)
 
 
 def _apply(root: Any, edit: FooterEdit) -> None:
@@ -226,6 +253,8 @@ def _apply(root: Any, edit: FooterEdit) -> None:
                 if meta is None or isinstance(meta, int | bytes | str | list):
                     raise FooterError(f"row group {i}, column {j} has no metadata")
                 _place(meta, edit.places[i, j])
+            if (i, j) in edit.texts:
+                _write_texts(_get(chunk, 3), edit, edit.texts[i, j])
     _edit_key_values(root, edit)
 
 
@@ -235,7 +264,7 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
     if root is not None:
         _apply(root, edit)
         return compact.encode(root)
-    node, used = parse(data, _FOOTER)
+    node, used = parse(data, _WITH_TEXTS if edit.texts else _FOOTER)
     _apply(node, edit)
     return node.encode() + data[used:]
 

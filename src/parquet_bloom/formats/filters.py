@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,8 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats import final, parquet_41
+from parquet_bloom.formats import final, parquet_41, statistics
 from parquet_bloom.formats.rules import Candidate, Header, Rule
+from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
@@ -31,20 +33,26 @@ HEADER_BYTES = 64  # no known header is longer
 class Format:
     """One form of filter.
 
-    header         bitset bytes -> header bytes
-    rule           how values are hashed and blocks are chosen
-    placement      where filters lie unless told otherwise; `placements` are allowed
+    header         bitset bytes -> header bytes; None: no split blocks, but formats.statistics
+    rule           how values are hashed and blocks are chosen; None for the same
+    placement      where filters lie unless told otherwise; `placements` are allowed. None: in the footer itself
     writes_length  whether the footer has bloom_filter_length (the 2018 drafts know no such field)
     breaks         engines that fail on a file with such filters, measured; "" for none
+    fpp            false positive rate unless told otherwise
+    refusal        leaf -> why it has no filter for such a column; None where it has
+    max_bytes      the most a bitset may take
     """
 
     name: str
-    header: Callable[[int], bytes]
-    rule: Rule
-    placement: Placement
+    header: Callable[[int], bytes] | None
+    rule: Rule | None
+    placement: Placement | None
     placements: tuple[Placement, ...]
     writes_length: bool
     breaks: str = ""
+    fpp: float = 0.01
+    refusal: Callable[[Leaf], str | None] = attrgetter("refusal")
+    max_bytes: int = split_block.MAX_BYTES
 
 
 def _of_2018(name: str, header: Callable[[int], bytes]) -> Format:
@@ -59,6 +67,17 @@ FORMATS: dict[str, Format] = {
         _of_2018("parquet-41", parquet_41.page_header),
         _of_2018("parquet-41-early", parquet_41.early_header),
         _of_2018("parquet-41-raw", parquet_41.raw_header),
+        Format(
+            "statistics",
+            None,
+            None,
+            None,
+            (),
+            False,
+            fpp=statistics.FPP,
+            refusal=statistics.refusal,
+            max_bytes=statistics.MAX_BYTES,
+        ),
     )
 }
 
@@ -148,6 +167,8 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
 def encode_filter(spec: str, blocks: split_block.Blocks) -> bytes:
     """Write header and bitset: blocks, uint32[n_blocks, 8] -> bytes as they lie in the file."""
     form = format_named(spec)
+    if form.header is None:
+        raise RequestError(f"a filter of {spec} has no blocks")
     bits = np.ascontiguousarray(blocks, "<u4").tobytes()
     return form.header(len(bits)) + bits
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData
 from parquet_bloom.errors import EncryptedFooterError, FooterError
 from parquet_bloom.formats import compact, lenient
+from parquet_bloom.formats.compact_tree import STRUCT, Node, parse
 from parquet_bloom.formats.schema import Leaf, leaves_of
 
 MAGIC = b"PAR1"
@@ -53,12 +55,14 @@ class Footer:
     start     where they lie, bytes from the start of the file
     metadata  FileMetaData
     leaves    the columns; leaf i describes chunk i of every row group
+    memory    what others derive from this footer and keep with it
     """
 
     data: bytes
     start: int
     metadata: FileMetaData
     leaves: tuple[Leaf, ...]
+    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def chunk(self, row_group: int, column: int) -> ColumnChunk:
         chunk: ColumnChunk = self.metadata.row_groups[row_group].columns[column]
@@ -84,6 +88,14 @@ class Footer:
             return compact.encode(self.metadata) == self.data
         except (OverflowError, TypeError, ValueError):  # what only the lenient reader takes
             return False
+
+    @cached_property
+    def draft_filters(self) -> dict[tuple[int, int], bytes]:
+        """(row group, column) -> the struct in field 7 of Statistics, which the bindings drop.
+
+        Today that field is a boolean; the draft of 2015 (formats.statistics) had its filter there.
+        """
+        return {} if self.exact else draft_structs(self.data)
 
     @cached_property
     def _pages(self) -> tuple[list[int], list[int]]:
@@ -114,6 +126,26 @@ class Footer:
         starts = self.structure_starts
         at = bisect_right(starts, offset)
         return (starts[at] if at < len(starts) else self.start) - offset
+
+
+def draft_structs(data: bytes) -> dict[tuple[int, int], bytes]:
+    """The structs in field 7 of every chunk's Statistics, by (row group, column), as they lie in a footer."""
+    try:
+        root, _ = parse(data, {4: {1: {3: {12: {}}}}})
+    except FooterError:  # only the lenient reader takes it
+        return {}
+    found = {}
+    for i, group in enumerate(_opened(root.get(4))):
+        for j, chunk in enumerate(_opened(group.get(1))):
+            meta = chunk.get(3)
+            statistics = meta.get(12) if isinstance(meta, Node) else None
+            if isinstance(statistics, Node) and statistics.wire(7) == STRUCT:
+                found[i, j] = statistics.get(7)
+    return found
+
+
+def _opened(value: Any) -> list[Node]:
+    return value if isinstance(value, list) else []
 
 
 def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:

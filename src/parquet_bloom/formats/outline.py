@@ -11,6 +11,7 @@ the same, and say what is wrong. Tests hold both against each other over every f
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -20,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
-from parquet_bloom.formats.footer import Footer, decode_footer
+from parquet_bloom.formats.footer import Footer, decode_footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
 
 NONE = np.iinfo(np.int64).min
@@ -50,9 +51,17 @@ class Slot(IntEnum):
     MAX_VALUE = 14
     MIN_VALUE = 16
     TYPE = 18
-    COUNT = 19
+    KEY_VALUES = 19
+    DRAFT_FILTER = 21  # Statistics 7 where it is a struct
+    COUNT = 23
 
 
+_BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
+# How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
+# to look for it in every footer's tree would take longer than reading the footer.
+_DRAFT_FILTER = re.compile(
+    rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0"
+)
 _NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
 
 
@@ -107,6 +116,11 @@ def outline_of(footer: Footer) -> Outline:
     groups = footer.metadata.row_groups
     slots = np.full((Slot.COUNT, len(groups), len(footer.leaves)), NONE, np.int64)
     blob = bytearray()
+
+    def keep(slot: int, i: int, j: int, data: bytes) -> None:
+        slots[slot, i, j], slots[slot + 1, i, j] = len(blob), len(data)
+        blob.extend(data)
+
     for i, j, chunk in footer.chunks():
         if chunk.file_path:
             raise FooterError(f"its column chunks lie in other files, such as {chunk.file_path}; name those instead")
@@ -118,14 +132,20 @@ def outline_of(footer: Footer) -> Outline:
         if statistics is not None:
             values += [statistics.null_count, statistics.nan_count]
             bounds = (statistics.max, statistics.min, statistics.max_value, statistics.min_value)
-            for slot, bound in zip(range(Slot.OLD_MAX, Slot.TYPE, 2), bounds, strict=True):
+            for at, bound in zip(_BOUNDS, bounds, strict=True):
                 if bound is not None:
-                    slots[slot, i, j], slots[slot + 1, i, j] = len(blob), len(bound)
-                    blob += bound
+                    keep(at, i, j, bound)
+        if meta.key_value_metadata:
+            keep(
+                Slot.KEY_VALUES, i, j, compact.encode(ColumnMetaData(key_value_metadata=meta.key_value_metadata))[1:-1]
+            )
         for slot, value in enumerate(values):
             if value is not None:
                 slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
+    if _DRAFT_FILTER.search(footer.data):
+        for (i, j), data in draft_structs(footer.data).items():
+            keep(Slot.DRAFT_FILTER, i, j, data)
     rows = np.array([group.num_rows or 0 for group in groups], np.int64)
     metadata = footer.metadata
     rest = FileMetaData(
@@ -159,7 +179,9 @@ def _actions() -> NDArray[np.int64]:
         (11, Slot.DICTIONARY_PAGE, i64), (14, Slot.FILTER_OFFSET, i64), (15, Slot.FILTER_LENGTH, i32),
     ):  # fmt: skip
         table[_META, id] = w.STORE, slot, wire
+    table[_META, 8] = w.SPAN_IF, Slot.KEY_VALUES, LIST
     table[_META, 12] = w.ENTER, _STATISTICS, STRUCT
+    table[_STATISTICS, 7] = w.SPAN_IF, Slot.DRAFT_FILTER, STRUCT
     table[_STATISTICS, 3] = w.STORE, Slot.NULL_COUNT, i64
     table[_STATISTICS, 9] = w.STORE, Slot.NAN_COUNT, i64
     for id, slot in ((1, Slot.OLD_MAX), (2, Slot.OLD_MIN), (5, Slot.MAX_VALUE), (6, Slot.MIN_VALUE)):

@@ -6,7 +6,9 @@ A JSON list, one entry per `add`:
       "index": "mask", "columns": ["id"], "places": 2843371104}]
 
 so that a form whose header does not say its hash needs no guess, and a bad release can be
-recalled. "row_groups" is there when the entry speaks of some row groups only.
+recalled. "row_groups" is there when the entry speaks of some row groups only. A filter of
+`statistics` lies in the footer: its offset is that of the chunk's first data page, its length that
+of its text, and "strategy" stands for seed and index.
 
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
@@ -25,6 +27,7 @@ from typing import Any
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.statistics import Style, texts_in
 
 KEY = "parquet_bloom"
 Chunk = tuple[int, int]  # (row group, column)
@@ -70,6 +73,12 @@ def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
     }
 
 
+def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
+    """The same and, for other chunks, those in column metadata, which lie nowhere in the body."""
+    stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
+    return stored | footer_places(footer)
+
+
 def read_entries(footer: Footer) -> list[Entry]:
     """The entries that still match the footer; all others are foreign or stale and left alone."""
     entries: list[Entry] = []
@@ -78,7 +87,7 @@ def read_entries(footer: Footer) -> list[Entry]:
         if pair.key != KEY:
             continue
         if places is None:
-            places = footer_places(footer)
+            places = all_places(footer)
         entries.extend(_believed(at, _parse(pair.value), footer.leaves, places))
     return entries
 
@@ -117,13 +126,17 @@ def rules_of(entries: Iterable[Entry]) -> dict[Chunk, Rule]:
     return {key: rule for entry in entries if (rule := entry.rule) is not None for key in entry.chunks}
 
 
-def new_entries(version: str, spec: str, rule: Rule, footer: Footer, places: Places) -> list[dict[str, Any]]:
+def new_entries(version: str, spec: str, rule: Rule | Style, footer: Footer, places: Places) -> list[dict[str, Any]]:
     """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
 
     footer  of the file the filters went into, for its names
     places  of the new filters only
     """
-    shared = {"version": version, "spec": spec, "hash": rule.hash, "seed": rule.seed, "index": rule.index}
+    shared: dict[str, Any] = {"version": version, "spec": spec}
+    if isinstance(rule, Style):
+        shared |= {"hash": rule.family, "strategy": rule.strategy}
+    else:
+        shared |= {"hash": rule.hash, "seed": rule.seed, "index": rule.index}
     if footer.metadata.key_value_metadata == []:
         shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
     return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(places)]

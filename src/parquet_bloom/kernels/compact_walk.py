@@ -17,7 +17,7 @@ from numba import int64, njit, types, uint64
 from parquet_bloom.kernels.compiler import kernel
 
 # Kinds of action, actions[kind, field, 0]; the argument is actions[kind, field, 1].
-SKIP, STORE, SPAN, ENTER, OUTER, STOP_ALL = 0, 1, 2, 3, 4, 5
+SKIP, STORE, SPAN, ENTER, OUTER, STOP_ALL, SPAN_IF = 0, 1, 2, 3, 4, 5, 6
 FIELDS = 32  # ids from here on are skipped
 _DEPTH = 32
 _MOST_ID = (1 << 15) - 1
@@ -128,9 +128,10 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     data     uint8[n]
     actions  int64[kinds, FIELDS, 3]: what to do, its argument (slot or kind), the wire type expected.
              ENTER goes into a struct; OUTER into the list of structs that make a row of `inner`, which
-             must have inner.shape[2] elements
+             must have inner.shape[2] elements; SPAN_IF takes the span of a whole value of the wire type
+             expected, and skips any other
     outer    int64[slots, n_outer]; STORE in kind 0 goes here
-    inner    int64[slots, n_outer, n_inner]; STORE and SPAN (place, length: two slots) in other kinds
+    inner    int64[slots, n_outer, n_inner]; STORE and the spans (place, length: two slots) in other kinds
     """
     stop = int64(len(data))
     n_inner = inner.shape[2]
@@ -174,12 +175,21 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
         action, argument = int64(SKIP), int64(0)
         if 0 <= field < FIELDS:
             action, argument = actions[kind, field, 0], actions[kind, field, 1]
+            if wire != actions[kind, field, 2] and action == SPAN_IF:
+                action = int64(SKIP)
             if action == STOP_ALL or (action != SKIP and wire != actions[kind, field, 2]):
                 return int64(-1)
         if action == SKIP:
             at = _skip(data, at, stop, wire, stack)
             if at < 0:
                 return int64(-1)
+        elif action == SPAN_IF:
+            start = at
+            at = _skip(data, at, stop, wire, stack)
+            if at < 0:
+                return int64(-1)
+            inner[argument, a, b] = start
+            inner[argument + 1, a, b] = at - start
         elif action == STORE:
             raw, at = _varint(data, at, stop)
             if at < 0 or (wire == _I32 and raw >> uint64(32)):

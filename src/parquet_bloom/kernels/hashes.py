@@ -11,7 +11,8 @@ xxhash, mmh3, tests/naive.py and ../shared/vectors.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,12 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 HashName = Literal["xxh64", "murmur3"]
+ArrayHashName = Literal["xxh64", "murmur3", "murmur3-h2", "hive64", "wang"]
 
 
 def hash_array(
     array: pa.Array | pa.ChunkedArray,
-    name: HashName = "xxh64",
+    name: ArrayHashName = "xxh64",
     seed: int = 0,
     scratch: NDArray[np.uint64] | None = None,
 ) -> NDArray[np.uint64]:
@@ -32,13 +34,14 @@ def hash_array(
 
     array    any Arrow array of fixed-width values (whole bytes), binary or string in every form
              (large, view), or a dictionary of these, whose entries are hashed once each
-    name     "xxh64", or "murmur3": the first 64 bits (h1) of murmur3_x64_128
-    seed     unsigned, 64 bits for xxh64 and 32 for murmur3
+    name     "xxh64", or "murmur3": the first 64 bits (h1) of murmur3_x64_128; those of kernels.k_probe:
+             "murmur3-h2", the other 64; "hive64"; "wang", of values of 4 or 8 bytes
+    seed     unsigned, 64 bits for xxh64 and 32 for murmur3; of wang 1 for floats, whose NaN are one then
     scratch  uint64[>= n] that the result may lie in; fresh memory for every batch costs more than
              hashing it
     returns  uint64[n], one for each value that is not null (nor a dictionary's null entry), in order
 
-    Raises TypeError for booleans (bits, not bytes) and nested arrays.
+    Raises TypeError for booleans (bits, not bytes) and nested arrays, and for wang of other widths.
     """
     if isinstance(array, pa.ChunkedArray):
         parts = [hash_array(chunk, name, seed) for chunk in array.chunks]
@@ -66,7 +69,7 @@ def _is_variable(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_string(kind) or pt.is_large_binary(kind) or pt.is_large_string(kind))
 
 
-def _hash_dictionary(array: pa.DictionaryArray, name: HashName, seed: int) -> NDArray[np.uint64]:
+def _hash_dictionary(array: pa.DictionaryArray, name: ArrayHashName, seed: int) -> NDArray[np.uint64]:
     # An entry may itself be null, which `hash_array` would leave out and so shift the others.
     entries = array.dictionary
     indices = array.indices.drop_null()
@@ -79,7 +82,7 @@ def _hash_dictionary(array: pa.DictionaryArray, name: HashName, seed: int) -> ND
     return hashed
 
 
-def _hash_variable(array: pa.Array, name: HashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _hash_variable(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
     from parquet_bloom.kernels import native
 
     large = pt.is_large_binary(array.type) or pt.is_large_string(array.type)
@@ -91,12 +94,28 @@ def _hash_variable(array: pa.Array, name: HashName, seed: int, out: NDArray[np.u
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
     if offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
         raise ValueError("offsets of an Arrow array reach outside its values")
-    run = native.xxh64_variable if name == "xxh64" else native.murmur3_variable
+    if name in ("xxh64", "murmur3"):
+        run = native.xxh64_variable if name == "xxh64" else native.murmur3_variable
+    else:
+        run = _of_2015(name, "variable")
+        if name == "wang":
+            _check_widths(np.unique(np.diff(offsets)).tolist())
     run(data, offsets, np.uint64(seed), out)
     return out
 
 
-def _hash_fixed(array: pa.Array, name: HashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _of_2015(name: ArrayHashName, shape: str) -> Any:
+    from parquet_bloom.kernels import native_k_probe
+
+    return getattr(native_k_probe, f"{name.replace('-', '_')}_{shape}")
+
+
+def _check_widths(widths: Sequence[int]) -> None:
+    if not set(widths) <= {4, 8}:  # the kernel would read past them
+        raise TypeError(f"numbers of {', '.join(map(str, widths))} bytes cannot be hashed, only of 4 or 8")
+
+
+def _hash_fixed(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
     from parquet_bloom.kernels import native
 
     kind = array.type
@@ -114,6 +133,11 @@ def _hash_fixed(array: pa.Array, name: HashName, seed: int, out: NDArray[np.uint
     data = data[array.offset * width : (array.offset + len(array)) * width]
     if len(data) != len(array) * width:
         raise ValueError("values of an Arrow array reach outside its buffer")
+    if name not in ("xxh64", "murmur3"):
+        if name == "wang":
+            _check_widths([width])
+        _of_2015(name, "fixed")(data, np.uint64(width), np.uint64(seed), out)
+        return out
     xxh64 = name == "xxh64"
     # The fast loops need values at their natural alignment, which foreign buffers may not have.
     if width == 8 and data.ctypes.data % 8 == 0:

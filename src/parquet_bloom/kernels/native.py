@@ -30,7 +30,7 @@ def _fetch_step(values, start, per_line):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _rotl(x, r):  # type: ignore[no-untyped-def]
+def rotl(x, r):  # type: ignore[no-untyped-def]
     return (x << uint64(r)) | (x >> uint64(64 - r))
 
 
@@ -52,7 +52,7 @@ def _xxh_finish(h):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _xxh_round(lane, word):  # type: ignore[no-untyped-def]
-    return _rotl(lane + word * P2, 31) * P1
+    return rotl(lane + word * P2, 31) * P1
 
 
 @njit(inline="always")
@@ -74,19 +74,19 @@ def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
             v3 = _xxh_round(v3, load64(data, at + uint64(16)))
             v4 = _xxh_round(v4, load64(data, at + uint64(24)))
             at += uint64(32)
-        h = _rotl(v1, 1) + _rotl(v2, 7) + _rotl(v3, 12) + _rotl(v4, 18)
+        h = rotl(v1, 1) + rotl(v2, 7) + rotl(v3, 12) + rotl(v4, 18)
         h = _xxh_merge(_xxh_merge(_xxh_merge(_xxh_merge(h, v1), v2), v3), v4)
     else:
         h = seed + P5
     h += stop - start
     while at + uint64(8) <= stop:
-        h = _rotl(h ^ _xxh_round(uint64(0), load64(data, at)), 27) * P1 + P4
+        h = rotl(h ^ _xxh_round(uint64(0), load64(data, at)), 27) * P1 + P4
         at += uint64(8)
     if at + uint64(4) <= stop:
-        h = _rotl(h ^ (load32(data, at) * P1), 23) * P2 + P3
+        h = rotl(h ^ (load32(data, at) * P1), 23) * P2 + P3
         at += uint64(4)
     while at < stop:
-        h = _rotl(h ^ (load8(data, at) * P5), 11) * P1
+        h = rotl(h ^ (load8(data, at) * P5), 11) * P1
         at += uint64(1)
     return _xxh_finish(h)
 
@@ -94,13 +94,13 @@ def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _xxh64_4(value, seed):  # type: ignore[no-untyped-def]
     h = (seed + P5 + uint64(4)) ^ (uint64(value) * P1)
-    return _xxh_finish(_rotl(h, 23) * P2 + P3)
+    return _xxh_finish(rotl(h, 23) * P2 + P3)
 
 
 @njit(inline="always")
 def _xxh64_8(value, seed):  # type: ignore[no-untyped-def]
     h = (seed + P5 + uint64(8)) ^ _xxh_round(uint64(0), value)
-    return _xxh_finish(_rotl(h, 27) * P1 + P4)
+    return _xxh_finish(rotl(h, 27) * P1 + P4)
 
 
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
@@ -145,37 +145,38 @@ C2 = np.uint64(0x4CF5AD432745937F)
 
 
 @njit(inline="always")
-def _fmix64(k):  # type: ignore[no-untyped-def]
+def fmix64(k):  # type: ignore[no-untyped-def]
     k = (k ^ (k >> uint64(33))) * uint64(0xFF51AFD7ED558CCD)
     k = (k ^ (k >> uint64(33))) * uint64(0xC4CEB9FE1A85EC53)
     return k ^ (k >> uint64(33))
 
 
 @njit(inline="always")
-def _mix1(k):  # type: ignore[no-untyped-def]
-    return _rotl(k * C1, 31) * C2
+def mix1(k):  # type: ignore[no-untyped-def]
+    return rotl(k * C1, 31) * C2
 
 
 @njit(inline="always")
 def _mix2(k):  # type: ignore[no-untyped-def]
-    return _rotl(k * C2, 33) * C1
+    return rotl(k * C2, 33) * C1
 
 
 @njit(inline="always")
 def _murmur3_finish(h1, h2, length):  # type: ignore[no-untyped-def]
     h1 = (h1 ^ length) + (h2 ^ length)
-    return _fmix64(h1) + _fmix64((h2 ^ length) + h1)
+    return fmix64(h1) + fmix64((h2 ^ length) + h1)
 
 
 @njit(inline="always")
-def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
+def murmur3_state(data, start, stop, seed):  # type: ignore[no-untyped-def]
+    """Both halves before their length is mixed in; k_probe's kernels finish them in another way."""
     h1 = seed
     h2 = seed
     at = start
     while at + uint64(16) <= stop:
-        h1 = _rotl(h1 ^ _mix1(load64(data, at)), 27) + h2
+        h1 = rotl(h1 ^ mix1(load64(data, at)), 27) + h2
         h1 = h1 * uint64(5) + uint64(0x52DCE729)
-        h2 = _rotl(h2 ^ _mix2(load64(data, at + uint64(8))), 31) + h1
+        h2 = rotl(h2 ^ _mix2(load64(data, at + uint64(8))), 31) + h1
         h2 = h2 * uint64(5) + uint64(0x38495AB5)
         at += uint64(16)
     k1 = uint64(0)
@@ -188,17 +189,23 @@ def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
             k2 |= load8(data, at) << (shift - uint64(64))
         shift += uint64(8)
         at += uint64(1)
-    return _murmur3_finish(h1 ^ _mix1(k1), h2 ^ _mix2(k2), stop - start)
+    return h1 ^ mix1(k1), h2 ^ _mix2(k2)
+
+
+@njit(inline="always")
+def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
+    h1, h2 = murmur3_state(data, start, stop, seed)
+    return _murmur3_finish(h1, h2, stop - start)
 
 
 @njit(inline="always")
 def _murmur3_4(value, seed):  # type: ignore[no-untyped-def]
-    return _murmur3_finish(seed ^ _mix1(uint64(value)), seed, uint64(4))
+    return _murmur3_finish(seed ^ mix1(uint64(value)), seed, uint64(4))
 
 
 @njit(inline="always")
 def _murmur3_8(value, seed):  # type: ignore[no-untyped-def]
-    return _murmur3_finish(seed ^ _mix1(value), seed, uint64(8))
+    return _murmur3_finish(seed ^ mix1(value), seed, uint64(8))
 
 
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))

@@ -63,8 +63,11 @@ def add_filters(
     exclude: Sequence[str] | None = None,
     spec: str = "final",
     placement: str | None = None,
+    hash_family: str | None = None,
+    strategy: str | None = None,
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
+    conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
     output: str | None = None,
     in_place: bool = False,
@@ -82,8 +85,8 @@ def add_filters(
     spark        a SparkSession
     paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:)
     output       a folder for the new versions, which keeps the tree; or else in_place=True
-    columns, exclude, spec, placement, fpp, ndv, max_bytes, overwrite, replace, sync, force
-                 as parquet_bloom.add_filters has them
+    columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, overwrite, replace,
+    sync, force  as parquet_bloom.add_filters has them
     threads      that decode and hash at a time in one task: as many as spark.task.cpus
     task_bytes   small files of so many bytes together make a task
     split_bytes  files from this size on are split: their filters are built by many tasks
@@ -97,8 +100,9 @@ def add_filters(
     """
     where = storages(spark, [*paths, *([output] if output is not None else [])])
     options = {
-        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "fpp": fpp, "ndv": ndv,
-        "max_bytes": max_bytes, "replace": replace, "sync": sync, "force": force,
+        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
+        "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "replace": replace,
+        "sync": sync, "force": force,
     }  # fmt: skip
     job = tasks.Job(where, output, overwrite, options, threads)
     with Workers(1) as workers:

@@ -10,6 +10,7 @@ this version of the file; filters of other bytes are never put in.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -20,11 +21,19 @@ from itertools import groupby
 from typing import Any
 
 from parquet_bloom.errors import ConflictError, ParquetBloomError, StorageError
-from parquet_bloom.files.add import BuiltElsewhere, Request, add_file, check_request, planned, writing_order
+from parquet_bloom.files.add import BuiltElsewhere, add_file
 from parquet_bloom.files.build import Built, build
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.paths import Found
-from parquet_bloom.files.plan import Chunk
+from parquet_bloom.files.plan import (
+    Chunk,
+    Request,
+    check_request,
+    planned,
+    style_for,
+    with_properties,
+    writing_order,
+)  # fmt: skip
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import is_made_from
 from parquet_bloom.files.reports import AddedFile
@@ -48,7 +57,8 @@ class Job:
     """What is asked of every file; made on the driver, sent to the executors.
 
     output   a folder that takes the new versions; None: in place
-    options  columns, exclude, spec, placement, fpp, ndv, max_bytes, replace, force, sync, as add_filters has them
+    options  columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, replace, force,
+             sync, as add_filters has them
     threads  that decode and hash at a time in one task
     """
 
@@ -71,12 +81,14 @@ class Job:
     def request(self, workers: Workers, overwrite: bool | None = None) -> Request:
         """Raises RequestError, the same on the driver as on every executor."""
         o = dict(self.options)
+        fpp, ndv = with_properties(o["conf"], o["spec"], o["fpp"], o["ndv"])
         form, at_chunk_start = check_request(
-            o["columns"], o["exclude"], o["spec"], o["placement"], o["fpp"], o["ndv"], o["max_bytes"], self.threads
+            o["columns"], o["exclude"], o["spec"], o["placement"], fpp, ndv, o["max_bytes"], self.threads
         )
+        style = style_for(form, o["hash_family"], o["strategy"])
         return Request(
-            columns=o["columns"], exclude=o["exclude"], form=form, at_chunk_start=at_chunk_start, fpp=o["fpp"],
-            ndv=o["ndv"], max_bytes=o["max_bytes"], in_place=self.output is None,
+            columns=o["columns"], exclude=o["exclude"], form=form, style=style, guava={},
+            at_chunk_start=at_chunk_start, fpp=fpp, ndv=ndv, max_bytes=o["max_bytes"], in_place=self.output is None,
             overwrite=self.overwrite if overwrite is None else overwrite, replace=o["replace"], sync=o["sync"],
             force=o["force"], workers=workers, tables=_TABLES, dry_run=False, progress=None,
         )  # fmt: skip
@@ -230,7 +242,7 @@ def _build_unit(row: Row, job: Job, request: Request) -> Iterator[tuple[Chunk, B
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
 
         def work(key: Chunk) -> Built:
-            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key])
+            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key], request.style)
 
         try:
             yield from zip(keys, request.workers.in_order(work, keys), strict=True)
@@ -243,8 +255,7 @@ def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: st
         "path": row["path"], "root": row["root"], "size": row["size"], "place": place,
         "crc": row["crc"], "stamp": row["stamp"], "row_group": key[0], "column": key[1],
         "data": built.data if built is not None else None,
-        "built": json.dumps([built.reason, built.rate, built.num_bytes, built.estimated_ndv, built.reached])
-        if built is not None else None,
+        "built": json.dumps(dataclasses.asdict(dataclasses.replace(built, data=None))) if built else None,
         "error": error,
     }  # fmt: skip
 
@@ -268,7 +279,9 @@ def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk
             if row is None or row["error"] is not None or (row["row_group"], row["column"]) != key:
                 reason = row["error"] if row is not None and row["error"] else "some of its filters did not arrive"
                 raise _Lost(source.path, reason.removeprefix(f"{source.path}: "))
-            yield Built(row["data"], *json.loads(row["built"]))
+            told = json.loads(row["built"])
+            texts = tuple((name, value) for name, value in told.pop("texts"))
+            yield Built(**{**told, "data": row["data"], "texts": texts})
 
     return built
 
