@@ -25,7 +25,7 @@ WORK = textwrap.dedent("""
     source, folder, first, last = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     footer = len(source) - 8 - int.from_bytes(source[-8:-4], "little")
     filters = parquet_bloom.inspect(sys.argv[1]).files[0].filters
-    heads = [at for f in filters for at in range(f.offset, f.offset + 24)]
+    heads = [at for f in filters if f.offset for at in range(f.offset, f.offset + 24)] or [footer]
     path, out = folder / "x.parquet", folder / "out.parquet"
     calls = [
         lambda: parquet_bloom.inspect(path),
@@ -33,6 +33,7 @@ WORK = textwrap.dedent("""
         lambda: parquet_bloom.verify(path),
         lambda: parquet_bloom.remove_filters(path, out, overwrite=True, sync=False),
         lambda: parquet_bloom.add_filters(path, out, overwrite=True, columns=["name"], sync=False),
+        lambda: parquet_bloom.add_filters(path, out, overwrite=True, columns=["name"], spec="statistics", sync=False),
         lambda: parquet_bloom.add_filters(path, out, overwrite=True, columns=["id", "tags"], replace=True, sync=False,
                                           placement="chunk-start", threads=1),
     ]
@@ -59,9 +60,9 @@ WORK = textwrap.dedent("""
 """)
 
 
-def fuzz(tmp_path: Path, first: int, last: int) -> int:
+def fuzz(tmp_path: Path, first: int, last: int, spec: str = "final") -> int:
     source = write_keys(tmp_path / "source.parquet", write_page_index=True)
-    parquet_bloom.add_filters(source, in_place=True, columns=["id", "tags", "user.mail"], sync=False)
+    parquet_bloom.add_filters(source, in_place=True, columns=["id", "tags", "user.mail"], spec=spec, sync=False)
     work = tmp_path / "work"
     work.mkdir()
     done = subprocess.run(
@@ -74,6 +75,10 @@ def fuzz(tmp_path: Path, first: int, last: int) -> int:
 
 def test_damage_is_an_error_and_never_a_crash(tmp_path: Path) -> None:
     assert fuzz(tmp_path, 0, 150) > 50, "much of the damage is noticed"
+
+
+def test_damage_to_filters_in_the_footer(tmp_path: Path) -> None:
+    assert fuzz(tmp_path, 0, 60, "statistics") > 20
 
 
 @pytest.mark.slow

@@ -22,11 +22,12 @@ from samples import ROWS, command, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
-from parquet_bloom.files import finish
+from parquet_bloom.files import build, finish
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import guava, outline, statistics
 from parquet_bloom.formats.footer import decode_footer
 from parquet_bloom.formats.provenance import read_entries
+from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import k_probe
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
@@ -331,6 +332,24 @@ def test_sizes(source: Path, tmp_path: Path) -> None:
     cut = added(max_bytes=200)
     assert (cut.num_bytes, cut.reached) == (128, False)
     assert not added(ndv=200).reached, "fewer were announced than there are"
+
+
+@pytest.mark.parametrize("halves", [1, 2])
+def test_distinct_hashes_are_counted_exactly(halves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where first halves are shared, and where the hashes of many batches are joined on the way."""
+    monkeypatch.setattr(build, "_LOOSE_HASHES", 20)
+    rng = np.random.default_rng(halves)
+    parts = [rng.integers(0, 6, (n, halves)).astype(np.uint64) for n in (1, 7, 0, 40, 30)]
+
+    class Hashed:
+        def hash_values(self, part: Any) -> Any:
+            return tuple(part.T)
+
+    leaf = Leaf(0, ("x",), 2)
+    found = build.distinct_hashes(iter(parts), leaf, Hashed())  # type: ignore[arg-type]
+    rows = list(zip(*(column.tolist() for column in found), strict=True))
+    assert len(rows) == len(set(rows))
+    assert set(rows) == {tuple(row) for part in parts for row in part.tolist()}
 
 
 def test_twins_of_zeros_and_nan(tmp_path: Path) -> None:
