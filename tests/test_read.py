@@ -113,6 +113,17 @@ def test_pyarrow_filters_rows_by_what_we_do_not_understand(path: Path) -> None:
     assert Scan(path, filters).kept == [(str(path), [1])]
 
 
+def test_pyarrow_filters_all_rows_of_nested_extension_types_away(tmp_path: Path) -> None:
+    """pyarrow makes no record batch without rows of such a type."""
+    keys = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 1], pa.int32()), keys)
+    pq.write_table(pa.table({"id": [1, 3], "keys": lists}), tmp_path / "a.parquet")
+    for wanted, found in ((2, []), (3, [3])):
+        filters = pc.field("id") == wanted
+        assert read_table(tmp_path / "a.parquet", filters)["id"].to_pylist() == found
+        assert count(tmp_path / "a.parquet", filters) == len(found)
+
+
 # --- what is read ---------------------------------------------------------------------------------
 
 
@@ -258,6 +269,19 @@ def test_files_that_their_folder_excludes_are_not_opened(folder: Path) -> None:
     verdicts = check(folder, "row > 22")
     assert [failed.path for failed in verdicts.failed] == [str(garbage)]
     assert len(verdicts) == 4, "check says what it can of the others"
+
+
+def test_a_wider_type_in_a_later_folder_holds_what_the_first_cannot(tmp_path: Path) -> None:
+    for year, kind in ((2025, pa.int32()), (2026, pa.int64())):
+        (tmp_path / f"year={year}").mkdir()
+        values = pa.array([5, 6 if year == 2025 else 2**40], kind)
+        pq.write_table(pa.table({"id": values}), tmp_path / f"year={year}" / "a.parquet")
+    later = [(str(tmp_path / "year=2026" / "a.parquet"), [0])]
+    assert prune(tmp_path, f"id = {2**40}") == later
+    assert prune(tmp_path, f"id = {2**40} AND year > 2020") == later
+    assert prune(tmp_path, f"id = {2**40} AND year < 2026") == []
+    with pytest.raises(DamagedFileError, match="not in range"):
+        read_table(tmp_path, f"id = {2**40}")  # the first file's types are the table's
 
 
 def test_a_damaged_file_among_several_is_an_error_that_names_it(folder: Path) -> None:

@@ -123,6 +123,7 @@ class Case:
     way: str
     expression: pc.Expression | None = None
     sample: bool = False
+    kept: Any = None
 
     @property
     def asked(self) -> Any:
@@ -131,17 +132,23 @@ class Case:
     def __str__(self) -> str:
         return f"seed {self.world.seed}, predicate {self.number} ({self.way}): {self.asked}"
 
-    def check(self) -> None:
-        """Raise WrongError where what is decided and what is true contradict each other."""
+    def check(self, keep: bool = False) -> None:
+        """Raise WrongError where what is decided and what is true contradict each other.
+
+        keep  what is true, for the next time
+        """
         nan = "largest" if self.way == "largest" else "ieee"
         with one_way(self.number % 2 == 0):
             verdicts = parquet_bloom.check(self.world.source, self.asked, nan=nan)
             if verdicts.failed:
                 raise WrongError(f"{self}: {verdicts.failed[0].error}")
-            for truth in self._truths(nan):
+            truths, expected = self.kept or (list(self._truths(nan)), self._expected() if self.sample else None)
+            if keep:
+                self.kept = truths, expected
+            for truth in truths:
                 self._hold(verdicts, truth)
             if self.sample:
-                self._read(verdicts)
+                self._read(verdicts, expected)
 
     def _truths(self, nan: str) -> Iterator[list[list[int] | None]]:
         """What is true of every row of every row group; None where it cannot be told."""
@@ -174,23 +181,22 @@ class Case:
             if verdict.skipped == bool(outcome & TRUE):
                 raise WrongError(f"{self}\n  row group {at}: skipped {verdict.skipped}, outcome {verdict.outcome}")
 
-    def _read(self, verdicts: Any) -> None:
+    def _read(self, verdicts: Any, expected: list[int] | None) -> None:
         """Rows that are read are those that match, in their order; and all count the same."""
         source, asked = self.world.source, self.asked
         kept = [(v.path, v.row_group) for v in verdicts if not v.skipped]
         pruned = parquet_bloom.prune(source, asked)
         if [(path, group) for path, groups in pruned for group in groups] != kept:
             raise WrongError(f"{self}\n  prune keeps {pruned}, check {kept}")
-        expected = self._expected()
         if expected is None:
             return
         try:
             found = parquet_bloom.read_table(source, asked, columns=["row"])["row"].to_pylist()
+            if found != expected:
+                raise WrongError(f"{self}\n  rows {found} are read, {expected} match")
             number = parquet_bloom.count(source, asked)
         except (RequestError, *ARROW_ERRORS):
             return  # types that pyarrow does not filter or cast in files
-        if found != expected:
-            raise WrongError(f"{self}\n  rows {found} are read, {expected} match")
         if number != len(expected):
             raise WrongError(f"{self}\n  {number} rows are counted, {len(expected)} match")
 

@@ -68,7 +68,7 @@ def _integers(bits: int, signed: bool) -> Kind:
     middle = 0 if signed else 1 << bits - 1
 
     def rule(rng: Random) -> Rule:
-        base = rng.choice([middle, middle, low + SPREAD, high - SPREAD])
+        base = rng.choice([middle, middle, middle, low + SPREAD, high - SPREAD])
         return lambda k: min(max(base + k, low), high)
 
     name = f"{'' if signed else 'u'}int{bits}"
@@ -78,9 +78,8 @@ def _integers(bits: int, signed: bool) -> Kind:
 def _floats(bits: int) -> Kind:
     # Spread over what the type holds exactly, with values between which it does not hold.
     def rule(rng: Random) -> Rule:
-        step = rng.choice([0.5, 1.0, 0.1])
-        kind = {16: np.float16, 32: np.float32, 64: np.float64}[bits]
-        return lambda k: kind(k * step)
+        step, zero = rng.choice([0.5, 1.0, 0.1]), rng.choice([0.0, -0.0])
+        return lambda k: kind(k * step if k else zero)
 
     kind = {16: np.float16, 32: np.float32, 64: np.float64}[bits]
     tiny = np.nextafter(kind(0), kind(1))
@@ -92,7 +91,8 @@ def _decimals(precision: int, scale: int) -> Kind:
     top = 10**precision - 1
 
     def rule(rng: Random) -> Rule:
-        base = rng.choice([0, 0, top - SPREAD, SPREAD - top])
+        whole = 10**scale * rng.choice([-7, 3])  # values lie around a whole number
+        base = rng.choice([0, top - SPREAD, SPREAD - top, whole, whole])
         return lambda k: decimal_of(min(max(base + k, -top), top), scale)
 
     specials = (decimal_of(top, scale), decimal_of(-top, scale), decimal_of(0, scale))
@@ -124,6 +124,8 @@ def _bytes(name: str, kind: pa.DataType, width: int = 0) -> Kind:
     def rule(rng: Random) -> Rule:
         base = rng.choice([128, 128, 60, 255 - SPREAD])
         rest = rng.choice([b"", b"\xff\xff", b"ab\0"])
+        if rng.random() < 0.4:  # the second byte decides, and may be the zero at the end
+            return lambda k: (bytes([base + k // 8, k % 8 * 36]) + rest).ljust(width, b"\0")[: width or None]
         return lambda k: (bytes([base + k]) + rest).ljust(width, b"\1")[: width or None]
 
     specials = (b"", b"\xff\xff\xff", b"\0", b"\x7f\xff") if not width else (b"\xff" * width, b"\0" * width)
@@ -159,6 +161,9 @@ FLAT = (
     _bytes("fixed3", pa.binary(3), 3), _bytes("fixed16", pa.binary(16), 16), _bytes("uuid", pa.uuid(), 16),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in FLAT}
+# Types with more traps come more often.
+_OFTEN = {"float": 3, "decimal": 2, "bytes": 2, "fixed": 2, "uint32": 3, "uint64": 3}
+_WEIGHTS = [_OFTEN.get(kind.name, _OFTEN.get(kind.family, 1)) for kind in FLAT]
 
 
 @dataclass(frozen=True)
@@ -188,9 +193,9 @@ class Column:
 
     def array(self, rng: Random, rows: int) -> pa.Array:
         """Values of one row group: near each other, and often a few nulls or nothing else."""
-        center, width = rng.randint(-30, 30), rng.choice([0, 1, 3, 8])
+        center, width = rng.choice([0, rng.randint(-30, 30), rng.randint(-30, 30)]), rng.choice([0, 1, 3, 8])
         nulls = rng.choice([0.0, self.nulls, self.nulls, 1.0]) if rng.random() < 0.3 else self.nulls
-        special = 0.25 if rng.random() < 0.25 else 0.0
+        special = rng.choice([0.25, 0.6]) if rng.random() < (0.5 if self.kind.family == "float" else 0.25) else 0.0
 
         def value() -> Any:
             if special and self.kind.specials and rng.random() < special:
@@ -257,7 +262,8 @@ def exact(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     return [v.encode() if isinstance(v, str) else v for v in values]
 
 
-def random_column(rng: Random, name: str, kind: Kind) -> Column:
+def random_column(rng: Random, name: str) -> Column:
+    kind = rng.choices(FLAT, _WEIGHTS)[0]
     shape = rng.choices(["flat", "list", "struct"], [7, 1, 2])[0]
     if kind.name == "dictionary" and shape == "list":
         shape = "flat"

@@ -6,25 +6,36 @@ for: the values stay, so every row can still be held against what is decided wit
 
 from __future__ import annotations
 
+import math
 import struct
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from decimal import Context
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from random_columns import FLAT, KINDS, Column, exact, random_column
+from random_columns import KINDS, Column, exact, random_column
 
 import parquet_bloom
-from parquet_bloom._thrift.parquet.ttypes import ColumnOrder, FileMetaData, IEEE754TotalOrder, Statistics
+from parquet_bloom._thrift.parquet.ttypes import (
+    ColumnMetaData,
+    ColumnOrder,
+    FileMetaData,
+    IEEE754TotalOrder,
+    Statistics,
+)
+from parquet_bloom.files import build
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
 
 SPECS = ("final", "final", "final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics", "statistics")
 _WIDE = Context(prec=100)
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+ARROW_10 = "parquet-cpp-arrow version 10.0.1"
 OLD = ("parquet-mr version 1.8.1 (build 4aba4da)", "parquet-cpp version 1.2.0", "parquet-mr version 1.6.0")
 
 
@@ -50,7 +61,7 @@ class File:
 def random_file(seed: int, folder: Path) -> File:
     """A file of some columns of all kinds, with filters and a footer of its own; the same for the same seed."""
     rng = Random(seed)
-    columns = [random_column(rng, f"c{i}", rng.choice(FLAT)) for i in range(rng.randint(6, 11))]
+    columns = [random_column(rng, f"c{i}") for i in range(rng.randint(6, 11))]
     sizes = [rng.choice([0, 1, 6, 14, 30]) for _ in range(rng.randint(1, 5))]
     return _made(rng, folder / f"{seed}.parquet", columns, sizes)
 
@@ -63,7 +74,8 @@ def _made(rng: Random, path: Path, columns: list[Column], sizes: list[int], firs
         tables.append(pa.table([numbers, *(column.array(rng, size) for column in columns)], schema=schema))
         first_row += size
     path.parent.mkdir(parents=True, exist_ok=True)
-    manner = rng.choices(["as it is", "some of it", "old", "no order", "odd"], [3, 8, 2, 1, 2])[0]
+    manners = ["as it is", "some of it", "old", "old arrow", "no order", "odd"]
+    manner = rng.choices(manners, [2, 8, 4, 2, 1, 2])[0]
     # pyarrow reads pages of version 2 differently where parquet-cpp 1 is said to have written them.
     pages = "1.0" if manner == "old" else rng.choice(["1.0", "2.0"])
     with pq.ParquetWriter(
@@ -86,16 +98,19 @@ def _add_filters(rng: Random, file: File) -> None:
     if names and rng.random() < 0.9:
         spec = rng.choice(SPECS)
         family = rng.choice(["orc", "hive", "guava"]) if spec == "statistics" else None
-        parquet_bloom.add_filters(
-            file.path, in_place=True, columns=names, spec=spec, hash_family=family, fpp=rng.choice([0.4, 0.05, 0.001]),
-            sync=False, threads=1,
-        )  # fmt: skip
+        # Other writers insert a zero only as it is spelled.
+        foreign = mock.patch.object(build, "twins", return_value=[])
+        with foreign if rng.random() < 0.7 else nullcontext():
+            parquet_bloom.add_filters(
+                file.path, in_place=True, columns=names, spec=spec, hash_family=family,
+                fpp=rng.choice([0.4, 0.05, 0.001]), sync=False, threads=1,
+            )  # fmt: skip
 
 
 def random_dataset(seed: int, folder: Path) -> list[File]:
     """Files in Hive-style folders, the later ones without some columns and with others of another type."""
     rng = Random(seed)
-    columns = [random_column(rng, f"c{i}", rng.choice(FLAT)) for i in range(4)]
+    columns = [random_column(rng, f"c{i}") for i in range(4)]
     places = []
     for number in range(rng.randint(2, 5)):
         p, q = rng.choice(["1", "2", "007", "-5", None]), rng.choice(["a", "b c", "z", "15", None])
@@ -133,10 +148,13 @@ def _change_footer(rng: Random, file: File, manner: str) -> None:
     data = file.path.read_bytes()
     length = int.from_bytes(data[-8:-4], "little")
     metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
+    body = bytearray(data[: -8 - length])
     leaves = leaves_of(metadata.schema)
     if manner == "old":
         metadata.created_by = rng.choice(OLD)
-        metadata.column_orders = rng.choice([None, metadata.column_orders])
+        metadata.column_orders = rng.choice([None, metadata.column_orders, metadata.column_orders])
+    elif manner == "old arrow":
+        metadata.created_by = ARROW_10
     elif manner == "no order":
         metadata.column_orders = rng.choice([None, [ColumnOrder() for _ in leaves]])
     by_name = {column.name: column for column in file.columns}
@@ -145,26 +163,60 @@ def _change_footer(rng: Random, file: File, manner: str) -> None:
         total = leaf.float_bits and manner != "no order" and metadata.column_orders and rng.random() < 0.4
         if total:
             metadata.column_orders[leaf.index] = ColumnOrder(IEEE_754_TOTAL_ORDER=IEEE754TotalOrder())
-        for group, values in enumerate(file.groups):
-            meta = metadata.row_groups[group].columns[leaf.index].meta_data
+        metas = [group.columns[leaf.index].meta_data for group in metadata.row_groups]
+        damaged = rng.random() < 0.1
+        if damaged:
+            _damage(rng, metas, body)
+        for meta, values, table in zip(metas, file.groups, file.tables, strict=True):
             if meta.bloom_filter_length is not None and rng.random() < 0.15:
                 meta.bloom_filter_length = None
-            if meta.bloom_filter_offset is not None and rng.random() < 0.1:
+            # Of two that share a filter both must stay: one alone could not be told from its owner.
+            if meta.bloom_filter_offset is not None and not damaged and rng.random() < 0.1:
                 meta.bloom_filter_offset = meta.bloom_filter_length = None
             if meta.statistics is None or manner == "as it is":
                 continue
             of_v = column.shape != "struct" or leaf.path[-1] == "v"
             stored = _stored(values[column.name], column) if of_v else []
+            if manner == "old arrow":
+                _forget(meta.statistics, leaf, stored)
             if manner == "old":
+                if leaf.physical == BYTE_ARRAY and column.shape == "struct":  # pyarrow's mistake, not theirs
+                    meta.statistics.null_count = meta.num_values - len(stored)
                 _age(rng, meta.statistics, leaf, stored, metadata.column_orders is not None)
             elif manner == "no order":
                 _lie(meta.statistics)
             else:
                 _change(rng, meta.statistics, leaf, stored, column)
+                if leaf.physical == BYTE_ARRAY and column.shape == "struct" and rng.random() < 0.4:
+                    meta.statistics.null_count = _nulls_within(table[column.name])
                 if manner == "odd" and rng.random() < 0.2:
                     meta.statistics.null_count = rng.choice([-1, meta.num_values + 1])
     footer = compact.encode(metadata)
-    file.path.write_bytes(data[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1")
+    file.path.write_bytes(body + footer + struct.pack("<I", len(footer)) + b"PAR1")
+
+
+_XXHASH = bytes.fromhex("1c1c00001c1c00001c1c000000")  # the end of the header of `final`
+
+
+def _damage(rng: Random, metas: list[ColumnMetaData], body: bytearray) -> None:
+    """Filters that are no evidence: two row groups share one, or a header names a hash that nobody knows."""
+    metas = [meta for meta in metas if meta.bloom_filter_length is not None]
+    if len(metas) > 1 and rng.random() < 0.5:
+        one, other = rng.sample(metas, 2)
+        one.bloom_filter_offset, one.bloom_filter_length = other.bloom_filter_offset, other.bloom_filter_length
+        return
+    for meta in metas:
+        at, end = meta.bloom_filter_offset, meta.bloom_filter_offset + meta.bloom_filter_length
+        named = body.find(_XXHASH, at, at + 30)
+        if named >= 0:
+            body[named + 5] = 0x2C
+            bits = named + len(_XXHASH)
+            body[bits:end] = body[bits:end][::-1]  # as another hash may set them
+
+
+def _nulls_within(column: pa.ChunkedArray) -> int:
+    """NULLs of the field `v` where the struct is there: what pyarrow counts in a dictionary, to this day."""
+    return sum(one is not None and one["v"] is None for one in column.to_pylist())
 
 
 def _stored(values: list[Any], column: Column) -> list[Any]:
@@ -175,15 +227,9 @@ def _stored(values: list[Any], column: Column) -> list[Any]:
 
 def _change(rng: Random, stats: Statistics, leaf: Leaf, stored: list[Any], column: Column) -> None:
     """What the format allows: less, wider, shorter, in the old place."""
+    nans = sum(v != v for v in stored) if leaf.float_bits else 0
     if leaf.float_bits:
-        nans = sum(v != v for v in stored)
         stats.nan_count = rng.choice([None, nans])
-        # A writer that let NaN into the order: one of the bounds, or both, are NaN.
-        if nans and rng.random() < 0.3:
-            poison = struct.pack("<Q", {16: 0x7E00, 32: 0x7FC00000, 64: 0x7FF8 << 48}[leaf.float_bits])
-            poison = poison[: leaf.float_bits // 8]
-            stats.min_value = rng.choice([stats.min_value, poison])
-            stats.max_value = poison
     narrow = leaf.physical in (INT32, INT64) and leaf.logical in (None, "INTEGER", "DECIMAL")
     if narrow and stats.min_value is not None and rng.random() < 0.3:
         _widen(rng, stats, leaf)
@@ -195,6 +241,25 @@ def _change(rng: Random, stats: Statistics, leaf: Leaf, stored: list[Any], colum
     for name in ("min_value", "max_value", "null_count"):
         if rng.random() < 0.12:
             setattr(stats, name, None)
+    if nans and rng.random() < 0.6:
+        _poison(rng, stats, leaf, stored)
+
+
+def _forget(stats: Statistics, leaf: Leaf, stored: list[Any]) -> None:
+    """As pyarrow 10 over dictionaries of several batches: the bounds of the first, the nulls of the last."""
+    if leaf.physical == BYTE_ARRAY and stored and isinstance(stored[0], bytes):
+        batch = stored[: (len(stored) + 1) // 2]
+        stats.min_value, stats.max_value = min(batch), max(batch)
+        stats.null_count = 0
+
+
+def _poison(rng: Random, stats: Statistics, leaf: Leaf, stored: list[float]) -> None:
+    """A writer that let NaN into the order: it starts anew behind a NaN, so a bound is NaN or that of the rest."""
+    form = {16: "<e", 32: "<f", 64: "<d"}[leaf.float_bits]
+    last = max(i for i, v in enumerate(stored) if v != v)
+    rest = stored[last + 1 :] or [math.nan]
+    nan, low, high = (struct.pack(form, v) for v in (math.nan, min(rest), max(rest)))
+    stats.min_value, stats.max_value = rng.choice([(nan, nan), (low, nan), (low, nan), (nan, high), (nan, high)])
 
 
 def _widen(rng: Random, stats: Statistics, leaf: Leaf) -> None:
@@ -225,8 +290,10 @@ def _age(rng: Random, stats: Statistics, leaf: Leaf, stored: list[Any], both: bo
         stats.min_value = stats.max_value = None
         if wrong is not None:
             stats.min_value, stats.max_value = wrong
+    if rng.random() < 0.7:  # both together would show by their order that something is wrong
+        setattr(stats, rng.choice(["min_value", "max_value"]), None)
     stats.min, stats.max = stats.min_value, stats.max_value
-    if not both or rng.random() < 0.5:
+    if not both or rng.random() < 0.3:
         stats.min_value = stats.max_value = None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
@@ -23,6 +23,7 @@ from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
 OPERATORS = ("=", "=", "=", "<", "<=", ">", ">=")
+_WIDE = Context(prec=1200)  # the digits of any float, and more
 EPOCH = dt.datetime(1970, 1, 1)
 ODD = (True, 1, 1.5, "text", b"bytes", Decimal("0.1"), dt.date(2020, 1, 1), Instant(0, True), TimeOfDay(0), None)
 
@@ -36,6 +37,7 @@ class Trees:
         self.stored = {
             column.name: [v for group in file.groups for v in _flat(group[column.name])] for column in file.columns
         }
+        self.edges = {column.name: _edges(file, column.name) for column in file.columns}
         self.pairs = pairs
 
     def tree(self, depth: int = 0) -> Predicate:
@@ -64,17 +66,20 @@ class Trees:
         if column.shape == "list" and what > 0.1:
             return Contains(path if rng.random() < 0.7 else (*path, "list", "element"), self.literal(column))
         if what > 0.7:
-            many = rng.choice([0, 1, 2, 3, 12])
-            return IsIn(path, tuple(self.literal(column) for _ in range(many)))
+            values = [self.literal(column) for _ in range(rng.choice([0, 1, 2, 3, 12]))]
+            return IsIn(path, (*values, None) if rng.random() < 0.15 else tuple(values))
         return Compare(path, rng.choice(OPERATORS), self.literal(column))
 
     def range(self) -> Predicate:
-        """Two comparisons of one column, few values apart."""
+        """Two comparisons of one column, few values apart; now and then both from the same side."""
         column = self.rng.choice(self.columns)
         value = self.near(column)
+        sides = [[">", ">="], ["<", "<="]]
+        if self.rng.random() < 0.2:
+            sides[0] = sides[1] = self.rng.choice(sides)
+        literals = self.spelled(column, value), self.spelled(column, self.beside(column, value))
         parts = [
-            Compare(column.path, self.rng.choice([">", ">="]), self.spelled(column, value)),
-            Compare(column.path, self.rng.choice(["<", "<="]), self.spelled(column, self.beside(column, value))),
+            Compare(column.path, self.rng.choice(side), literal) for side, literal in zip(sides, literals, strict=True)
         ]
         self.rng.shuffle(parts)
         return And(tuple(parts))
@@ -99,7 +104,8 @@ class Trees:
 
     def near(self, column: Column) -> Any:
         """A value that is stored, or may be, or lies beside one; exact, as in random_columns."""
-        rng, stored = self.rng, self.stored[column.name]
+        rng = self.rng
+        stored = self.edges[column.name] if rng.random() < 0.3 else self.stored[column.name]
         what = rng.random()
         if stored and what < 0.7:
             value = rng.choice(stored)
@@ -131,7 +137,7 @@ class Trees:
     def spelled(self, column: Column, value: Any) -> Any:
         """One of the literals that name an exact value, or that hardly miss it."""
         rng, family = self.rng, column.kind.family
-        odd = rng.random() < 0.25
+        odd = rng.random() < (0.45 if family in ("float", "time", "timestamp") else 0.25)
         if family == "integer":
             if not odd:
                 return value
@@ -142,9 +148,9 @@ class Trees:
         if family == "decimal":
             scale = column.kind.type.scale
             finer = decimal_of(_unscaled(value, scale) * 10 + rng.choice([-1, 1, 5]), scale + 1)
-            return value if not odd else rng.choice([finer, int(value), float(value), Decimal("1e40"), 10**30])
+            return value if not odd else rng.choice([finer, int(value), int(value), float(value), 10**30])
         if family == "float":
-            return self._float(value) if odd else value
+            return self._float(value, column.kind.type.to_pandas_dtype()) if odd else value
         if family == "date":
             return self._date(value, odd)
         if family == "timestamp":
@@ -162,12 +168,16 @@ class Trees:
                 return value
         return value
 
-    def _float(self, value: float) -> Any:
-        choices: list[Any] = [0.0, -0.0, 0, math.nan, math.inf, -math.inf, 0.1, Decimal("0.1"), 1e300, 5e-324, 10**400]
-        if math.isfinite(value):
-            near = float(np.nextafter(value, math.inf))
-            choices += [near, Decimal(repr(value)), Decimal(value), round(value), Decimal(value) + Decimal("1e-25")]
-        return self.rng.choice(choices)
+    def _float(self, value: float, kind: Any) -> Any:
+        rng = self.rng
+        if not math.isfinite(value) or rng.random() < 0.35:
+            odd = [0.0, -0.0, 0, math.nan, math.inf, -math.inf, 0.1, Decimal("0.1"), 1e300, 5e-324, 10**400]
+            return rng.choice([*odd, 0.0, -0.0])
+        if rng.random() < 0.6:  # what the type does not hold, next to the value or next to its neighbor
+            side = rng.choice([-1, 1])
+            near = rng.choice([value, float(np.nextafter(kind(value), kind(side * math.inf)))])
+            return _WIDE.add(Decimal(near), side * Decimal("1e-25")) if math.isfinite(near) else near
+        return rng.choice([float(np.nextafter(value, math.inf)), Decimal(repr(value)), Decimal(value), round(value)])
 
     def _date(self, value: int, odd: bool) -> Any:
         day = dt.date.fromordinal(EPOCH.toordinal() + value // DAY_NS)
@@ -190,6 +200,12 @@ class Trees:
 
 def _flat(values: list[Any]) -> list[Any]:
     return [v for one in values for v in (one if isinstance(one, list) else [one]) if v is not None]
+
+
+def _edges(file: File, name: str) -> list[Any]:
+    """The lowest and the highest value of each row group; NaN is neither."""
+    groups = [[v for v in _flat(group[name]) if v == v] for group in file.groups]
+    return [edge for values in groups if values for edge in (min(values), max(values))]
 
 
 def _unscaled(value: Decimal, scale: int) -> int:
@@ -252,6 +268,9 @@ def _scalar_of(value: Any, kind: pa.DataType, rng: Random) -> pa.Scalar:
     if isinstance(value, float) and pa.types.is_floating(kind) and rng.random() < 0.3:
         with np.errstate(over="ignore"):
             return pa.scalar(kind.to_pandas_dtype()(value), kind)
+    if isinstance(value, Decimal) and pa.types.is_floating(kind):
+        # pyarrow misses the double by up to two: 1.900390625, which is one, becomes 1900390625 * 1e-9, which is not.
+        return pa.scalar(float(value))
     if value is None or (isinstance(value, int) and rng.random() < 0.4):
         return pa.scalar(value, kind)
     return pa.scalar(value)

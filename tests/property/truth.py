@@ -15,6 +15,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import numpy as np
 from random_columns import DAY_NS, Column
 
 from parquet_bloom.formats.literals import Instant, TimeOfDay
@@ -75,7 +76,7 @@ class Truth:
         if lists != isinstance(tree, Contains):
             raise NoLiteralError
         if isinstance(tree, IsIn):
-            literals = [None if v is None else exact_literal(v, column) for v in tree.values]
+            literals = [None if v is None else self._rounded(exact_literal(v, column), column) for v in tree.values]
             equal = [v for v in literals if v is not None]
             otherwise = NULL if len(equal) < len(literals) else FALSE
             return [
@@ -85,11 +86,28 @@ class Truth:
             if lists:
                 raise NoLiteralError
             return [NULL] * len(values)
-        literal = exact_literal(tree.value, column)
+        literal = self._rounded(exact_literal(tree.value, column), column)
         if isinstance(tree, Contains):
             found = [v is not None and any(w is not None and self._is(w, "=", literal) for w in v) for v in values]
             return [NULL if v is None else TRUE if f else FALSE for v, f in zip(values, found, strict=True)]
         return [NULL if v is None else TRUE if self._is(v, tree.op, literal) else FALSE for v in values]
+
+    def _rounded(self, literal: Any, column: Column | None) -> Any:
+        """The literal, or a value of the column's type beside it: engines round each in its own way."""
+        if column is None or column.kind.family != "float":
+            return literal
+        kind = column.kind.type.to_pandas_dtype()
+        try:
+            with np.errstate(over="ignore"):
+                nearest = kind(float(literal))
+        except OverflowError:
+            return literal
+        if math.isinf(nearest) or float(nearest) == literal:
+            return literal
+        way = self.rng.choice([None, nearest, -math.inf, math.inf])
+        if way is None or way is nearest:
+            return literal if way is None else float(nearest)
+        return float(np.nextafter(nearest, kind(way)))
 
     def _is(self, value: Any, op: str, literal: Any) -> bool:
         if isinstance(value, float) and math.isnan(value):  # the literal is none

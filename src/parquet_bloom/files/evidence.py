@@ -33,7 +33,7 @@ from parquet_bloom.predicates.bind import (
     terms_of,
 )
 from parquet_bloom.predicates.deciding import combine, probes_of, same_for_all, term_masks
-from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE, Masks
+from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks
 
 Groups = NDArray[np.int64]  # row groups, by their numbers
 RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
@@ -96,9 +96,17 @@ def literal_outcome(bound: Bound, nan: str) -> int:
 
 
 def partition_outcome(question: Question) -> int:
-    """What the predicate may give over rows of which only the partition values are known."""
-    terms = terms_of(question.bound)
-    masks = [term_masks(term, _partition_facts(term, 1, question.pairs), question.nan) for term in terms]
+    """What the predicate may give over rows of which only the partition values are known.
+
+    Literals tell nothing of the other columns: in a file not opened yet they may be of another type.
+    """
+    anything = np.full(1, ANY, np.uint8)
+    masks = [
+        anything
+        if isinstance(term, Opaque) or term.leaf.index >= 0
+        else term_masks(term, _partition_facts(term.leaf, 1, question.pairs), question.nan)
+        for term in terms_of(question.bound)
+    ]
     return int(combine(question.bound, masks, 1)[0])
 
 
@@ -129,16 +137,14 @@ def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:
         return nothing_known(n)
     leaf = term.leaf
     if leaf.index < 0:
-        return _partition_facts(term, n, pairs)
+        return _partition_facts(leaf, n, pairs)
     if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
         return all_null(n)  # a column of other files of the data set
     return facts_of(outline, leaf)
 
 
-def _partition_facts(term: Term, n: int, pairs: Pairs) -> Facts:
-    if isinstance(term, Opaque) or term.leaf.index >= 0:
-        return nothing_known(n)
-    value = partition_value(term.leaf, pairs)
+def _partition_facts(key: Leaf, n: int, pairs: Pairs) -> Facts:
+    value = partition_value(key, pairs)
     return all_null(n) if value is None else one_value(n, value)
 
 

@@ -281,7 +281,9 @@ class _Given:
         self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if known else None
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(self.expression)
+        # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
+        batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
+        return batches[0] if batches else batch.slice(0, 0)
 
 
 class _Reading:

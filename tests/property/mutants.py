@@ -1,0 +1,135 @@
+"""Bugs to plant: each a function, a text in its source, the wrong text for it, and what it would cost.
+
+A function keeps its identity and gets other code, so it does not matter who has imported it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.files import evidence, partitions, scan, spots
+from parquet_bloom.formats import bounds, numbers, operands
+from parquet_bloom.predicates import arrow, bind, deciding, outcomes
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    function: Callable[..., Any]
+    right: str
+    wrong: str
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The function with the wrong text in it. Raises where the right text is not there any more."""
+    function = mutant.function
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(mutant.right) >= 1, f"{function.__qualname__} no longer has {mutant.right!r}: plant it anew"
+    wrong = f"from __future__ import annotations\n{source.replace(mutant.right, mutant.wrong)}"
+    names: dict[str, Any] = {}
+    exec(wrong, dict(function.__globals__), names)
+    right = function.__code__
+    function.__code__ = names[function.__name__].__code__
+    try:
+        yield
+    finally:
+        function.__code__ = right
+
+
+_M = Mutant
+MUTANTS = [
+    # --- edges of intervals
+    _M("x >= 5 taken for x > 5 against max", deciding._interval, "op.le if lower.open else op.lt", "op.le"),
+    _M("x <= 5 taken for x < 5 against min", deciding._interval, "op.ge if upper.open else op.gt", "op.ge"),
+    _M("x > 5 taken for x >= 5 in 'all match'", deciding._interval, "op.gt if lower.open else op.ge", "op.ge"),
+    _M("x < 5 taken for x <= 5 in 'all match'", deciding._interval, "op.lt if upper.open else op.le", "op.le"),
+    _M("x <= 5 as x <= 4", bind._interval, "found.high - 1 if open else found.low", "found.high - 1"),
+    _M("x <= 1.5 as x <= 2", bind._interval, "found.high - 1 if open else found.low", "found.high"),
+    _M("x >= 5 as x >= 6", bind._interval, "found.low + 1 if open else found.high", "found.low + 1"),
+    _M("x > 5 as x >= 5", bind._interval, "found.low + 1 if open else found.high", "found.high"),
+    _M("merged ranges of two columns", bind._merged, "part.leaf.index", "len(part.leaf.path)"),
+    _M("merged ranges take the outer edge", bind._merged, "min(uppers", "max(uppers"),
+    _M("min itself denied", deciding._may_equal, "facts.low > ", "facts.low >= "),
+    _M("max itself denied", deciding._may_equal, "facts.high < ", "facts.high <= "),
+    _M("of many literals the first above min", deciding._members, "bisect_left(", "1 + bisect_left("),
+    # --- three-valued logic
+    _M("NULL ignored in IN", bind._members, "null=len(operands) < len(values)", "null=False"),
+    _M("NOT drops NULL", outcomes.negation, "_NOT[part]", "_NOT[part & np.uint8(3)]"),
+    _M("NOT is the complement", outcomes.negation, "_NOT[part]", "part ^ np.uint8(7)"),
+    _M("AND is the intersection", outcomes.conjunction, "_AND[a, b]", "a & b"),
+    _M("OR is the intersection", outcomes.disjunction, "_OR[a, b]", "a & b"),
+    _M("masks of the wrong terms", deciding._combine, "in bound.parts", "in reversed(bound.parts)"),
+    _M("'all match' without a look at NULL", deciding.term_masks, "| _bits(facts.some_null, NULL)", ""),
+    _M("list_contains is never FALSE", deciding.term_masks, "np.uint8(FALSE | NULL)", "np.uint8(NULL)"),
+    _M("what a filter denies is FALSE", evidence._denied,
+       "mask & ~np.uint8(TRUE) | np.uint8(instead)", "np.uint8(FALSE)"),
+    _M("IN (.., NULL) is FALSE", deciding.term_masks, "<< np.uint8(1)", "<< np.uint8(0)"),
+    _M("pyarrow's isin gives NULL", arrow._is_in,
+       "return join(And, [join(Or, ways), Not(IsNull(path))])", "return join(Or, ways)"),
+    # --- statistics
+    _M("unsigned: the old max believed", bounds._trusts_old, "and signed", ""),
+    _M("binary: the old max believed", bounds._trusts_old, "in (BOOLEAN, INT32, INT64, FLOAT, DOUBLE)", "is not None"),
+    _M("old writers' new fields believed", bounds._trusts_new, "or _trusts_old(leaf)", "or True"),
+    _M("bounds without an order believed", bounds._trusts_new, "return False\n    order =", "return True\n    order ="),
+    _M("an unknown order believed", bounds._trusts_new, "order.TYPE_ORDER is None and", "False and"),
+    _M("old pyarrow's dictionaries believed", bounds._trusts_new, "version < (11, 0)", "version < (0, 0)"),
+    _M("NULLs of structs not counted", bounds._trusts_nulls, "return writer ==", "return True or writer =="),
+    _M("bounds beside a NaN believed", bounds._facts, 'if domain == "float":', "if False:"),
+    _M("no NaN expected", deciding._values, "must & facts.nan_free", "must"),
+    _M("missing nan_count taken for 0", bounds._facts, "slots[Slot.NAN_COUNT] == 0", "slots[Slot.NAN_COUNT] <= 0"),
+    _M("NaN is no largest value", deciding.term_masks, 'nan == "largest"', 'nan == "no"'),
+    _M("missing null_count taken for 0", bounds._facts,
+       "slots[Slot.NULL_COUNT]\n", "np.maximum(slots[Slot.NULL_COUNT], 0)\n"),
+    _M("counts that contradict believed", bounds._facts, "(nulls >= 0) & (nulls <= values)", "(nulls != NONE)"),
+    _M("one NULL taken for all", bounds._facts, "(nulls < values)", "(nulls == 0)"),
+    _M("unsigned read as signed", bounds._decode, 'if leaf.logical == "INTEGER" and not leaf.signed:', "if False:"),
+    _M("decimal bytes read as unsigned", bounds._decode_bytes, "signed=True", "signed=False"),
+    _M("min taken for all values", deciding._members,
+       "lambda: facts.low == facts.high", "lambda: facts.low == facts.low"),
+    _M("truncated max taken for exact", bounds._decode_bytes,
+       "raw = data[a : a + n] if h else b", "raw = data[a : a + n].rstrip(b'\\1') if h else b"),
+    _M("zeros behind bytes dropped", deciding._cell, "if not isinstance(value, bytes):", "if True:"),
+    # --- filters
+    _M("the filter of another row group", evidence._ask_filters,
+       "groups[answers.denied]", "np.flatnonzero(answers.denied)"),
+    _M("a list's filter used for a comparison", bind._resolve, "if leaf.repeated:", "if False:"),
+    _M("one zero of the two asked for", numbers.floating, "(kind(0.0), kind(-0.0))\n", "(kind(0.0),)\n"),
+    _M("a float asked for as rounded only", numbers.floating,
+       "near = (nearest,", "near = (nearest, nearest, nearest) or ("),
+    _M("a range but its last value", deciding._range_probes, "range(low, high + 1)", "range(low, high)"),
+    _M("a range asked for within 0..9", deciding._range_probes,
+       "plain(number, term.leaf)", "plain(number % 10, term.leaf)"),
+    _M("a shared filter believed", spots._spots, "if len(shared):", "if False:"),
+    _M("the header not compared", spots._ask_by_ranges, "promised & ~admitted", "~admitted"),
+    _M("the first of many literals asked for", deciding.probes_of,
+       "for operand in operands:", "for operand in operands[:1]:"),
+    # --- literals
+    _M("literals wrapped to 32 bits", operands.operand,
+       "low, high = place",
+       "low, high = ((v + (1 << 31)) % (1 << 32) - (1 << 31) if isinstance(v, int) else v for v in place)"),
+    _M("timestamps in microseconds", operands._timestamp_place, "leaf.unit_ns)", "1000)"),
+    _M("an instant without a zone", operands._timestamp_place, "leaf.utc != value.utc", "leaf.utc == 'no'"),
+    _M("times rounded down", operands._quotient, "-(-number // unit)", "number // unit"),
+    _M("decimals without their scale", operands._number_place, "exponent += scale", "exponent += 0"),
+    _M("integers without their scale", operands._number_place, "value * 10**scale, value * 10**scale", "value, value"),
+    _M("fractions cut off", operands._number_place, "whole + 1 if rest or cut else whole", "whole"),
+    _M("floats rounded to the type", operands._float_place,
+       "return float(np.nextafter(nearest, kind(-np.inf))), float(np.nextafter(nearest, kind(np.inf)))",
+       "return float(nearest), float(nearest)"),
+    _M("a uuid's text is its bytes", operands._bytes_place, "leaf.type_length == 16", "leaf.type_length == 17"),
+    # --- files
+    _M("a folder's NULL taken for a text", partitions.partition_value,
+       "return None", "return 0 if key.physical == INT32 else b'__HIVE_DEFAULT_PARTITION__'"),
+    _M("a folder's number taken modulo", partitions.partition_value, "int(text)", "abs(int(text))"),
+    _M("files excluded by other columns", evidence.partition_outcome,
+       "np.full(1, ANY, np.uint8)\n", "np.full(1, FALSE, np.uint8)\n"),
+    _M("rows of half a match not filtered", scan.Scan._row_filter, "~d.open).all()", "~d.open).any()"),
+    _M("rows of half a match counted", scan.Scan.count,
+       "file.decision.outcomes == TRUE", "(file.decision.outcomes & TRUE) != 0"),
+]  # fmt: skip
