@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from tables import KINDS
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
-from parquet_bloom.errors import FooterError
+from parquet_bloom.errors import FilterFormatError, FooterError
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import decode_footer
 from parquet_bloom.formats.outline import NONE, Outline, Slot, outline_of, walk_outline
+from parquet_bloom.formats.statistics import stored_of
 
 START = 1 << 40  # of the footer; no damage to it may have any say in that
 SPANS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
@@ -44,6 +46,7 @@ class Meaning:
     rows: list[int]
     counts: list[Any]
     spans: list[bytes | None]
+    held: dict[tuple[int, int], Any]
     key_values: Any
     created_by: str | None
     orders: Any
@@ -57,12 +60,23 @@ def meaning(outline: Outline) -> Meaning:
             assert (at == NONE) == (length == NONE), "a place and a length, or neither"
             assert at == NONE or 0 <= at <= at + length <= len(outline.data), "a span lies within its bytes"
             spans.append(None if at == NONE else outline.data[at : at + length])
-    scalars = [slot for slot in range(Slot.COUNT) if not Slot.OLD_MAX <= slot < Slot.TYPE]
+    scalars = [slot for slot in range(Slot.COUNT) if not Slot.OLD_MAX <= slot < Slot.TYPE and slot < Slot.KEY_VALUES]
     told = outline.metadata
     return Meaning(
-        outline.leaves, outline.rows.tolist(), slots[scalars].tolist(), spans,
+        outline.leaves, outline.rows.tolist(), slots[scalars].tolist(), spans, held(outline),
         told.key_value_metadata, told.created_by, told.column_orders, outline.start,
     )  # fmt: skip
+
+
+def held(outline: Outline) -> dict[tuple[int, int], Any]:
+    """The filters in the footer itself that are evidence; the bindings look for the draft's by its last bytes."""
+    found = {}
+    for leaf in outline.leaves:
+        for group, stored in stored_of(outline, leaf.index).items():
+            with suppress(FilterFormatError):
+                stored.decode(leaf)
+                found[group, leaf.index] = stored
+    return found
 
 
 def same(data: bytes) -> str:

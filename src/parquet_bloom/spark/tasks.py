@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from parquet_bloom.errors import ConflictError, ParquetBloomError, StorageError
+from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
 from parquet_bloom.files.add import BuiltElsewhere, add_file
 from parquet_bloom.files.build import Built, build
 from parquet_bloom.files.decode import ColumnReader
@@ -122,7 +122,9 @@ def report_row(
 
 
 def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, target: str | None = None) -> Row:
-    text = str(error) if isinstance(error, ParquetBloomError | str) else f"{path}: {type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, ParquetBloomError | str) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, FileError | str):  # a column that this file lacks, or something nobody expected
+        text = f"{path}: {text}"
     return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
 
 
