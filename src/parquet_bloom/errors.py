@@ -49,6 +49,10 @@ class StorageError(FileError):
     """The operating system or the store refused: no such file, no permission, disk full."""
 
 
+class StaleIndexError(FileError):
+    """A zone index of data that are not, or no longer, those that are to be read."""
+
+
 class TableFormatError(FileError):
     """The file belongs to an Iceberg, Delta or Hudi table, whose log holds its size."""
 
