@@ -34,9 +34,7 @@ def make(folder: Path, files: int, groups: int, rows: int) -> None:
         path = folder / f"{i:03}.parquet"
         keys = rng.integers(-(2**63), 2**63 - 1, groups * rows)
         plain = path.with_suffix(".plain")
-        pq.write_table(
-            pa.table({"id": keys}), plain, row_group_size=rows, use_dictionary=False, compression="none"
-        )
+        pq.write_table(pa.table({"id": keys}), plain, row_group_size=rows, use_dictionary=False, compression="none")
         parquet_bloom.add_filters(plain, path, columns=["id"], sync=False)
         plain.unlink()
 

@@ -121,6 +121,7 @@ _REASONS = {
     "partition": "the folder's name excludes it",
     "bounds": "min, max and null counts exclude it",
     "filter": "the filter denies the value",
+    "index": "the index denies the value in all of its zones",
 }
 
 

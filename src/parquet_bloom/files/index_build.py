@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.index_sources import Column, Data, Fragment, open_data
+from parquet_bloom.files.index_sources import Column, Data, Fragment, hashed_kind, open_data
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.zones import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.formats import lance as form
@@ -29,7 +29,7 @@ from parquet_bloom.formats import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 
-_PIECE_BYTES = 8 << 20  # of filters in one piece, or one filter
+_PIECE_BYTES = 2 << 20  # of filters in one piece, or one filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def write_indexes(
             metadata = {
                 **parameters.metadata,
                 FRAGMENTS: json.dumps(said[column.name], ensure_ascii=False),
-                COLUMN: json.dumps({"name": column.name, "type": str(column.kind)}, ensure_ascii=False),
+                COLUMN: json.dumps(_said_of(data, column), ensure_ascii=False),
             }
             writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite)))
         for piece in pieces:
@@ -209,8 +209,15 @@ def write_indexes(
         for column, writer in zip(data.columns, writers, strict=True):
             writer.commit()
             size = os.path.getsize(writer.path)
-            built.append(BuiltIndex(writer.path, column.name, str(column.kind), writer.zones, size))
+            built.append(BuiltIndex(writer.path, column.name, str(hashed_kind(column.kind)), writer.zones, size))
     return built
+
+
+def _said_of(data: Data, column: Column) -> dict[str, str]:
+    said = {"name": column.name, "type": str(hashed_kind(column.kind))}
+    if data.lance is not None:
+        said["dataset"] = os.path.abspath(data.lance.uri) if os.path.isdir(data.lance.uri) else data.lance.uri
+    return said
 
 
 def _identities(data: Data, column: Column, output: PathLike) -> list[dict[str, Any]]:

@@ -147,10 +147,16 @@ class ParquetFragment:
                         starts[i] += len(batch)
 
 
+def hashed_kind(kind: pa.DataType) -> pa.DataType:
+    """The type of the values themselves: of a dictionary's entries, of an extension's storage."""
+    while isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind):
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind.storage_type
+    return kind
+
+
 def _hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
     def plain(kind: pa.DataType) -> str:
-        while isinstance(kind, pa.BaseExtensionType) or pa.types.is_dictionary(kind):
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind.storage_type
+        kind = hashed_kind(kind)
         if pa.types.is_timestamp(kind):
             return f"timestamp {kind.unit} {kind.tz is None}"
         return str(kind).removeprefix("large_").removesuffix("_view")
@@ -211,26 +217,33 @@ def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any) 
 
 @dataclass(frozen=True, slots=True)
 class LanceFragment:
-    """One fragment of a Lance data set, at one version."""
+    """One fragment of a Lance data set, at one version.
+
+    opened  the data set, as opening it takes milliseconds; not pickled
+    """
 
     uri: str
     version: int
     number: int
+    opened: Any = field(default=None, compare=False, repr=False)
 
-    def _open(self) -> Any:
-        return pylance().dataset(self.uri, version=self.version).get_fragment(self.number)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.uri, self.version, self.number)
+
+    def _dataset(self) -> Any:
+        return self.opened if self.opened is not None else pylance().dataset(self.uri, version=self.version)
 
     def identity(self, column: Column) -> dict[str, Any]:
         """The data files that hold the column; other columns may come and go, and rows be deleted."""
         with lance_errors(self.uri):
-            dataset = pylance().dataset(self.uri, version=self.version)
+            dataset = self._dataset()
             return lance_identity(dataset, dataset.get_fragment(self.number), column.name)
 
     def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
         """Live rows, batch by batch, all columns of one scan. Raises DamagedFileError."""
         names = [column.name for column in columns]
         with lance_errors(self.uri):
-            fragment = self._open()
+            fragment = self._dataset().get_fragment(self.number)
             holes = fragment.num_deletions > 0
             scanner = fragment.scanner(columns=names, with_row_address=holes, batch_size=BATCH_ROWS)
             start = 0
@@ -273,7 +286,7 @@ def _lance_data(uri: str, columns: Sequence[str] | None) -> Data:
     with lance_errors(uri):
         dataset = pylance().dataset(uri)
         schema = dataset.schema
-        fragments = [LanceFragment(uri, dataset.version, int(f.fragment_id)) for f in dataset.get_fragments()]
+        fragments = [LanceFragment(uri, dataset.version, int(f.fragment_id), dataset) for f in dataset.get_fragments()]
     leaves, kinds = leaves_of_arrow(schema)
     chosen = []
     for leaf in select_leaves(leaves, columns or [], None):

@@ -34,6 +34,7 @@ from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
 
 FRAGMENTS, COLUMN = "parquet_bloom.fragments", "parquet_bloom.column"
 _READ_BYTES = 32 << 20  # of filters, at a time
+_WRITE_BYTES = 8 << 20  # of all columns before a page is written; pages this small are encoded in the cache
 
 Fragments = list[dict[str, Any]]
 
@@ -243,7 +244,7 @@ class ZoneWriter:
         self.zones = 0
         with lance_errors(path):
             writer = pylance().file.LanceFileWriter
-            self._writer = writer(self._own, form.ZONE_SCHEMA, version=form.FILE_VERSION)
+            self._writer = writer(self._own, form.ZONE_SCHEMA, version=form.FILE_VERSION, data_cache_bytes=_WRITE_BYTES)
             for key, value in metadata.items():
                 self._writer.add_schema_metadata(key, value)
 

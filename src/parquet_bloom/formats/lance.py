@@ -22,6 +22,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -76,6 +77,7 @@ _LEAST, _MOST = 5, 27  # log2 of bytes
 _TERMS = 750
 
 
+@lru_cache(256)
 def filter_bytes(items: int, probability: float) -> int:
     """The size of a zone's filter: 2^L bytes, L by bisection over the expected rate, from 32 B to 128 MiB."""
     low, high = 0, 64
