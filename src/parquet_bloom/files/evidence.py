@@ -66,7 +66,7 @@ class Decision:
 
 
 STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
-_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER = 1, 2, 3, 4, 5
+_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ A part that no index speaks for may give anything; so may rows that lie in no zo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,13 +107,15 @@ class Evidence:
         for i, question in place.items():
             self._spoken[i].append((cover, answers[question]))
 
-    def stretches(self, fragment: int, rows: int | None = None) -> Stretches:
+    def stretches(self, fragment: int | Mapping[str, int], rows: int | None = None) -> Stretches:
         """What the predicate may give over the rows of a fragment.
 
-        rows  that the fragment has: all of them are told of; None: only those in zones, as what lies
+        fragment  its number; or index file -> its number there, where each has its own
+        rows      that the fragment has: all of them are told of; None: only those in zones, as what lies
               between the zones of a Lance fragment had been deleted when the index was built
         """
-        spans = {id(cover): zones_of(cover, fragment) for cover in self._used}
+        number = {id(c): fragment if isinstance(fragment, int) else fragment.get(c.file.path, -1) for c in self._used}
+        spans = {id(cover): zones_of(cover, number[id(cover)]) for cover in self._used}
         edges = [edge for first, start, stop in spans.values() for edge in (start, stop)]
         if rows is not None:
             edges = [np.minimum(edge, rows) for edge in edges] + [np.array([0, rows], np.int64)]
@@ -130,7 +132,7 @@ class Evidence:
             mask = term_masks(term, nothing_known(n), self._nan)
             for cover, admits in spoken:  # what each of them leaves possible
                 zone = at[id(cover)]
-                left = term_masks(term, _facts(cover.file, fragment, zone, start, stop), self._nan)
+                left = term_masks(term, _facts(cover.file, number[id(cover)], zone, start, stop), self._nan)
                 if admits is not None and n:
                     no = (zone >= 0) & ~admits[np.maximum(zone, 0)]
                     left = np.where(no, denied(term, left), left).astype(np.uint8)
