@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -341,6 +343,27 @@ def test_lance_uses_a_registered_index_and_its_answers_stay(tmp_path):
     assert lance.dataset(uri).to_table(filter="n = 5")["n"].to_pylist() == before[1]
 
 
+def test_lance_maintains_a_registered_index(tmp_path):
+    """pylance reads ours, merges it with what it builds over appended rows, and drops what it compacts."""
+    uri = tmp_path / "d.lance"
+    lance.write_dataset(pa.table({"n": range(500)}), uri, max_rows_per_file=200)
+    built = zones.build_index(uri, ["n"], tmp_path / "out", items=50).indexes[0].path
+    zones.register_index(built, uri)
+    lance.write_dataset(pa.table({"n": range(1000, 1100)}), uri, mode="append")
+    found = zones.query_index(uri, "n = 5 OR n = 1005")
+    assert ([zone[:3] for zone in found.zones], found.uncovered) == ([(0, 0, 50)], [3])
+    lance.dataset(uri).optimize.optimize_indices()
+    found = zones.query_index(uri, "n = 5 OR n = 1005")
+    assert ([zone[:3] for zone in found.zones], found.uncovered) == ([(0, 0, 50), (3, 0, 50)], [])
+    assert [v.status for v in zones.verify_index(uri)] == ["right"]
+    lance.dataset(uri).optimize.compact_files()
+    assert lance.dataset(uri).to_table(filter="n IN (5, 1005)")["n"].to_pylist() == [5, 1005]
+    found = zones.query_index(uri, "n = 5")
+    assert (found.zones, found.uncovered) == ([], [4]), "its fragments are gone"
+    with pytest.raises(StaleIndexError, match="fragment 0 .* is gone"):
+        zones.query_index(built, "n = 5")
+
+
 def test_what_cannot_be_registered(tmp_path):
     pq.write_table(pa.table({"a": range(10)}), tmp_path / "1.parquet")
     index = zones.build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out").indexes[0].path
@@ -365,6 +388,28 @@ def test_empty_files_have_no_zones(tmp_path):
     assert [zone[:3] for zone in zones.query_index(index, "a = 5").zones] == [(1, 0, 2)]
     assert zones.verify_index(index)[0].status == "right"
     assert zones.query_index(index, "a = 6").zones == []
+
+
+@pytest.mark.parametrize("name", zones.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(zones, name) is not None
+    assert name in dir(zones)
+
+
+def test_the_names_load_nothing_and_a_missing_pylance_is_said(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+    code = f"""
+import sys
+import parquet_bloom.lance as zones
+assert not {{"lance", "numba", "pyarrow", "numpy"}} & set(sys.modules)
+sys.modules["lance"] = None
+try:
+    zones.build_index({str(tmp_path / "1.parquet")!r}, ["a"], {str(tmp_path / "out")!r})
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "zone indexes need pylance: pip install 'parquet-bloom[lance]'\n"
 
 
 def test_a_writer_that_is_left_leaves_nothing(tmp_path):

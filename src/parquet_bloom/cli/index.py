@@ -31,10 +31,11 @@ def command() -> None:
 @click.option("--probability", type=float, default=0.00057, show_default=True, metavar="P", help="False positives.")
 @click.option("--output", "-o", required=True, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
+@click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    as_json: bool,
+    sync: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Build an index over columns of Parquet files or folders, or of one Lance data set.
 
@@ -44,7 +45,9 @@ def build(
     from parquet_bloom.files.index_build import build_index
     from parquet_bloom.report.tables import plural, size
 
-    report = build_index(data, columns, output, items=items, probability=probability, overwrite=overwrite)
+    report = build_index(
+        data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync
+    )  # fmt: skip
     if as_json:
         print_json(report)
         return 0

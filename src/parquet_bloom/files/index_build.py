@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +32,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 
 _PIECE_BYTES = 2 << 20  # of filters in one piece, or one filter
+_PIECES_AHEAD = 4  # made while others are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ def build_index(
     items: int = 8192,
     probability: float = 0.00057,
     overwrite: bool = False,
+    sync: bool = True,
     filesystem: Any = None,
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
@@ -165,6 +169,7 @@ def build_index(
     items        live rows a zone
     probability  false positive rate that the size of a zone's filter is chosen for
     overwrite    replace indexes that are there
+    sync         wait until an index is on the disk before it gets its name
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
 
     Raises RefusedTypeError, UnknownColumnError, RequestError, FileError. Nothing is left of an
@@ -177,15 +182,20 @@ def build_index(
     data = open_data(source, columns, filesystem)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
     pieces = (piece for f in data.fragments for piece in pieces_of(f, data.columns, parameters))
-    report.indexes = write_indexes(data, parameters, pieces, output, overwrite)
+    report.indexes = write_indexes(data, parameters, pieces, output, overwrite, sync)
     report.seconds = time.perf_counter() - begun
     return report
 
 
 def write_indexes(
-    data: Data, parameters: form.Parameters, pieces: Iterable[Piece], output: PathLike, overwrite: bool = False
+    data: Data,
+    parameters: form.Parameters,
+    pieces: Iterable[Piece],
+    output: PathLike,
+    overwrite: bool = False,
+    sync: bool = True,
 ) -> list[BuiltIndex]:
-    """Join pieces, fragments in the order of `data`, to one file a column."""
+    """Join pieces, fragments in the order of `data`, to one file a column, in a thread beside their making."""
     built = []
     said = {column.name: _identities(data, column, output) for column in data.columns}
     with ExitStack() as stack:
@@ -196,12 +206,15 @@ def write_indexes(
                 FRAGMENTS: json.dumps(said[column.name], ensure_ascii=False),
                 COLUMN: json.dumps(_said_of(data, column), ensure_ascii=False),
             }
-            writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite)))
-        for piece in pieces:
-            if piece.zones.num_rows:
-                writers[piece.column].write(piece.zones)
-            if piece.nulls is not None:
-                writers[piece.column].add_nulls(piece.fragment, piece.nulls)
+            writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
+        with ThreadPoolExecutor(1, "parquet-bloom-index") as pool:
+            waiting: deque[Future[None]] = deque()
+            for piece in pieces:
+                waiting.append(pool.submit(_write, writers[piece.column], piece))
+                if len(waiting) > _PIECES_AHEAD:
+                    waiting.popleft().result()
+            for one in waiting:
+                one.result()
         for column in data.columns:
             for was, now in zip(said[column.name], _identities(data, column, output), strict=True):
                 if was != now:
@@ -211,6 +224,13 @@ def write_indexes(
             size = os.path.getsize(writer.path)
             built.append(BuiltIndex(writer.path, column.name, str(hashed_kind(column.kind)), writer.zones, size))
     return built
+
+
+def _write(writer: ZoneWriter, piece: Piece) -> None:
+    if piece.zones.num_rows:
+        writer.write(piece.zones)
+    if piece.nulls is not None:
+        writer.add_nulls(piece.fragment, piece.nulls)
 
 
 def _said_of(data: Data, column: Column) -> dict[str, str]:

@@ -84,8 +84,8 @@ class Evidence:
         questions: list[NDArray[np.uint64]] = []
         place: dict[int, int] = {}
         for i, term in enumerate(self._terms):
-            if isinstance(term, Opaque) or term.leaf.path != cover.path:
-                continue
+            if isinstance(term, Opaque) or term.leaf.path != cover.path or term.leaf.index < 0:
+                continue  # below zero: the folder's name, which hides the file's column
             try:
                 hashes = _hashes(term, cover.kind, range_values)
             except RefusedTypeError as error:

@@ -229,7 +229,7 @@ def _any_in(stack: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np
 class ZoneWriter:
     """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
 
-    def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False) -> None:
+    def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
         if os.path.lexists(path) and not overwrite:
             raise StorageError(path, "exists; give --overwrite to replace it")
         self.path = path
@@ -239,7 +239,7 @@ class ZoneWriter:
         except OSError as error:
             raise StorageError(folder, error.strerror or str(error)) from error
         self._own = os.path.join(folder, f".{form.FILE_NAME}.{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}")
-        self._overwrite = overwrite
+        self._overwrite, self._sync = overwrite, sync
         self._nulls: list[tuple[int, bytes]] = []
         self.zones = 0
         with lance_errors(path):
@@ -276,11 +276,9 @@ class ZoneWriter:
             self._writer.add_global_buffer(form.encode_nulls(self._nulls))
             self._writer.close()
         try:
-            fd = os.open(self._own, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            if self._sync:
+                with open(self._own, "rb") as written:
+                    os.fsync(written.fileno())
             if self._overwrite:
                 os.replace(self._own, self.path)
             else:
