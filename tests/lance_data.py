@@ -61,8 +61,9 @@ def values(kind: pa.DataType, rows: int, seed: int = 0, nulls: bool = True) -> p
     if t.is_integer(kind):
         info = np.iinfo(kind.to_pandas_dtype())
         return pa.array(rng.integers(info.min, info.max, rows, info.dtype, endpoint=True), kind, mask=mask)
-    if t.is_date64(kind):
-        return pa.array(rng.integers(-(10**4), 10**4, rows) * 86_400_000, pa.int64(), mask=mask).view(kind)
+    if t.is_date(kind):
+        days = pa.array(rng.integers(-(10**4), 10**4, rows), pa.int32(), mask=mask).view(pa.date32())
+        return days.cast(kind)
     if t.is_time(kind):
         most = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
         plain = pa.int32() if kind.bit_width == 32 else pa.int64()
