@@ -22,7 +22,7 @@ import parquet_bloom.formats
 PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 FOLDERS = ["kernels", "formats", "predicates", "files", "spark", "report", "cli"]
 FOR_ALL = {"errors", "_thrift", "_version"}
-ENTRANCES = {"__init__.py", "__main__.py"}  # names of the package, and `python -m parquet_bloom`
+ENTRANCES = {"__init__.py", "__main__.py", "lance.py"}  # public names, and `python -m parquet_bloom`
 
 MODULES = sorted(str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob("*.py") if "_thrift" not in p.parts)
 

@@ -53,6 +53,10 @@ class ConflictError(StorageError):
     """Another program was there first: the source was changed, or the target made, meanwhile."""
 
 
+class StaleIndexError(FileError):
+    """A zone index of data that are not, or no longer, those that are to be read."""
+
+
 class TableFormatError(FileError):
     """The file belongs to an Iceberg, Delta or Hudi table, whose log holds its size."""
 

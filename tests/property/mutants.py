@@ -67,7 +67,7 @@ MUTANTS = [
     _M("masks of the wrong terms", deciding._combine, "in bound.parts", "in reversed(bound.parts)"),
     _M("'all match' without a look at NULL", deciding.term_masks, "| _bits(facts.some_null, NULL)", ""),
     _M("list_contains is never FALSE", deciding.term_masks, "np.uint8(FALSE | NULL)", "np.uint8(NULL)"),
-    _M("what a filter denies is FALSE", evidence._denied,
+    _M("what a filter denies is FALSE", deciding.denied,
        "mask & ~np.uint8(TRUE) | np.uint8(instead)", "np.uint8(FALSE)"),
     _M("IN (.., NULL) is FALSE", deciding.term_masks, "<< np.uint8(1)", "<< np.uint8(0)"),
     _M("pyarrow's isin gives NULL", arrow._is_in,

@@ -16,7 +16,7 @@ import click
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import ParquetBloomError
 
-_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "spark")
+_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "spark")
 
 
 class _Commands(click.Group):

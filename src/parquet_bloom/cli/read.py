@@ -26,10 +26,12 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
+@click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
 @range_option
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
-    overwrite: bool, form: str | None, explain: bool, range_values: int,
+    overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
+    range_values: int,
 ) -> int:  # fmt: skip
     """Read rows, from the row groups that can hold them.
 
@@ -37,10 +39,11 @@ def command(
     parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
     parquet-bloom read s3://bucket/events/ --where "user.id = 42" --columns at,user --format ndjson
 
-    What was skipped is told on stderr.
+    What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """
-    from parquet_bloom.files.scan import Scan
+    from parquet_bloom.files.read import scan_of
     from parquet_bloom.report import rows, skipping
+    from parquet_bloom.report.tables import size
 
     if output is not None and form is None:
         form = rows.SUFFIXES.get(os.path.splitext(output)[1].lower())
@@ -52,7 +55,7 @@ def command(
     cut = form == "table" and limit is None
     names = [name.strip() for name in columns.split(",")] if columns else None
     with warnings_as_lines():
-        scan = Scan(sources, where, range_values=range_values)
+        scan = scan_of(sources, where, index=list(indexes) or None, range_values=range_values)
         schema = scan.projected_schema(names)
         batches = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
         with _target(output, overwrite) as out:
@@ -64,6 +67,9 @@ def command(
         click.echo(f"parquet-bloom: the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format", err=True)
     say_unused(scan.unused)
     click.echo(f"{written:,} rows; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
+    if (pages := getattr(scan, "pages", None)) is not None and pages.left:
+        left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
+        click.echo(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})", err=True)
     return 0
 
 

@@ -31,7 +31,8 @@ class RowGroupVerdict(NamedTuple):
     outcome     what the predicate may give over its rows
     skipped     no row can match
     decided_by  what made a match impossible: "no rows", "literal" (no value of the type can match),
-                "partition" (the folder's name), "bounds" (min, max and null counts), "filter"; or None
+                "partition" (the folder's name), "bounds" (min, max and null counts), "filter",
+                "index" (a zone index that was given); or None
     bytes_read  of the file, to decide; the footer not counted
     reason      in words
     rows, size  of the row group; size is that of its column chunks, compressed bytes
@@ -121,6 +122,7 @@ _REASONS = {
     "partition": "the folder's name excludes it",
     "bounds": "min, max and null counts exclude it",
     "filter": "the filter denies the value",
+    "index": "the index denies the value in all of its zones",
 }
 
 

@@ -99,7 +99,7 @@ def _leaf_values(array: pa.Array) -> pa.Array:
 
 def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
     metadata = footer.metadata
-    path = _elements_to(metadata.schema, leaf)
+    path = elements_to(metadata.schema, leaf)
     schema = [SchemaElement(name="schema", num_children=1)]
     for depth, e in enumerate(path):
         last = depth == len(path) - 1
@@ -129,7 +129,7 @@ def _decoded_as(physical: int) -> int:
     return FLBA if physical == INT96 else physical
 
 
-def _elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
+def elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
     """The schema elements from below the root down to the leaf."""
     path: list[tuple[SchemaElement, int]] = []  # element, children still to come
     for at, element in enumerate(schema):

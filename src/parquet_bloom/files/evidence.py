@@ -32,7 +32,7 @@ from parquet_bloom.predicates.bind import (
     Term,
     terms_of,
 )
-from parquet_bloom.predicates.deciding import combine, probes_of, same_for_all, term_masks
+from parquet_bloom.predicates.deciding import combine, denied, probes_of, same_for_all, term_masks
 from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks
 
 Groups = NDArray[np.int64]  # row groups, by their numbers
@@ -65,8 +65,8 @@ class Decision:
         return possible
 
 
-STAGES = (None, "no rows", "literal", "partition", "bounds", "filter")
-_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER = 1, 2, 3, 4, 5
+STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
+_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _ask_filters(
         if _has_filters(term, outline):
             exists = spots_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
             may_deny[i] = exists & ((masks[i] & TRUE) != 0)
-            best[i] = np.where(may_deny[i], _denied(term, masks[i]), masks[i])
+            best[i] = np.where(may_deny[i], denied(term, masks[i]), masks[i])
     for i, may in may_deny.items():
         hoped = best[i] if single else combine(question.bound, best, n)
         decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
@@ -174,7 +174,7 @@ def _ask_filters(
             _note(answers, leaf, groups, decision)
             hit = groups[answers.denied]
             masks[i] = masks[i].copy()
-            masks[i][hit] = _denied(terms[i], masks[i][hit])
+            masks[i][hit] = denied(terms[i], masks[i][hit])
             decision.outcomes = masks[i] if single else combine(question.bound, masks, n)
             decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
         best[i] = masks[i]
@@ -187,13 +187,6 @@ def _has_filters(term: Term, outline: Outline) -> bool:
     if outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
         return False
     return bool(spots_of(outline, leaf.index).exists.any())
-
-
-def _denied(term: Term, mask: Masks) -> Masks:
-    """What is left of a term when no value of the row group makes it TRUE."""
-    was_true = (mask & TRUE) != 0
-    instead = NULL if isinstance(term, Members) and term.null else FALSE
-    return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
 
 
 def _probes(term: Term, facts: Facts, groups: Groups, most: int) -> tuple[Groups, Probes]:

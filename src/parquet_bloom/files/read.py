@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 Sources = PathLike | Sequence[PathLike]
 
 
+def scan_of(source: Sources, filters: Any, filesystem: Any = None, **options: Any) -> Scan:
+    """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
+    index = options.pop("index", None)
+    if index is None:
+        return Scan(source, filters, filesystem=filesystem, **options)
+    from parquet_bloom.files.index_read import IndexedScan
+
+    return IndexedScan(source, filters, index, filesystem=filesystem, **options)
+
+
 def read_table(
     source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None, **options: Any
 ) -> pa.Table:
@@ -26,13 +36,15 @@ def read_table(
                 Expression. None: all rows
     columns     names; None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    options     cache, use_filters, range_values: as `check` has them
+    options     cache, use_filters, range_values: as `check` has them; index: a zone index that
+                parquet_bloom.lance.build_index made of the source, its folder, or several: then only
+                pages that hold rows of its surviving zones are read
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
     rows cannot be filtered by; FileError and its kinds. What was skipped is logged (logger
     "parquet_bloom", INFO); `Scan` gives it as values.
     """
-    return Scan(source, filters, filesystem=filesystem, **options).to_table(columns)
+    return scan_of(source, filters, filesystem, **options).to_table(columns)
 
 
 def read_batches(
@@ -40,7 +52,7 @@ def read_batches(
     batch_rows: int = 1 << 16, **options: Any,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
-    return Scan(source, filters, filesystem=filesystem, **options).to_batches(columns, batch_rows)
+    return scan_of(source, filters, filesystem, **options).to_batches(columns, batch_rows)
 
 
 def dataset(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> ds.FileSystemDataset:
@@ -49,12 +61,12 @@ def dataset(source: Sources, filters: Any = None, filesystem: Any = None, **opti
     Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
     """
-    return Scan(source, filters, filesystem=filesystem, **{"nan": "largest", **options}).dataset()
+    return scan_of(source, filters, filesystem, **{"nan": "largest", **options}).dataset()
 
 
 def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> int:
     """Count the rows that match; only row groups of which the footer and filters cannot tell are read."""
-    return Scan(source, filters, filesystem=filesystem, **{"decide_true": True, **options}).count()
+    return scan_of(source, filters, filesystem, **{"decide_true": True, **options}).count()
 
 
 class Pruned(list[tuple[str, list[int]]]):
@@ -80,13 +92,13 @@ def prune(
     column, values  a name and many keys (an array or list), probed with the kernel against whole
                     filters: row groups that can hold any of the keys, for semi-joins
     count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
-    options         cache, use_filters, range_values, nan: as `check` has them
+    options         cache, use_filters, range_values, nan: as `check` has them; index: as read_table
 
     Raises as `check`; RequestError for both or neither of predicate and values.
     """
     if (predicate is None) == (values is None) or (values is None) != (column is None):
         raise RequestError("give a predicate, or else column= and values=")
-    scan = Scan(source, predicate, filesystem=filesystem, **options)
+    scan = scan_of(source, predicate, filesystem, **options)
     if column is None:
         pruned = Pruned(scan.kept)
         pruned.row_groups = len(scan.verdicts)

@@ -72,12 +72,16 @@ class Scan:
     @cached_property
     def files(self) -> list[Searched]:
         """Every file, searched. Raises the first file's error: rows must not be missing in silence."""
+        files = self._searched()
+        self._log(files)
+        return files
+
+    def _searched(self) -> list[Searched]:
         files = []
         for one in self._search:
             if isinstance(one, tuple):
                 raise one[1]
             files.append(one)
-        self._log(files)
         return files
 
     @property
@@ -96,7 +100,7 @@ class Scan:
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
         """(file, row groups) of every file that has row groups in which a row can match."""
-        return [(str(file.found), groups) for file in self.files if (groups := _open_groups(file))]
+        return [(str(file.found), groups) for file in self.files if (groups := open_groups(file))]
 
     def reopen(self, file: Searched) -> Source:
         """A file once more, if it is still the one that was searched. Raises StorageError."""
@@ -148,11 +152,11 @@ class Scan:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
         empty = ds.FileSystemDataset([], self.schema, FORMAT, self.filesystem)
-        return empty.scanner(columns=_listed(columns)).projected_schema
+        return empty.scanner(columns=listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
-        return self._dataset([(file, groups) for file in self.files if (groups := _open_groups(file))])
+        return self._dataset([(file, groups) for file in self.files if (groups := open_groups(file))])
 
     def _dataset(self, parts: list[tuple[Searched, list[int]]]) -> ds.FileSystemDataset:
         keys = self._search.keys
@@ -168,7 +172,7 @@ class Scan:
         self._check_columns(columns)
         with self._reading():
             if rows is None:
-                return self.dataset().to_table(columns=_listed(columns))
+                return self.dataset().to_table(columns=listed(columns))
             scanner = self.dataset().scanner(columns=self._with(columns, rows))
             batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
             table = pa.Table.from_batches(batches, scanner.projected_schema)
@@ -180,7 +184,7 @@ class Scan:
         self._check_columns(columns)
         with self._reading():
             scanner = self.dataset().scanner(
-                columns=_listed(columns) if rows is None else self._with(columns, rows),
+                columns=listed(columns) if rows is None else self._with(columns, rows),
                 batch_size=batch_rows,
                 batch_readahead=2,
                 fragment_readahead=1,
@@ -205,7 +209,7 @@ class Scan:
             return whole
         rows = self._row_filter()
         assert rows is not None
-        dataset = self._dataset([(file, _undecided_groups(file)) for file in some])
+        dataset = self._dataset([(file, undecided_groups(file)) for file in some])
         with self._reading():
             scanner = dataset.scanner(columns=self._with([], rows))
             return whole + sum(int(rows.filter_batch(b).num_rows) for b in scanner.to_batches())
@@ -290,7 +294,7 @@ class _Reading:
     """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
 
     def __init__(self, scan: Scan) -> None:
-        self._files = [file for file in scan.files if _open_groups(file)]
+        self._files = [file for file in scan.files if open_groups(file)]
 
     def __enter__(self) -> None:
         return None
@@ -320,15 +324,15 @@ def _read_error(path: str, error: Exception) -> ParquetBloomError:
     return DamagedFileError(path, f"cannot be read: {first}")
 
 
-def _listed(columns: Sequence[str] | None) -> list[str] | None:
+def listed(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-def _open_groups(file: Searched) -> list[int]:
+def open_groups(file: Searched) -> list[int]:
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
 
 
-def _undecided_groups(file: Searched) -> list[int]:
+def undecided_groups(file: Searched) -> list[int]:
     assert file.decision is not None
     undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)
     return [int(i) for i in undecided.nonzero()[0]]

@@ -64,6 +64,13 @@ def term_masks(term: Term, facts: Facts, nan: str = "ieee") -> Masks:
     return np.where(facts.some_value, values, np.uint8(0)).astype(np.uint8) | _bits(facts.some_null, NULL)
 
 
+def denied(term: Term, mask: Masks) -> Masks:
+    """What is left of a term when no value of the rows makes it TRUE."""
+    was_true = (mask & TRUE) != 0
+    instead = NULL if isinstance(term, Members) and term.null else FALSE
+    return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
+
+
 def _bits(flags: Flags, bit: int) -> Masks:
     return flags.astype(np.uint8) * np.uint8(bit)
 
@@ -204,4 +211,4 @@ def same_for_all(term: Term) -> bool:
     return isinstance(term, Element) or (isinstance(term, Members) and len(term.operands) < _SORTED_FROM)
 
 
-__all__ = ["combine", "probes_of", "same_for_all", "term_masks"]
+__all__ = ["combine", "denied", "probes_of", "same_for_all", "term_masks"]

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, size
 
-_ORDER = ("no rows", "literal", "partition", "bounds", "filter")
+_ORDER = ("no rows", "literal", "partition", "bounds", "filter", "index")
 
 
 def totals(verdicts: Sequence[Any], excluded: int = 0) -> dict[str, Any]:
