@@ -16,6 +16,7 @@ _HOMES = {
     "check": "jobs",
     "inspect_filters": "jobs",
     "prune": "jobs",
+    "read": "reading",
     "verify_filters": "jobs",
 }
 

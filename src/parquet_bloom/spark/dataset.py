@@ -14,6 +14,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +51,7 @@ class Dataset:
     def sound(self) -> Any:
         return self.files.filter(self.files.kind == FILE)
 
+    @cached_property
     def first(self) -> tuple[str, tuple[Leaf, ...]] | None:
         """The first file by name that has a footer, and its columns; None if none of the first has."""
         where = self.where
@@ -68,6 +70,7 @@ class Dataset:
         row = rows.first()
         return None if row is None else (row["path"], pickle.loads(bytes(row["leaves"])))
 
+    @cached_property
     def partition_fields(self) -> list[Any]:
         """The folders' keys as StructFields, with the types that Spark infers. Raises RequestError."""
         from pyspark.errors import PySparkException
@@ -122,8 +125,8 @@ class Dataset:
         unresolved  says which names mean nothing among some columns
         Raises UnknownColumnError for a name that no file has, RequestError for keys of two types.
         """
-        first = self.first()
-        known = Known(first[1] if first is not None else (), pseudo_leaves(self.partition_fields()))
+        first = self.first
+        known = Known(first[1] if first is not None else (), pseudo_leaves(self.partition_fields))
         missing = unresolved(known)
         if missing:
             known = replace(known, leaves=known.leaves + self._elsewhere(known, missing, unresolved))
