@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.spark import packing
 from parquet_bloom.spark.packing import numbered, packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
@@ -21,6 +22,11 @@ def tasks_of(frame: Any) -> list[list[tuple[str, int]]]:
     for row in frame.withColumn("at", sf.spark_partition_id()).collect():
         tasks[row["at"]].append((row["path"], row["size"]))
     return list(tasks.values())
+
+
+@pytest.fixture(autouse=True)
+def partitions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_LISTED_FILES", 1)  # or these few files would be one
 
 
 def listing(spark: Any, sizes: list[int], partitions: int) -> Any:
@@ -45,8 +51,8 @@ def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: s
 
 def test_small_work_is_spread_over_the_processors(spark: Any) -> None:
     tasks = tasks_of(packed(listing(spark, [10] * 40, 1), spark, 1 << 40, 1 << 20))
-    assert len(tasks) == 8, "four for each of the two processors"
-    assert {len(task) for task in tasks} == {5}
+    assert len(tasks) == 4, "four for each processor"
+    assert {len(task) for task in tasks} == {10}
 
 
 def test_one_large_partition_is_many_tasks_and_many_small_ones_are_few(spark: Any) -> None:

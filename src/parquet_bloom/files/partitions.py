@@ -6,11 +6,13 @@ string; `__HIVE_DEFAULT_PARTITION__` is NULL.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, Leaf
+from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.values import EPOCH_DAY
 
 Pairs = Sequence[tuple[str, str | None]]
 Value = int | bytes | None
@@ -49,4 +51,6 @@ def partition_value(key: Leaf, pairs: Pairs) -> Value:
     text = dict(pairs).get(key.path[0])
     if text is None:
         return None
-    return int(text) if key.physical == INT32 else text.encode("utf-8", "surrogateescape")
+    if key.logical == "DATE":
+        return dt.date.fromisoformat(text).toordinal() - EPOCH_DAY
+    return int(text) if key.physical in (INT32, INT64) else text.encode("utf-8", "surrogateescape")

@@ -31,11 +31,25 @@ _REMOTE_FILES = 16  # looked at side by side on a remote store
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a data set, for a search that sees some of its files only.
+
+    leaves  what a file does not have of these is NULL there
+    keys    the partition columns, as partitions.partition_keys gives them
+    """
+
+    leaves: tuple[Leaf, ...]
+    keys: tuple[Leaf, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """How far a search goes, see evidence.Question.
 
-    skip_files  files that their folders' names exclude are not opened; their decision is None
-    cache       footers that the caller keeps
+    skip_files   files that their folders' names exclude are not opened; their decision is None
+    cache        footers that the caller keeps
+    known        in the place of what the first file and all folders' names tell
+    ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
     """
 
     nan: str = "ieee"
@@ -44,6 +58,8 @@ class Options:
     range_values: int = 1000
     skip_files: bool = False
     cache: FooterCache | None = None
+    known: Known | None = None
+    ignore_case: bool = False
 
 
 @dataclass(slots=True)
@@ -85,8 +101,11 @@ class Search:
         self.predicate = as_predicate(predicate)
         self.located = locate(sources, filesystem)
         self.options = options
-        self.keys = partition_keys(found.partitions for found in self.located.found)
         self._first: tuple[Leaf, ...] | None = None
+        if options.known is not None:
+            self.keys, self._first = options.known.keys, options.known.leaves
+        else:
+            self.keys = partition_keys(found.partitions for found in self.located.found)
         self._bound: tuple[Any, Bound, int] | None = None
 
     @property
@@ -142,11 +161,18 @@ class Search:
         known = {leaf.path for leaf in leaves}
         missing = [replace(leaf, index=len(leaves) + leaf.index) for leaf in first if leaf.path not in known]
         kinds = {leaf.path: _kind(leaf) for leaf in first}
-        foreign = frozenset(leaf.index for leaf in leaves if kinds.get(leaf.path, _kind(leaf)) != _kind(leaf))
-        bound = bind(self.predicate, Schema(leaves, self.keys, missing, foreign))
+        foreign = {leaf.index for leaf in leaves if kinds.get(leaf.path, _kind(leaf)) != _kind(leaf)}
+        if self.options.ignore_case:
+            folded = {_folded(leaf) for leaf in leaves}
+            foreign |= {leaf.index for leaf in missing if _folded(leaf) in folded}
+        bound = bind(self.predicate, Schema(leaves, self.keys, missing, frozenset(foreign)))
         literal = literal_outcome(bound, self.options.nan)
         self._first, self._bound = first, (leaves, bound, literal)
         return bound, literal
+
+
+def _folded(leaf: Leaf) -> tuple[str, ...]:
+    return tuple(part.lower() for part in leaf.path)
 
 
 def _kind(leaf: Leaf) -> tuple[Any, ...]:

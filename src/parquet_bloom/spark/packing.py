@@ -18,6 +18,7 @@ from parquet_bloom.errors import RequestError
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
+_LISTED_FILES = 10_000  # that a partition of a listing is worth having for
 _BIN, _LISTED = "_bin", "_listed"
 Full = tuple[int, int, int, int]
 
@@ -38,6 +39,7 @@ def packed(frame: Any, spark: Any, task_bytes: int = TASK_BYTES, task_files: int
 
     names = frame.columns
     size, files = frame.agg(sf.sum("size"), sf.count(sf.lit(1))).first()
+    frame = gathered(frame, int(files))
     tasks = width(spark)
     task_bytes = max(1, min(task_bytes, -(-int(size or 0) // tasks)))
     task_files = max(1, min(task_files, -(-int(files) // tasks)))
@@ -63,6 +65,11 @@ def packed(frame: Any, spark: Any, task_bytes: int = TASK_BYTES, task_files: int
     task = sf.when(sf.col(_BIN) < sf.col("_full"), sf.col("_start") + sf.col(_BIN)).otherwise(sf.col("_rest"))
     placed = binned.join(sf.broadcast(plan), _LISTED, "left").withColumn("_task", task.cast("int"))
     return placed.repartitionById(n, "_task").select(*names)
+
+
+def gathered(frame: Any, files: int) -> Any:
+    """A listing without its many partitions of next to nothing, each of which would start a Python process."""
+    return frame.coalesce(max(1, files // _LISTED_FILES))
 
 
 def width(spark: Any) -> int:

@@ -1,0 +1,282 @@
+"""What the files of a listing have in common: columns, and the folders' keys with the types that Spark infers.
+
+    first file by name        columns, as Spark has it without mergeSchema
+    one path for each shape   year=int, city=text   Spark infers the keys' types from these alone
+
+A predicate's names are held against this once, on the driver; it sees one footer's columns and a
+path for each shape of partition values, whatever the count of files.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.files.paths import Found, Partitions
+from parquet_bloom.files.search import Known
+from parquet_bloom.files.storage import Source
+from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves, join_path
+from parquet_bloom.predicates.bind import Schema, bind
+from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
+from parquet_bloom.spark.listing import FILE, list_files
+from parquet_bloom.spark.packing import gathered
+from parquet_bloom.spark.storages import Storages, storages
+
+Names = Callable[[Known], dict[str, UnknownColumnError]]
+_TRIED = 16  # files, the first by their names, until one has a footer
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files of a call.
+
+    files   DataFrame of spark.listing
+    where   how executors open them
+    """
+
+    spark: Any
+    files: Any
+    where: Storages
+
+    @property
+    def sound(self) -> Any:
+        return self.files.filter(self.files.kind == FILE)
+
+    @cached_property
+    def first(self) -> tuple[str, tuple[Leaf, ...]] | None:
+        """The first file by name that has a footer, and its columns; None if none of the first has."""
+        where = self.where
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                try:
+                    with Source(found(where, row["path"], row["root"])) as source:
+                        leaves = source.outline().leaves
+                except ParquetBloomError:
+                    continue
+                yield pa.RecordBatch.from_pydict({"path": [row["path"]], "leaves": [pickle.dumps(leaves)]})
+                return
+
+        rows = self.sound.orderBy("path").limit(_TRIED).coalesce(1).mapInArrow(run, "path string, leaves binary")
+        row = rows.first()
+        return None if row is None else (row["path"], pickle.loads(bytes(row["leaves"])))
+
+    @cached_property
+    def partition_fields(self) -> list[Any]:
+        """The folders' keys as StructFields, with the types that Spark infers. Raises RequestError."""
+        from pyspark.errors import PySparkException
+
+        fields: dict[str, Any] = {}
+        for root, paths in self._examples().items():
+            try:
+                # With a schema given Spark opens no file; it still infers the keys that this does not name.
+                reader = self.spark.read.schema("`no data` int").option("basePath", root)
+                frame = reader.parquet(*map(literal_path, paths))
+            except PySparkException as error:
+                reason = str(error).strip().splitlines()[0]
+                raise RequestError(f"{root}: Spark finds no partition columns in it: {reason}") from error
+            for field in frame.schema.fields[1:]:
+                same = fields.setdefault(field.name, field)
+                if same.dataType != field.dataType:
+                    types = [f.dataType.simpleString() for f in (field, same)]
+                    raise RequestError(
+                        f"partition column {field.name} is {types[0]} below {root}, {types[1]} elsewhere; "
+                        "use one call for each"
+                    )
+        return list(fields.values())
+
+    def _examples(self) -> dict[str, list[str]]:
+        """For each root whose files lie in key=value folders, a path for each shape of the values."""
+        from pyspark.sql import functions as sf
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            known: dict[tuple[str, str], str] = {}
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                path, root = row["path"], row["root"]
+                shape = json.dumps([(key, shape_of(value)) for key, value in folders_of(path[len(root) :])])
+                known.setdefault((root, shape), path)
+            roots, shapes, paths = [k[0] for k in known], [k[1] for k in known], list(known.values())
+            texts = [pa.array(texts, pa.string()) for texts in (roots, shapes, paths)]
+            yield pa.RecordBatch.from_arrays(texts, names=["root", "shape", "path"])
+
+        below = sf.expr("substring(path, length(root) + 1)")
+        inside = self.sound.select("path", "root").filter((sf.col("root") != "") & below.contains("="))
+        if inside.isEmpty():
+            return {}
+        rows = inside.mapInArrow(run, "root string, shape string, path string")
+        examples: dict[str, list[str]] = {}
+        for row in rows.groupBy("root", "shape").agg(sf.min("path").alias("path")).orderBy("path").collect():
+            if row["shape"] != "[]":
+                examples.setdefault(row["root"], []).append(row["path"])
+        return examples
+
+    def known(self, unresolved: Names) -> Known:
+        """The columns that names may mean: of the first file, and of any other for names that it lacks.
+
+        unresolved  says which names mean nothing among some columns
+        Raises UnknownColumnError for a name that no file has, RequestError for keys of two types.
+        """
+        first = self.first
+        known = Known(first[1] if first is not None else (), pseudo_leaves(self.partition_fields))
+        missing = unresolved(known)
+        if missing:
+            known = replace(known, leaves=known.leaves + self._elsewhere(known, missing, unresolved))
+        return known
+
+    def _elsewhere(
+        self, first: Known, missing: dict[str, UnknownColumnError], unresolved: Names
+    ) -> tuple[Leaf, ...]:  # fmt: skip
+        """Columns that files have and the first lacks: of one file for each missing name."""
+        where, keys, names = self.where, first.keys, set(missing)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            open = set(names)
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                try:
+                    with Source(found(where, row["path"], row["root"])) as source:
+                        here = Known(source.outline().leaves, keys)
+                except ParquetBloomError:
+                    continue
+                for name in sorted(open - set(unresolved(here))):
+                    open.discard(name)
+                    yield pa.RecordBatch.from_pydict({"name": [name], "leaves": [pickle.dumps(here.leaves)]})
+                if not open:
+                    return
+
+        rows = self.sound.mapInArrow(run, "name string, leaves binary").dropDuplicates(["name"]).collect()
+        nowhere = sorted(names - {row["name"] for row in rows})
+        if nowhere and first.leaves:  # without a file that can be read the rows tell what is wrong
+            raise missing[nowhere[0]]
+        had = {leaf.path for leaf in first.leaves}
+        added: dict[tuple[str, ...], Leaf] = {}
+        for row in rows:
+            for leaf in pickle.loads(bytes(row["leaves"])):
+                if leaf.path not in had:
+                    added.setdefault(leaf.path, leaf)
+        return tuple(replace(leaf, index=len(first.leaves) + at) for at, leaf in enumerate(added.values()))
+
+
+def dataset(spark: Any, paths: Sequence[str]) -> Dataset:
+    """List what paths name, by the executors. Raises RequestError for names that nothing can open."""
+    if isinstance(paths, str):
+        raise RequestError("paths takes a list of names")
+    paths = list(paths)
+    where = storages(spark, paths)
+    files = list_files(spark, paths, where)
+    return Dataset(spark, gathered(files, files.count()), where)
+
+
+def found(where: Storages, path: str, root: str) -> Found:
+    """A file of a listing, with the partition values that Spark sees in its folders."""
+    return replace(where.found(path, root), partitions=folders_of(path[len(root) :]) if root else ())
+
+
+def literal_path(path: str) -> str:
+    """A path that Spark does not take for a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def unresolved_in(predicate: Predicate) -> Names:
+    """Which names of a predicate mean nothing among some columns."""
+    parts = {leaf.path: leaf for leaf in leaves_of(predicate) if not isinstance(leaf, Unknown)}
+
+    def unresolved(known: Known) -> dict[str, UnknownColumnError]:
+        schema = Schema(known.leaves, known.keys)
+        missing = {}
+        for leaf in parts.values():
+            try:
+                bind(leaf, schema)
+            except UnknownColumnError as error:
+                missing[join_path(leaf.path)] = error
+        return missing
+
+    return unresolved
+
+
+def unresolved_of(columns: Iterable[str]) -> Names:
+    """Which names or patterns fit no column."""
+    names = list(columns)
+
+    def unresolved(known: Known) -> dict[str, UnknownColumnError]:
+        missing = {}
+        for name in names:
+            try:
+                choose_leaves(known.leaves, [name])
+            except UnknownColumnError as error:
+                missing[name] = error
+        return missing
+
+    return unresolved
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def folders_of(below: str) -> Partitions:
+    """The key=value folders of a path below its root, as Spark reads them: outermost first.
+
+    They are looked at from the file upwards, until one is none after some were; `%3D` is one
+    character for each code (Source: PartitioningUtils.parsePartition, unescapePathName).
+    """
+    pairs: list[tuple[str, str | None]] = []
+    for folder in reversed(below.strip("/").split("/")[:-1]):
+        key, sign, value = folder.partition("=")
+        if key and sign:
+            pairs.append((_unescaped(key), None if value == _NULL else _unescaped(value)))
+        elif pairs:
+            break
+    return tuple(reversed(pairs))
+
+
+def _unescaped(text: str) -> str:
+    return re.sub("%([0-9A-Fa-f]{2})", lambda code: chr(int(code[1], 16)), text)
+
+
+_DOUBLE = re.compile(
+    r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?|0[xX][0-9a-fA-F.]+[pP].*)"
+)
+
+
+def shape_of(value: str | None) -> str:
+    """Values of one shape have one type for Spark, and few shapes there are."""
+    if value is None:
+        return "null"
+    text = value.strip()
+    if re.fullmatch("[+-]?[0-9]+", value):
+        bits = next((bits for bits in (32, 64) if -(1 << bits - 1) <= int(value) < 1 << bits - 1), 0)
+        return f"int{bits}" if bits else f"{len(value.lstrip('+-0'))} digits"
+    if _DOUBLE.fullmatch(text):
+        return "double"
+    if re.match("[0-9]+[-:]", text):  # dates and times, and what only looks like one
+        import datetime as dt
+
+        try:
+            dt.datetime.fromisoformat(text)
+            return "time " + re.sub("[0-9]", "9", text)
+        except ValueError:
+            return "like a time " + re.sub("[0-9]+", "9", text)[:20]
+    return "text"
+
+
+_PHYSICAL = {"int": (INT32, None), "bigint": (INT64, None), "string": (BYTE_ARRAY, "STRING"), "date": (INT32, "DATE")}
+
+
+def pseudo_leaves(fields: Iterable[Any]) -> tuple[Leaf, ...]:
+    """Keys as columns, index -1, -2, ...; those of other types than these are known by name and NULL only."""
+    leaves = []
+    for at, field in enumerate(fields, 1):
+        physical, logical = _PHYSICAL.get(field.dataType.simpleString(), (BYTE_ARRAY, "?"))
+        leaves.append(Leaf(-at, (field.name,), physical, logical=logical))
+    return tuple(leaves)

@@ -1,0 +1,251 @@
+"""Looking at data sets of any size: inspect, verify, check and prune as jobs whose results are rows.
+
+    names -> listing (by tasks) -> tasks of about the same bytes -> rows     a bad file is a row with its error
+
+The listing is made at once and stays in Spark's cache; files are opened when the DataFrame that
+comes back is asked for rows, and again each time it is. Nothing but its rows crosses the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.files.check import sizes_of, verdicts_of
+from parquet_bloom.files.evidence import RANGE_VALUES
+from parquet_bloom.files.inspect import inspect
+from parquet_bloom.files.paths import Found
+from parquet_bloom.files.search import Options, Search, Searched, as_predicate
+from parquet_bloom.files.verify import verify
+from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
+from parquet_bloom.spark.listing import FILE
+from parquet_bloom.spark.packing import packed
+from parquet_bloom.spark.storages import Storages
+
+T = TypeVar("T")
+Row = dict[str, Any]
+Work = Callable[[Sequence[Found]], Iterable[Row]]
+
+_TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+_SQL = {_TEXT: "string", _LONG: "bigint", _DOUBLE: "double", _TEXTS: "array<string>",
+        pa.int32(): "int", pa.bool_(): "boolean", pa.list_(pa.int32()): "array<int>"}  # fmt: skip
+INSPECTED = pa.schema(
+    [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("spec", _TEXT), ("rule", _TEXT),
+     ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("rate", _DOUBLE),
+     ("estimated_ndv", _DOUBLE), ("problems", _TEXTS), ("notes", _TEXTS), ("error", _TEXT)]
+)  # fmt: skip
+VERIFIED = pa.schema(
+    [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("status", _TEXT), ("spec", _TEXT),
+     ("values", _LONG), ("missed", _LONG), ("measured_rate", _DOUBLE), ("reason", _TEXT), ("error", _TEXT)]
+)  # fmt: skip
+CHECKED = pa.schema(
+    [("path", _TEXT), ("row_group", pa.int32()), ("outcome", _TEXTS), ("skipped", pa.bool_()),
+     ("decided_by", _TEXT), ("bytes_read", _LONG), ("reason", _TEXT), ("rows", _LONG), ("size", _LONG),
+     ("error", _TEXT)]
+)  # fmt: skip
+PRUNED = pa.schema(
+    [("path", _TEXT), ("row_groups", pa.list_(pa.int32())), ("rows", _LONG), ("size", _LONG), ("error", _TEXT)]
+)
+_DECODED = (4 << 30, 1000)  # bytes and files of a task that decodes columns
+_LOOKED_AT = (1 << 40, 2000)  # and of one that reads footers and filters
+_TOGETHER = 256  # files that are looked at side by side on a remote store
+_ROWS = 4096
+
+
+def inspect_filters(
+    spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+) -> Any:
+    """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
+
+    paths             files, folders and globs, as Spark names them (s3a://bucket/folder)
+    columns, exclude  names or patterns; None: all columns
+    error             of a file that could not be read, the one thing its row says beside its path
+
+    Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
+    """
+    data = dataset(spark, paths)
+    _hold(data, columns, exclude)
+    return _rows(data, INSPECTED, functools.partial(_inspected, columns=columns, exclude=exclude), _LOOKED_AT)
+
+
+def verify_filters(
+    spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
+    sample: int | None = None,
+) -> Any:  # fmt: skip
+    """Hold every filter against the stored values: a row each, as parquet_bloom.verify; the columns of VERIFIED.
+
+    sample  look at so many row groups a file only
+    The rest, and errors, as inspect_filters; RequestError for a sample of nothing.
+    """
+    if sample is not None and sample < 1:
+        raise RequestError(f"sample {sample} is not a positive number of row groups")
+    data = dataset(spark, paths)
+    _hold(data, columns, exclude)
+    work = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
+    return _rows(data, VERIFIED, work, _DECODED)
+
+
+def check(
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    range_values: int = RANGE_VALUES,
+) -> Any:  # fmt: skip
+    """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
+
+    predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
+    nan        "largest" and equal to itself, as in Spark; "ieee": no comparison with it is TRUE
+
+    Raises TextError with the spot marked, UnknownColumnError for a name that no file has. A column that
+    only some files have is NULL in the others.
+    """
+    tree = as_predicate(predicate)
+    options = Options(nan, use_filters, range_values=range_values, ignore_case=True)
+    data = dataset(spark, paths)
+    return _rows(data, CHECKED, _searching(data, tree, options, _verdicts), _LOOKED_AT, _TOGETHER)
+
+
+def prune(
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    range_values: int = RANGE_VALUES,
+) -> Any:  # fmt: skip
+    """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
+
+    row_groups  their numbers; rows and size (compressed bytes) are of these together
+    Files that could not be read are rows with their error: whatever is in them may match.
+    The rest, and errors, as check.
+    """
+    tree = as_predicate(predicate)
+    options = Options(nan, use_filters, range_values=range_values, ignore_case=True)
+    return pruned(dataset(spark, paths), tree, options)
+
+
+def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
+    """As prune, of files that have been listed."""
+    return _rows(
+        data, PRUNED, _searching(data, predicate, replace(options, skip_files=True), _kept), _LOOKED_AT, _TOGETHER
+    )
+
+
+# --- what a task does -----------------------------------------------------------------------------
+
+
+def _rows(data: Dataset, schema: pa.Schema, work: Work, task: tuple[int, int], together: int = 1) -> Any:
+    frame = packed(data.files, data.spark, *task)
+    ddl = ", ".join(f"`{field.name}` {_SQL[field.type]}" for field in schema)
+    return frame.mapInArrow(
+        functools.partial(_task, where=data.where, schema=schema, work=work, together=together), ddl
+    )
+
+
+def _task(
+    batches: Iterator[pa.RecordBatch], where: Storages, schema: pa.Schema, work: Work, together: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the files of a task, batch by batch."""
+    listed = (row for batch in batches for row in batch.to_pylist())
+    rows = (row for some in _some(listed, together) for row in _of_files(some, where, work))
+    for batch in _some(rows, _ROWS):
+        yield pa.RecordBatch.from_pylist(batch, schema)
+
+
+def _some(items: Iterator[T], count: int) -> Iterator[list[T]]:
+    while some := list(islice(items, count)):
+        yield some
+
+
+def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Row]:
+    files = []
+    for row in listed:
+        if row["kind"] == FILE:
+            files.append(found(where, row["path"], row["root"]))
+        else:
+            yield {"path": row["path"], "error": row["error"]}
+    if not files:
+        return
+    if len(files) > 1:
+        try:
+            yield from list(work(files))
+            return
+        except Exception:  # of which file, the next lines say
+            pass
+    for file in files:
+        try:
+            yield from list(work([file]))
+        except ParquetBloomError as error:
+            yield _failed(file, error)
+        except Exception as error:  # one file must not end the job of a million others
+            yield _failed(file, f"{type(error).__name__}: {error}")
+
+
+def _failed(file: Found, error: object) -> Row:
+    return {"path": str(file), "error": " ".join(str(error).split())}
+
+
+def _hold(data: Dataset, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> None:
+    if isinstance(columns, str) or isinstance(exclude, str):
+        raise RequestError("columns and exclude take lists of names")
+    names = [*(columns or ()), *(exclude or ())]
+    if names:
+        data.known(unresolved_of(names))
+
+
+def _inspected(files: Sequence[Found], columns: Sequence[str] | None, exclude: Sequence[str] | None) -> Iterator[Row]:
+    names = [name for name in INSPECTED.names if name not in ("path", "error")]
+    for file in files:
+        report = inspect([file], columns=columns, exclude=exclude)
+        for one in report.files:
+            for info in one.filters:
+                yield {"path": str(file)} | {name: getattr(info, name) for name in names}
+
+
+def _verified(
+    files: Sequence[Found], columns: Sequence[str] | None, exclude: Sequence[str] | None, sample: int | None
+) -> Iterator[Row]:
+    names = [name for name in VERIFIED.names if name not in ("path", "error")]
+    for file in files:
+        report = verify([file], columns=columns, exclude=exclude, sample=sample)
+        for one in report.files:
+            for verdict in one.filters:
+                yield {"path": str(file)} | {name: getattr(verdict, name) for name in names}
+
+
+def _searching(
+    data: Dataset, predicate: Predicate, options: Options, rows_of: Callable[[Searched], Iterable[Row]]
+) -> Work:
+    known = data.known(unresolved_in(predicate))
+    return functools.partial(_searched, predicate=predicate, options=replace(options, known=known), rows_of=rows_of)
+
+
+def _searched(
+    files: Sequence[Found], predicate: Predicate, options: Options, rows_of: Callable[[Searched], Iterable[Row]]
+) -> Iterator[Row]:
+    for one in Search(files, predicate, None, options):
+        if isinstance(one, tuple):
+            yield _failed(*one)
+        else:
+            yield from rows_of(one)
+
+
+def _verdicts(searched: Searched) -> Iterator[Row]:
+    for verdict in verdicts_of(searched):
+        row = verdict._asdict()
+        row["outcome"] = verdict.outcome.names
+        yield row
+
+
+def _kept(searched: Searched) -> Iterator[Row]:
+    decision, outline = searched.decision, searched.outline
+    if decision is None or outline is None or not decision.open.any():
+        return
+    groups = decision.open.nonzero()[0].tolist()
+    yield {
+        "path": str(searched.found),
+        "row_groups": groups,
+        "rows": int(outline.rows[decision.open].sum()),
+        "size": int(sizes_of(outline)[decision.open].sum()),
+    }

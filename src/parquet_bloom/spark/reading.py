@@ -1,0 +1,99 @@
+"""Rows that match, read by Spark itself from the files in which a row can match.
+
+    prune, by filters of any form -> the files that are left -> Spark's Parquet reader, with the predicate
+
+Spark skips row groups of these by min, max, dictionaries and the filters that it knows, and reads
+the rest with its vectorised reader.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.files.evidence import RANGE_VALUES
+from parquet_bloom.files.search import Options, as_predicate
+from parquet_bloom.formats.schema import split_path
+from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
+from parquet_bloom.spark.jobs import pruned
+from parquet_bloom.spark.listing import FAILED
+
+_BATCH = 5000  # files of one scan of Spark's
+
+
+def read(
+    spark: Any, paths: Sequence[str], where: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
+    range_values: int = RANGE_VALUES,
+) -> Any:  # fmt: skip
+    """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
+
+    paths    files, folders and globs; a folder that is named is the base of the partitions in it
+    where    SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
+    columns  names, `user.id` for a field; None: all
+
+    Files are listed and pruned at once; rows are read when the DataFrame is asked for them. The names
+    of the files that are left pass the driver, so that list grows with their count. A file that
+    pruning could not read is left to Spark, which reads it or says what is wrong. Columns are those
+    of the first file by name, as Spark has it without mergeSchema.
+
+    Raises TextError with the spot marked, UnknownColumnError, RequestError for a part that rows cannot be
+    filtered by, StorageError for a name or a folder that could not be listed.
+    """
+    tree = as_predicate(where)
+    if isinstance(columns, str):
+        raise RequestError("columns takes a list of names, not one text")
+    data = dataset(spark, paths)
+    failed = data.files.filter(data.files.kind == FAILED).first()
+    if failed is not None:
+        raise StorageError(failed["path"], _reason(failed["path"], failed["error"]))
+    schema = _schema(data, paths)
+
+    from parquet_bloom.spark.columns import as_column, evident, resolve
+
+    condition = as_column(tree, schema)
+    named = None if columns is None else [split_path(name) for name in columns]
+    chosen = None if named is None else [resolve(path, schema)[0].alias(path[-1]) for path in named]
+    options = Options("largest", use_filters, range_values=range_values, ignore_case=True)
+    frames = list(_frames(data, schema, evident(tree, schema), options))
+    frame = reduce(lambda a, b: a.unionAll(b), frames) if frames else spark.createDataFrame([], schema)
+    frame = frame.where(condition)
+    return frame if chosen is None else frame.select(*chosen)
+
+
+def _schema(data: Dataset, paths: Sequence[str]) -> Any:
+    """Of the first file as Spark has it, and the folders' keys, which hide columns of their name."""
+    from pyspark.sql.types import StructType
+
+    first = data.first
+    if first is None:
+        raise StorageError(", ".join(paths), "no Parquet file in it whose footer can be read")
+    stored = data.spark.read.parquet(literal_path(first[0])).schema
+    keys = {field.name: field for field in data.partition_fields}
+    inside = [keys.pop(field.name, field) for field in stored.fields]
+    return StructType([*inside, *keys.values()])
+
+
+def _frames(data: Dataset, schema: Any, predicate: Predicate, options: Options) -> Iterator[Any]:
+    """Scans of the files that are left: a root each, as all files of a scan have one base path."""
+    kept = pruned(data, predicate, options).select("path").join(data.sound.select("path", "root"), "path")
+    by_root: dict[str, list[str]] = {}
+    for row in kept.collect():
+        path = row["path"]
+        if posixpath.basename(path).startswith(("_", ".")):
+            raise RequestError(f"{path}: Spark passes over names that start with {posixpath.basename(path)[0]}")
+        by_root.setdefault(row["root"], []).append(path)
+    for root, paths in sorted(by_root.items()):
+        paths.sort()
+        for at in range(0, len(paths), _BATCH):
+            reader = data.spark.read.schema(schema)
+            if root:
+                reader = reader.option("basePath", root)
+            yield reader.parquet(*map(literal_path, paths[at : at + _BATCH]))
+
+
+def _reason(path: str, error: str) -> str:
+    return error.removeprefix(f"{path}: ")
