@@ -7,3 +7,24 @@
 The executors call the same functions as the command line does; failures are rows, not exceptions.
 Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+_HOMES = {
+    "ParquetBloomSource": "source",
+    "register": "source",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"parquet_bloom.spark.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)
