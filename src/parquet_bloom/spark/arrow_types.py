@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from parquet_bloom.errors import RequestError
@@ -256,7 +257,7 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
             [convert(array.keys, target.key_type), convert(array.items, target.item_type)],
             fields=[target.key_field, target.item_field],
         )
-        return _around(array, target, entries)
+        return pa.Array.from_buffers(target, len(array), array.buffers()[:2], -1, array.offset, [entries])
     if _T.is_struct(kind):
         parts = [_field(array, field) for field in target]
         if not parts:
@@ -280,12 +281,9 @@ def _field(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
-    kind = array.type
-    if not _T.is_list(kind):
-        array = array.cast(pa.list_(kind.value_type))
-    return _around(array, target, convert(array.values, target.value_type))
-
-
-def _around(array: pa.Array, target: pa.DataType, child: pa.Array) -> pa.Array:
-    """The lists of an array around other elements."""
-    return pa.Array.from_buffers(target, len(array), array.buffers()[:2], -1, array.offset, [child])
+    """Lists of any kind; pyarrow 26 casts list views to lists whose last offset is missing."""
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    elements = convert(array.flatten(), target.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=target, mask=array.is_null())
