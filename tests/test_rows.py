@@ -375,3 +375,23 @@ def test_a_batch_of_which_all_rows_stay_is_not_copied():
     batch = pa.record_batch({"c": [1, 2]})
     assert row_filter(Compare(("c",), "<", 2**70), batch.schema).filter_batch(batch) is batch
     assert isinstance(row_filter(And(()), batch.schema).expression, pc.Expression)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_nan_as_the_largest_value(kind):
+    """Spark's order: NaN = NaN, and greater than all others; -0.0 = 0.0."""
+    table = pa.table({"c": pa.array([np.float16(v) for v in (NAN, 1.0, -0.0, np.inf)] + [None], kind)})
+    order = [3, 1, 0, 2]
+    compare = {"=": "__eq__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+    for literal, place in ((NAN, 3), (D("NaN"), 3), (1.0, 1), (0.0, 0), (float("inf"), 2), (D("0.5"), 0.5), (1, 1)):
+        for op, method in compare.items():
+            keep = row_filter(Compare(("c",), op, literal), table.schema, nan="largest")
+            expected = [bool(getattr(float(rank), method)(float(place))) for rank in order]
+            assert keep.mask(table.to_batches()[0]).to_pylist() == [*expected, None], (op, literal)
+        keep = row_filter(Not(IsIn(("c",), (literal, 7.0))), table.schema, nan="largest")
+        assert keep.mask(table.to_batches()[0]).to_pylist() == [*[rank != place for rank in order], None], literal
+    keep = row_filter(IsIn(("c",), (NAN, None)), table.schema, nan="largest")
+    assert keep.mask(table.to_batches()[0]).to_pylist() == [True, None, None, None, None]
+    assert (
+        row_filter(Compare(("c",), ">", None), table.schema, nan="largest").mask(table.to_batches()[0]).null_count == 5
+    )

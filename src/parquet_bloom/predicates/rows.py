@@ -4,13 +4,16 @@
     keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: it has a list_contains)
 
 NULL has SQL's meaning throughout, and only rows that give TRUE are kept. Floats are IEEE's: no
-comparison with NaN is true, the two zeros are equal.
+comparison with NaN is true, the two zeros are equal; or, with nan="largest", Spark's: NaN equals
+itself and is greater than all others.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, 
 
 _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _NULL = pa.scalar(None, pa.bool_())
+_DOUBLE = (pa.float64(),)
 _GROUPS = {"list", "bag", "array"}  # how writers have named the repeated group of a list, and its elements
 _ELEMENTS = {"element", "item", "array_element", "array"}
 
@@ -75,13 +79,14 @@ class RowFilter:
         return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
-def row_filter(predicate: Predicate, schema: pa.Schema) -> RowFilter:
+def row_filter(predicate: Predicate, schema: pa.Schema, nan: str = "ieee") -> RowFilter:
     """Make a predicate ready to filter rows of tables that have this schema.
 
+    nan  "ieee" or "largest", as bind has it
     Raises UnknownColumnError; and RequestError where a literal cannot be a value of its column, a
     list or a struct is compared, or a part is Unknown.
     """
-    compiler = _Compiler(schema)
+    compiler = _Compiler(schema, nan == "largest")
     try:
         test = compiler.compile(predicate)
         return RowFilter(test, list(compiler.types), compiler.types, compiler.needs_batches)
@@ -90,8 +95,9 @@ def row_filter(predicate: Predicate, schema: pa.Schema) -> RowFilter:
 
 
 class _Compiler:
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, nan_is_largest: bool) -> None:
         self.schema = schema
+        self.nan_is_largest = nan_is_largest
         self.types: dict[str, pa.DataType] = {}
         self.needs_batches = False
 
@@ -100,6 +106,8 @@ class _Compiler:
             case Compare(path, op, value):
                 at, kind = self._value_column(path)
                 found = plan(join_path(path), kind, op, value)
+                if self.nan_is_largest and pa.types.is_floating(kind):
+                    return lambda look: _with_nan(look(at), found, op, value)
                 return lambda look: _answer(look(at), found)
             case IsIn(path, values):
                 return self._is_in(path, values)
@@ -143,12 +151,15 @@ class _Compiler:
             if isinstance(found, Against):
                 groups.setdefault((found.scalar.type, *found.casts), []).append(found.scalar)
         sets = [(key[1:], _value_set(key[0], scalars)) for key, scalars in groups.items()]
+        nan = self.nan_is_largest and pa.types.is_floating(kind) and any(map(_is_nan, values))
 
         def test(look: Lookup) -> Any:
             column = look(at)
             answer: Any = missing
             for casts, value_set in sets:
                 answer = pc.if_else(pc.is_in(_cast(column, casts), value_set=value_set), True, answer)
+            if nan:
+                answer = pc.if_else(pc.is_nan(_cast(column, _DOUBLE)), True, answer)
             return pc.if_else(pc.is_valid(column), answer, _NULL)
 
         return test
@@ -245,6 +256,22 @@ def _answer(column: Any, found: Plan) -> Any:
         return pc.if_else(pc.is_valid(column), pa.scalar(found.answer, pa.bool_()), _NULL)
     compare = getattr(pc, _OPERATORS[found.op])
     return compare(_cast(column, found.casts), found.scalar)
+
+
+def _is_nan(value: Literal) -> bool:
+    return isinstance(value, float | Decimal) and math.isnan(value)
+
+
+def _with_nan(column: Any, found: Plan, op: str, value: Literal) -> Any:
+    """A comparison of floats where NaN equals itself and is greater than all others."""
+    if value is None:
+        return _answer(column, found)
+    nan = pc.is_nan(_cast(column, _DOUBLE))
+    if not _is_nan(value):
+        return pc.or_kleene(_answer(column, found), nan) if op in (">", ">=") else _answer(column, found)
+    if op in ("=", ">="):
+        return nan
+    return pc.invert(nan) if op == "<" else _answer(column, Always(op == "<="))
 
 
 def _value_set(kind: pa.DataType, scalars: list[pa.Scalar]) -> pa.Array:

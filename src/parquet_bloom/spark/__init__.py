@@ -19,6 +19,8 @@ _HOMES = {
     "prune": "jobs",
     "read": "reading",
     "verify_filters": "jobs",
+    "ParquetBloomSource": "source",
+    "register": "source",
 }
 
 

@@ -89,14 +89,14 @@ def _list_level(rows: Iterator[dict[str, Any]], where: Storages, named: bool, ti
         path, root = row["path"], row["root"]
         try:
             if named:
-                yield from _list_named(path, where, tidy)
+                yield from list_named(path, where, tidy)
             else:
-                yield from _list_folder(path, root, where, tidy)
+                yield from list_folder(path, root, where, tidy)
         except ParquetBloomError as error:
             yield path, root, 0, FAILED, str(error)
 
 
-def _list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
+def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
     """One name that people gave: a file counts whatever its name, a folder is the root of what is in it."""
     bare = name.rstrip("/") or "/"
     last = posixpath.basename(bare)
@@ -104,7 +104,7 @@ def _list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
     if size is not None and size >= 0:
         yield bare, "", size, FILE, None
     elif size is not None:
-        yield from _list_folder(bare, bare, where, tidy)
+        yield from list_folder(bare, bare, where, tidy)
     elif set(last) & GLOB:
         yield from _list_glob(bare, where, tidy)
     else:
@@ -127,7 +127,7 @@ def _list_glob(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
         raise StorageError(name, "no file fits this pattern")
 
 
-def _list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Row]:
+def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Row]:
     entries = list(_entries(folder, where))
     if tidy:
         restored = _tidy(folder, {posixpath.basename(path) for path, _ in entries}, where)

@@ -96,6 +96,14 @@ def storages(spark: Any, names: Iterable[str]) -> Storages:
     return Storages(settings, default)
 
 
+def every_setting(spark: Any) -> tuple[dict[str, str], str]:
+    """The session's settings of all storages that this module can open, and its default file system."""
+    settings: dict[str, str] = {}
+    for prefix in sorted(set(_PREFIXES.values())):
+        settings.update(_with_prefix(spark, prefix))
+    return settings, _setting(spark, "fs.defaultFS") or "file:///"
+
+
 def _hadoop(spark: Any) -> Any:
     """The session's Hadoop Configuration; None on Spark Connect, which has no JVM here."""
     try:
