@@ -316,3 +316,28 @@ def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path
     old.chmod(0o755)
     with pytest.raises(RequestError, match="is Java 8: install one"):
         check_java()
+
+
+def test_the_commands_that_look(command: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet_bloom.add_filters(data, columns=["id"], in_place=True, sync=False)
+    names = [str(data / "plain*.parquet")]
+    some_id = pq.read_table(data / "plain2.parquet")["id"][300].as_py()
+    status, out, err = command("inspect", *names, "--limit", "1", "--report", "filters.parquet")
+    assert (status, err) == (0, "")
+    assert "4 files, 12 filters, 0 with problems\nreport: filters.parquet" in out
+    assert pq.read_table("filters.parquet").num_rows == 12
+    assert command("verify", *names)[:2] == (0, "4 files, 12 right, 0 wrong, 0 unknown\n")
+    status, out, _ = command("check", *names, f"id = {some_id}")
+    assert (status, "plain2.parquet" in out) == (0, True)
+    assert "4 files, 12 row groups, 1 kept, " in out
+    assert command("check", *names, "id = 17")[0] == 1
+    status, out, _ = command("prune", *names, f"id = {some_id}")
+    assert (status, "[1]" in out) == (0, True)
+    status, out, _ = command("read", *names, "--where", f"id = {some_id}", "--columns", "id")
+    assert (status, str(some_id) in out) == (0, True)
+    assert command("read", *names, "--where", f"id = {some_id}", "-o", str(tmp_path / "rows"))[0] == 0
+    assert pq.read_table(tmp_path / "rows").num_rows == 1
+    assert command("read", *names, "--where", "id = ")[0] == 2
+    (data / "plain9.parquet").write_text("x")
+    assert command("check", *names, "id = 17", "--report", "verdicts.parquet")[0] == 2

@@ -13,9 +13,24 @@ from parquet_bloom.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 5  # failed files that are named; the report has them all
+_LOOKING = ("inspect", "verify", "check", "prune", "read")
 
 
-@click.group("spark")
+class _Commands(click.Group):
+    """Loads the commands that only look when one of them is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["add", *_LOOKING]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in _LOOKING:
+            from parquet_bloom.cli import spark_look
+
+            return spark_look.COMMANDS[name]
+        return super().get_command(ctx, name)
+
+
+@click.group("spark", cls=_Commands)
 def command() -> None:
     """The same for data sets of any size, on Spark (extra `spark`, Java 17 or later).
 
@@ -42,7 +57,7 @@ paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS
 
 
 @contextmanager
-def _session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
+def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
     from parquet_bloom.spark.sessions import session
 
     settings = {}
@@ -93,7 +108,7 @@ def add(
     from parquet_bloom.spark.progress import watched
 
     rates = column_rates(fpp, column_fpp)
-    with _session(master, conf) as spark, watched(spark, as_json) as progress:
+    with open_session(master, conf) as spark, watched(spark, as_json) as progress:
         rows = add_filters(
             spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
             conf=parse_properties(properties) if properties else None, progress=progress, **options,
@@ -104,12 +119,12 @@ def add(
             "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
         ).head().asDict()  # fmt: skip
         first = [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
-        written = _keep(spark, rows, report, bool(sums["failed"]))
+        written = keep(spark, rows, report, bool(sums["failed"]))
     if as_json:
         print_json({**sums, "errors": first, "report": written})
     else:
         _print_sums(sums, written)
-    return _say_failed(sums["failed"], sums["files"], first, written)
+    return say_failed(sums["failed"], sums["files"], first, written)
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:
@@ -124,7 +139,7 @@ def _print_sums(sums: dict[str, Any], written: str | None) -> None:
         click.echo(f"report: {written}")
 
 
-def _keep(spark: Any, rows: Any, report: str | None, failed: bool) -> str | None:
+def keep(spark: Any, rows: Any, report: str | None, failed: bool) -> str | None:
     """Write the report where it was asked for, and wherever something failed; where it lies."""
     from parquet_bloom.spark.reports import default_name, write_report
 
@@ -135,7 +150,7 @@ def _keep(spark: Any, rows: Any, report: str | None, failed: bool) -> str | None
     return name
 
 
-def _say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
+def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
     for error in first:
         click.echo(f"parquet-bloom: {error}", err=True)
     if failed:

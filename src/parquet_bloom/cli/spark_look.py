@@ -1,0 +1,178 @@
+"""`parquet-bloom spark inspect|verify|check|prune|read`: the functions of parquet_bloom.spark that write no filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from parquet_bloom.cli.common import columns_options, listed, print_json, range_option
+from parquet_bloom.cli.spark import keep, open_session, paths_argument, say_failed, session_options
+
+_FIRST = 5
+rows_option = click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Print so many rows."
+)
+
+
+def _finish(
+    spark: Any, frame: Any, sums: dict[str, str], shown: Sequence[str], limit: int, report: str | None, as_json: bool,
+    worth: str,
+) -> tuple[dict[str, Any], int]:  # fmt: skip
+    """Print some rows and the sums of all; write the report. Returns the sums, and the status of files that failed.
+
+    sums   name -> expression over rows
+    worth  which rows are printed
+    """
+    frame = frame.persist()
+    named = [f"{expression} `{name}`" for name, expression in sums.items()]
+    told = frame.selectExpr(
+        *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
+    ).head().asDict()  # fmt: skip
+    errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
+    rows = frame.filter("error IS NULL").filter(worth).select(*shown).limit(limit).collect()
+    written = keep(spark, frame, report, bool(told["failed"]))
+    if as_json:
+        print_json({**told, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": written})
+    else:
+        from parquet_bloom.report.tables import print_table
+
+        if rows:
+            print_table(shown, [["" if cell is None else cell for cell in row] for row in rows])
+        click.echo(", ".join(f"{told[name]:,} {name}" for name in ("files", *sums)))
+        if written is not None:
+            click.echo(f"report: {written}")
+    return told, say_failed(told["failed"], told["files"], errors, written)
+
+
+@click.command("inspect")
+@paths_argument
+@columns_options
+@rows_option
+@session_options
+def inspect(
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], limit: int, master: str | None,
+    conf: tuple[str, ...], report: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
+    from parquet_bloom.spark import inspect_filters
+
+    shown = ["path", "row_group", "column", "spec", "num_bytes", "rate", "problems"]
+    sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
+    with open_session(master, conf) as spark:
+        frame = inspect_filters(spark, paths, listed(columns), listed(exclude))
+        return _finish(spark, frame, sums, shown, limit, report, as_json, "true")[1]
+
+
+@click.command("verify")
+@paths_argument
+@columns_options
+@click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+@rows_option
+@session_options
+def verify(
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, limit: int,
+    master: str | None, conf: tuple[str, ...], report: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Check that every stored value is admitted by its filter. Prints those that are not right.
+
+    Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
+    """
+    from parquet_bloom.spark import verify_filters
+
+    shown = ["path", "row_group", "column", "spec", "status", "missed", "reason"]
+    sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
+    with open_session(master, conf) as spark:
+        frame = verify_filters(spark, paths, listed(columns), listed(exclude), sample)
+        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "status <> 'right'")
+    return status or (1 if told["wrong"] else 0)
+
+
+@click.command("check")
+@paths_argument
+@click.argument("predicate", metavar="PREDICATE")
+@range_option
+@rows_option
+@session_options
+def check(
+    paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
+    report: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Say which row groups can match, NaN being the largest value; prints those that can.
+
+    Exit status 1 if no row group of any file can match.
+    """
+    from parquet_bloom.spark import check as job
+
+    shown = ["path", "row_group", "rows", "size", "reason"]
+    skipped = ("no rows", "literal", "partition", "bounds", "filter")
+    sums = {"row groups": "count_if(error IS NULL)", "kept": "count_if(NOT skipped)"}
+    sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
+    with open_session(master, conf) as spark:
+        frame = job(spark, paths, predicate, range_values=range_values)
+        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "NOT skipped")
+    return status or (0 if told["kept"] else 1)
+
+
+@click.command("prune")
+@paths_argument
+@click.argument("predicate", metavar="PREDICATE")
+@range_option
+@rows_option
+@session_options
+def prune(
+    paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
+    report: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
+
+    Exit status 1 if there are none.
+    """
+    from parquet_bloom.spark import prune as job
+
+    shown = ["path", "row_groups", "rows", "size"]
+    sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
+    with open_session(master, conf) as spark:
+        frame = job(spark, paths, predicate, range_values=range_values)
+        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "true")
+    return status or (0 if told["left"] else 1)
+
+
+@click.command("read")
+@paths_argument
+@click.option("--where", required=True, metavar="PREDICATE", help="SQL text: the rows that match.")
+@click.option("--columns", metavar="A,B", help="Only these columns.")
+@click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
+@range_option
+@rows_option
+@click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")
+@click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")
+def read(
+    paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int, limit: int,
+    master: str | None, conf: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value."""
+    from parquet_bloom.report.tables import print_table
+    from parquet_bloom.spark import read as job
+
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    with open_session(master, conf) as spark:
+        frame = job(spark, paths, where, names, range_values=range_values)
+        if output is not None:
+            try:
+                frame.write.parquet(output)
+            except Exception as error:
+                first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                raise click.ClickException(f"{output}: {first}") from error
+            return 0
+        rows = frame.limit(limit + 1).collect()
+        print_table(frame.columns, [["" if cell is None else cell for cell in row] for row in rows[:limit]])
+        if len(rows) > limit:
+            click.echo(f"... the first {limit}; give --limit, or --output for all", err=True)
+    return 0
+
+
+COMMANDS: dict[str, click.Command] = {
+    "inspect": inspect, "verify": verify, "check": check, "prune": prune, "read": read,
+}  # fmt: skip
