@@ -9,7 +9,6 @@ At no time is more than `threads` x one column of one row group in memory.
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +31,7 @@ from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
-from parquet_bloom.files.workers import Workers
+from parquet_bloom.files.workers import Workers, processors
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.filters import Format, format_named
 from parquet_bloom.formats.footer import Footer
@@ -139,11 +138,6 @@ def check_request(
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
     return form, chosen == "chunk-start"
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _add(file: Found, target: Location, request: _Request) -> AddedFile:
