@@ -4,12 +4,14 @@
 
 One Lance data set on the local disk; both read it, build, and write an index file, in turn, in one
 process. pylance does not wait for the disk, so neither do we in the lines without "fsync". Prints
-medians, ratios, and whether the two indexes are equal.
+medians, the best of all runs (what a busy machine disturbs least), processor time, each as a ratio,
+and whether the two indexes are equal.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -48,12 +50,15 @@ def main() -> None:
             config = IndexConfig("bloomfilter", {"number_of_items": 8192, "probability": 0.00057})
             dataset.create_scalar_index("id", config, name="id_idx", replace=True)
 
+        fresh = (f"{folder}/{i}" for i in itertools.count())  # pylance too writes a new file each time
+
         def build_ours(sync: bool = False) -> None:
-            build_index(f"{folder}/d.lance", ["id"], f"{folder}/out", overwrite=True, sync=sync)
+            built.append(build_index(f"{folder}/d.lance", ["id"], next(fresh), sync=sync).indexes[0].path)
 
         def build_parquet() -> None:
-            build_index(f"{folder}/d.parquet", ["id"], f"{folder}/parquet", overwrite=True, sync=False)
+            build_index(f"{folder}/d.parquet", ["id"], next(fresh), sync=False)
 
+        built: list[str] = []
         builds = (build_theirs, build_ours, lambda: build_ours(True), build_parquet)
         for run in range(given.runs + 1):  # the first compiles and fills caches
             turn = [*zip(names, builds, strict=True)]
@@ -64,16 +69,15 @@ def main() -> None:
                     walls[name].append(time.perf_counter() - wall)
                     cpus[name].append(time.process_time() - cpu)
         newest = max(Path(folder).glob("d.lance/_indices/*/bloomfilter.lance"), key=lambda p: p.stat().st_mtime)
-        ours = f"{folder}/out/id/bloomfilter.lance"
         for name in names:
-            wall, cpu = statistics.median(walls[name]), statistics.median(cpus[name])
-            ratio = statistics.median(walls["pylance"]) / wall
-            of_cpu = statistics.median(cpus["pylance"]) / cpu
+            wall, best = statistics.median(walls[name]), min(walls[name])
+            ratio, of_best = statistics.median(walls["pylance"]) / wall, min(walls["pylance"]) / best
+            of_cpu = statistics.median(cpus["pylance"]) / statistics.median(cpus[name])
             print(
-                f"{name:<24} {wall:6.3f} s  {given.rows / wall / 1e6:6.1f} M/s  {ratio:5.2f} x pylance;"
-                f"  processor {cpu:6.3f} s  {of_cpu:5.2f} x"
+                f"{name:<24} median {wall:6.3f} s  {ratio:5.2f} x pylance;  best {best:6.3f} s  {of_best:5.2f} x;"
+                f"  processor {of_cpu:5.2f} x"
             )
-        print(f"equal: {filters(ours) == filters(newest)}")
+        print(f"equal: {filters(built[-1]) == filters(newest)}")
 
 
 if __name__ == "__main__":

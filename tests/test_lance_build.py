@@ -16,6 +16,7 @@ from lance_data import KINDS, REFUSED, content, lance, their_index, values
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StorageError
 from parquet_bloom.files.index_build import ZoneMaker, build_index
+from parquet_bloom.files.workers import chained
 from parquet_bloom.files.zones import ZoneFile
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats import roaring
@@ -174,6 +175,37 @@ def test_nested_and_several_columns_in_one_pass(tmp_path):
         for index in report.indexes:
             same(index.path, theirs[index.column])
     assert (tmp_path / "a/user.id/bloomfilter.lance").is_file()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_fragments_side_by_side_keep_their_order(threads, tmp_path):
+    for i in range(12):
+        rows = pa.table({"a": values(pa.int64(), 1 + 97 * (i % 4), i), "b": values(pa.string(), 1 + 97 * (i % 4), i)})
+        pq.write_table(rows, tmp_path / f"{i:02}.parquet")
+    built = build_index(sorted(tmp_path.glob("*.parquet")), ["a", "b"], tmp_path / "out", items=10, threads=threads)
+    alone = build_index(sorted(tmp_path.glob("*.parquet")), ["a", "b"], tmp_path / "alone", items=10, threads=1)
+    for one, other in zip(built.indexes, alone.indexes, strict=True):
+        same(one.path, other.path)
+        assert sorted(set(content(one.path)[0]["fragment_id"].to_pylist())) == list(range(12))
+
+
+def test_who_runs_ahead_stops_when_nobody_wants_the_results():
+    made = []
+
+    def work(key):
+        for i in range(1000):
+            made.append((key, i))
+            yield key, i
+            if key == 2:
+                raise ValueError("the third one fails")
+
+    results = chained(work, range(5), 2, 3)
+    assert next(results) == (0, 0)
+    results.close()
+    assert len(made) < 20
+    with pytest.raises(ValueError, match="the third one fails"):
+        list(chained(work, range(5), 2, 3))
+    assert [key for key, i in chained(lambda key: [(key, 0)] * key, range(5), 3, 1)] == [1, 2, 2, 3, 3, 3, 4, 4, 4, 4]
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ At no time is more than `threads` x one column of one row group in memory.
 
 from __future__ import annotations
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
-from parquet_bloom.files.workers import Workers
+from parquet_bloom.files.workers import Workers, processors
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
@@ -123,11 +122,6 @@ def add_filters(
             outputs.failed,
         )
     return AddReport(list(results), results.failed)
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def add_file(file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None) -> AddedFile:

@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +23,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.index_sources import Column, Data, Fragment, hashed_kind, open_data
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.files.workers import chained, processors
 from parquet_bloom.files.zones import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats import roaring
@@ -32,7 +31,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 
 _PIECE_BYTES = 2 << 20  # of filters in one piece, or one filter
-_PIECES_AHEAD = 4  # made while others are written
+_PIECES_AHEAD = 4  # of each fragment that is read ahead, while another's are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +158,7 @@ def build_index(
     probability: float = 0.00057,
     overwrite: bool = False,
     sync: bool = True,
+    threads: int | None = None,
     filesystem: Any = None,
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
@@ -170,6 +170,7 @@ def build_index(
     probability  false positive rate that the size of a zone's filter is chosen for
     overwrite    replace indexes that are there
     sync         wait until an index is on the disk before it gets its name
+    threads      that read fragments side by side; default: one a processor
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
 
     Raises RefusedTypeError, UnknownColumnError, RequestError, FileError. Nothing is left of an
@@ -181,8 +182,12 @@ def build_index(
         raise RequestError("columns takes a list of names, at least one")
     data = open_data(source, columns, filesystem)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
-    pieces = (piece for f in data.fragments for piece in pieces_of(f, data.columns, parameters))
-    report.indexes = write_indexes(data, parameters, pieces, output, overwrite, sync)
+
+    def work(fragment: Fragment) -> Iterator[Piece]:
+        return pieces_of(fragment, data.columns, parameters)
+
+    with closing(chained(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
+        report.indexes = write_indexes(data, parameters, pieces, output, overwrite, sync)
     report.seconds = time.perf_counter() - begun
     return report
 
@@ -195,7 +200,7 @@ def write_indexes(
     overwrite: bool = False,
     sync: bool = True,
 ) -> list[BuiltIndex]:
-    """Join pieces, fragments in the order of `data`, to one file a column, in a thread beside their making."""
+    """Join pieces, fragments in the order of `data`, to one file a column."""
     built = []
     said = {column.name: _identities(data, column, output) for column in data.columns}
     with ExitStack() as stack:
@@ -207,14 +212,11 @@ def write_indexes(
                 COLUMN: json.dumps(_said_of(data, column), ensure_ascii=False),
             }
             writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
-        with ThreadPoolExecutor(1, "parquet-bloom-index") as pool:
-            waiting: deque[Future[None]] = deque()
-            for piece in pieces:
-                waiting.append(pool.submit(_write, writers[piece.column], piece))
-                if len(waiting) > _PIECES_AHEAD:
-                    waiting.popleft().result()
-            for one in waiting:
-                one.result()
+        for piece in pieces:
+            if piece.zones.num_rows:
+                writers[piece.column].write(piece.zones)
+            if piece.nulls is not None:
+                writers[piece.column].add_nulls(piece.fragment, piece.nulls)
         for column in data.columns:
             for was, now in zip(said[column.name], _identities(data, column, output), strict=True):
                 if was != now:
@@ -224,13 +226,6 @@ def write_indexes(
             size = os.path.getsize(writer.path)
             built.append(BuiltIndex(writer.path, column.name, str(hashed_kind(column.kind)), writer.zones, size))
     return built
-
-
-def _write(writer: ZoneWriter, piece: Piece) -> None:
-    if piece.zones.num_rows:
-        writer.write(piece.zones)
-    if piece.nulls is not None:
-        writer.add_nulls(piece.fragment, piece.nulls)
 
 
 def _said_of(data: Data, column: Column) -> dict[str, str]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import queue
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Any, TypeVar
 
 K = TypeVar("K")
 R = TypeVar("R")
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
@@ -53,3 +61,55 @@ class Workers:
         waiting = [*self._pending, *([self._copying] if self._copying is not None else [])]
         self._pending, self._copying = deque(), None
         wait([future for future in waiting if not future.cancel()])
+
+
+_LOOK_S = 0.05  # how often who has run ahead looks whether it is still wanted
+
+
+def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int) -> Generator[R, None, None]:
+    """The results of all keys, one after the other; the next `threads` keys run ahead, each by `room` results.
+
+    Whoever leaves the iterator early, by an error too, waits only for the results that are being made.
+    """
+    stopped = threading.Event()
+    waiting: deque[tuple[threading.Thread, queue.Queue[Any]]] = deque()
+
+    def put(out: queue.Queue[Any], item: Any) -> bool:
+        while not stopped.is_set():
+            try:
+                out.put(item, timeout=_LOOK_S)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def run(key: K, out: queue.Queue[Any]) -> None:
+        try:
+            for result in work(key):
+                if not put(out, (result, None)):
+                    return
+            put(out, None)
+        except BaseException as error:
+            put(out, (None, error))
+
+    def start(key: K) -> None:
+        out: queue.Queue[Any] = queue.Queue(room)
+        waiting.append((threading.Thread(target=run, args=(key, out), name="parquet-bloom", daemon=True), out))
+        waiting[-1][0].start()
+
+    rest = iter(keys)
+    try:
+        for key in islice(rest, max(1, threads)):
+            start(key)
+        while waiting:
+            while (item := waiting[0][1].get()) is not None:
+                if item[1] is not None:
+                    raise item[1]
+                yield item[0]
+            waiting.popleft()[0].join()
+            for key in islice(rest, 1):
+                start(key)
+    finally:
+        stopped.set()
+        for thread, _ in waiting:
+            thread.join()

@@ -34,7 +34,7 @@ from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
 
 FRAGMENTS, COLUMN = "parquet_bloom.fragments", "parquet_bloom.column"
 _READ_BYTES = 8 << 20  # of filters, at a time
-_WRITE_BYTES = 8 << 20  # of all columns before a page is written; pages this small are encoded in the cache
+_WRITE_BYTES = 2 << 20  # of all columns before a page is written; pages this small are encoded in the cache
 
 Fragments = list[dict[str, Any]]
 
