@@ -7,8 +7,6 @@ that nothing else does.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sparks import need_spark
 
 from engines import made
 from engines.asking import skipped_by_check
@@ -41,9 +40,9 @@ def readable(table: pa.Table) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("Spark needs Java 17, and there is no java")
+    need_spark()
+    from pyspark import sql
+
     session = (
         sql.SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")

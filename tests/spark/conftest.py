@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparks import need_spark
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java 17, and there is none")
+    need_spark()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pyspark's own, about the pandas it is with
         from pyspark.sql import SparkSession

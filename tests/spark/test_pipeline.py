@@ -128,7 +128,8 @@ def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str
         with pytest.raises(RequestError, match="placement"):
             add_filters(spark, [str(data)], in_place=True, spec=spec, placement=placement)
         return
-    shutil.rmtree(data / "year=2021")
+    for path in (data / "year=2020", data / "year=2021", *(data / "year=2022").rglob("* 0*.parquet")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     options = {"columns": ["id", "deep.*", "name"], "spec": spec, "placement": placement, "fpp": {"id": 0.001}}
     parquet_bloom.add_filters(data, tmp_path / "expected", sync=False, **options)
     report = rows_of(
@@ -143,7 +144,7 @@ def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str
 @pytest.mark.parametrize("split_bytes", [1, 1 << 30])
 def test_bad_files_are_rows(spark: Any, tmp_path: Path, split_bytes: int) -> None:
     folder = tmp_path / "d"
-    for i in range(20):
+    for i in range(100 if split_bytes > 1 else 4):
         write(folder / f"{i:02}.parquet", i)
     whole = (folder / "00.parquet").read_bytes()
     (folder / "cut.parquet").write_bytes(whole[:-100])
@@ -164,11 +165,10 @@ def test_bad_files_are_rows(spark: Any, tmp_path: Path, split_bytes: int) -> Non
                         "other.parquet", "none"}  # fmt: skip
     assert all(name in error and "\n" not in error for name, error in bad.items())
     assert "encrypted" in bad["encrypted.parquet"]
-    assert len(report) == 27
     after = contents(folder)
     assert all(after[name] == before[name] for name in bad if name != "none")
     assert set(after) == set(before), "no temporary file is left"
-    assert sum(row.status == "done" for row in report.values()) == 20
+    assert sum(row.status == "done" for row in report.values()) == len(report) - 7 == len(before) - 6
 
 
 def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.listing import FILE, list_files
-from parquet_bloom.spark.packing import packed
+from parquet_bloom.spark.packing import packed, width
 from parquet_bloom.spark.storages import Storages, storages
 
 REPORT = pa.schema(
@@ -142,8 +142,9 @@ def _large(spark: Any, large: Any, n_large: int, job: tasks.Job, progress: Any) 
     if n_units:
         work = units.filter(units.place != tasks.HEADER).repartition(min(n_units, _MOST_TASKS))
         rows = rows.unionByName(_mapped(work, functools.partial(tasks.build_units, job=job), _FILTERS))
-    # More partitions than files: two large files in one task would wait for each other.
-    rows = rows.repartition(min(4 * n_large, _MOST_TASKS), "path").sortWithinPartitions("path", "place")
+    # Some for each processor: two large files in one task would wait for each other.
+    parts = min(4 * n_large, max(n_large, 4 * width(spark)), _MOST_TASKS)
+    rows = rows.repartition(parts, "path").sortWithinPartitions("path", "place")
     return _mapped(rows, functools.partial(tasks.assemble, job=job), REPORT, progress)
 
 

@@ -1,0 +1,23 @@
+"""Whether Spark can run here; where it must, as in CI, its absence is a failure."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+import pytest
+
+
+def need_spark() -> None:
+    """Skip with the reason, or fail where PARQUET_BLOOM_REQUIRE_SPARK is set."""
+    missing = None
+    if importlib.util.find_spec("pyspark") is None:
+        missing = "pyspark is not installed (extra `spark`)"
+    elif shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        missing = "Spark needs Java 17, and there is no java"
+    if missing is None:
+        return
+    if os.environ.get("PARQUET_BLOOM_REQUIRE_SPARK"):
+        pytest.fail(missing)
+    pytest.skip(missing)
