@@ -13,11 +13,11 @@ from parquet_bloom.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 5  # failed files that are named; the report has them all
-_LOOKING = ("inspect", "verify", "check", "prune", "read")
+_LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
 
 
 class _Commands(click.Group):
-    """Loads the commands that only look when one of them is asked for."""
+    """Loads the commands that write no filters when one of them is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return ["add", *_LOOKING]

@@ -173,6 +173,39 @@ def read(
     return 0
 
 
+@click.command("index")
+@paths_argument
+@click.option(
+    "--column", "-c", "columns", multiple=True, required=True, metavar="C", help="A column, by name or pattern."
+)
+@click.option("--output", "-o", required=True, metavar="DIR", help="A folder that the executors share.")
+@click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows of a zone.")
+@click.option(
+    "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
+)
+@click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
+@click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")
+@click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")
+def index(
+    paths: tuple[str, ...],
+    columns: tuple[str, ...],
+    output: str,
+    master: str | None,
+    conf: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Build a zone index over each column, as `parquet-bloom index build` does on one machine."""
+    from parquet_bloom.report.tables import size
+    from parquet_bloom.spark import build_zone_index
+
+    with open_session(master, conf) as spark:
+        for row in build_zone_index(spark, paths, list(columns), output, **options).collect():
+            click.echo(
+                f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}"
+            )
+    return 0
+
+
 COMMANDS: dict[str, click.Command] = {
-    "inspect": inspect, "verify": verify, "check": check, "prune": prune, "read": read,
+    "inspect": inspect, "verify": verify, "check": check, "prune": prune, "read": read, "index": index,
 }  # fmt: skip

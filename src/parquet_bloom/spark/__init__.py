@@ -14,6 +14,7 @@ from typing import Any
 
 _HOMES = {
     "add_filters": "pipeline",
+    "build_zone_index": "zones",
     "check": "jobs",
     "inspect_filters": "jobs",
     "prune": "jobs",

@@ -52,11 +52,12 @@ def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = F
         listed = level.mapInArrow(_batches_of(work), SCHEMA).persist()
         files = listed.filter(listed.kind != FOLDER)
         found = files if found is None else found.unionAll(files)
-        level = listed.filter(listed.kind == FOLDER).repartition(_width(spark))
-        first = False
-        if level.isEmpty():
+        folders = listed.filter(listed.kind == FOLDER)
+        n_folders = folders.count()
+        if not n_folders:
             # Several names may share files; one file must not be two tasks' work.
             return found.repartition(_width(spark), "path").dropDuplicates(["path"]) if len(paths) > 1 else found
+        level, first = folders.repartition(min(n_folders, _width(spark))), False
 
 
 def _width(spark: Any) -> int:

@@ -1,0 +1,99 @@
+"""build_zone_index on Spark: zones of every file are made by many tasks, and joined by one.
+
+An index names every file it is of, so their list is made on the driver, and is linear. Zones travel
+as rows to the one task that writes them, in the order of the files.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
+from parquet_bloom.files.index_sources import Data, is_lance, open_data
+from parquet_bloom.formats import lance as form
+from parquet_bloom.spark.listing import FAILED, list_files
+from parquet_bloom.spark.packing import width
+from parquet_bloom.spark.storages import storages
+
+_PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
+_BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
+
+
+def build_zone_index(
+    spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
+    probability: float = 0.00057, overwrite: bool = False, sync: bool = True,
+) -> Any:  # fmt: skip
+    """Build a zone index over each column of Parquet files. Runs at once.
+
+    paths    files, folders and globs, as Spark names them
+    output   a folder that the executors share with whoever will read the index; local in local mode
+    items, probability, overwrite, sync  as parquet_bloom.lance.build_index has them
+    returns  DataFrame(path, column, type, zones, bytes), cached, a row an index
+
+    Raises as build_index; RequestError for Lance data sets, which build_index is for.
+    """
+    for path in paths:
+        if is_lance(path):
+            raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
+    parameters = form.Parameters(items, probability)
+    where = storages(spark, [*paths, output])
+    listed = list_files(spark, paths, where).orderBy("path").collect()
+    for row in listed:
+        if row["kind"] == FAILED:
+            raise StorageError(row["path"], str(row["error"]).removeprefix(f"{row['path']}: "))
+    data = open_data([where.found(row["path"], row["root"]) for row in listed], columns)
+    folder = where.open(output)
+    if folder[0] is not None:
+        raise RequestError(f"{output}: an index is written to a local or mounted folder")
+    rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
+    work = spark.createDataFrame(rows, "fragment bigint, pickled binary")
+    work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
+    pieces = work.mapInArrow(functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
+    joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
+    write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    old = spark.conf.get(name)
+    spark.conf.set(name, "16")  # pieces are megabytes
+    try:
+        built = joined.mapInArrow(write, _BUILT).persist()
+        built.count()
+    finally:
+        spark.conf.set(name, old)
+    return built
+
+
+def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            for place, piece in enumerate(pieces_of(pickle.loads(row["pickled"]), columns, parameters)):
+                out = pa.BufferOutputStream()
+                with pa.ipc.new_stream(out, piece.zones.schema) as writer:
+                    writer.write_batch(piece.zones)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([piece.fragment], pa.int64()), pa.array([place], pa.int64()),
+                        pa.array([piece.column], pa.int32()), pa.array([out.getvalue().to_pybytes()], pa.binary()),
+                        pa.array([piece.nulls], pa.binary()),
+                    ],
+                    names=["fragment", "place", "column", "zones", "nulls"],
+                )  # fmt: skip
+
+
+def _join(
+    batches: Iterator[pa.RecordBatch], data: Data, parameters: form.Parameters, output: str, overwrite: bool, sync: bool
+) -> Iterator[pa.RecordBatch]:
+    def pieces() -> Iterator[Piece]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                for zones in pa.ipc.open_stream(row["zones"]):
+                    yield Piece(row["column"], row["fragment"], zones, row["nulls"])
+
+    built = write_indexes(data, parameters, pieces(), output, overwrite, sync)
+    names = ["path", "column", "type", "zones", "bytes"]
+    yield pa.RecordBatch.from_pylist([{name: getattr(one, name) for name in names} for one in built])
