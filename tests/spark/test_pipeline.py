@@ -136,9 +136,8 @@ def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str
     )
     assert {row.status for row in report.values()} == {"done"}
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
-    if spec != "parquet-41-early":
-        again = add_filters(spark, [str(data)], output=str(tmp_path / "out"), split_bytes=1, sync=False, **options)
-        assert set(statuses(again).values()) == {"had them"}
+    again = add_filters(spark, [str(data)], output=str(tmp_path / "out"), split_bytes=1, sync=False, **options)
+    assert set(statuses(again).values()) == {"had them"}
 
 
 @pytest.mark.parametrize("split_bytes", [1, 1 << 30])
