@@ -11,7 +11,7 @@ import pytest
 from cases import Case, WrongError, cases_of, worlds
 from mutants import MUTANTS, Mutant, planted
 
-pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")]
 WORLDS, EACH = 200, 30
 
 

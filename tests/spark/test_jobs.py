@@ -31,7 +31,7 @@ def write_day(path: Path, number: int, spec: str) -> None:
     ids = [number * 1000 + i for i in range(0, 160, 2)] + [KEY if number == 7 else 0]
     table = pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i}" for i in ids]})
     pq.write_table(table, path, row_group_size=41, use_dictionary=False)
-    parquet_bloom.add_filters(path, in_place=True, columns=["id", "name"], spec=spec, sync=False)
+    parquet_bloom.add_filters(path, in_place=True, columns=["id", "name"], spec=spec, fpp=1e-4, sync=False)
 
 
 @pytest.fixture(scope="module")
