@@ -102,7 +102,7 @@ def test_in_place(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     assert contents(data) == expected
 
 
-@pytest.mark.parametrize("as_uri", [True, False])
+@pytest.mark.parametrize("as_uri", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[str, bytes], as_uri: bool) -> None:
     source, out = contents(data), tmp_path / "out"
     names = [f"file:{data}" if as_uri else str(data), f"file://{out}" if as_uri else str(out)]
@@ -123,8 +123,9 @@ def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[st
 
 @pytest.mark.parametrize(
     ("spec", "placement"),
-    [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None), ("parquet-41-early", None),
-     ("parquet-41-raw", None), ("statistics", None)],
+    [("final", "footer"), ("parquet-41", None), ("statistics", None),
+     *(pytest.param(*form, marks=pytest.mark.slow)
+       for form in (("final", "chunk-start"), ("parquet-41-early", None), ("parquet-41-raw", None)))],
 )  # fmt: skip
 def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str, placement: str | None) -> None:
     for path in (data / "year=2020", data / "year=2021", *(data / "year=2022").rglob("* 0*.parquet")):
@@ -203,6 +204,7 @@ def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.slow
 def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     (data / "metadata").mkdir()
     (data / "metadata" / "v1.metadata.json").write_text("{}")
@@ -212,6 +214,7 @@ def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dic
     assert contents(data) == {**expected, "metadata/v1.metadata.json": b"{}"}
 
 
+@pytest.mark.slow
 def test_an_unknown_column_is_told_for_each_file(spark: Any, data: Path) -> None:
     report = rows_of(add_filters(spark, [str(data / "plain*.parquet")], columns=["idd"], in_place=True))
     assert len(report) == 4
@@ -220,12 +223,14 @@ def test_an_unknown_column_is_told_for_each_file(spark: Any, data: Path) -> None
         parquet_bloom.add_filters(data / "plain0.parquet", columns=["idd"], in_place=True)
 
 
+@pytest.mark.slow
 def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     names = [str(data), str(data / "plain0.parquet"), f"{data}/", str(data / "year=2020")]
     assert len(rows_of(add_filters(spark, names, in_place=True, **WANTED))) == 28
     assert contents(data) == expected
 
 
+@pytest.mark.slow
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
