@@ -186,6 +186,7 @@ def test_values_of_one_shape_have_one_type() -> None:
 
 
 def test_every_name_is_there() -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra `spark`)")
     for name in dir(bloom):
         assert getattr(bloom, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'bogus'"):
