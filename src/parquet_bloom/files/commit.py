@@ -111,8 +111,9 @@ class NewFile:
             self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode)
             if fcntl is None:
                 return
+            # Waiting: a run beside us that takes it for stale holds the lock until it has removed it.
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.fd, fcntl.LOCK_EX)
             if os.fstat(self.fd).st_nlink:  # else another run took it for stale before the lock
                 return
             os.close(self.fd)

@@ -67,6 +67,36 @@ def packed(frame: Any, spark: Any, task_bytes: int = TASK_BYTES, task_files: int
     return placed.repartitionById(n, "_task").select(*names)
 
 
+def shared_out(frame: Any, n_tasks: int) -> Any:
+    """Repartition a listing of a bounded length into tasks of about the same bytes; the same columns.
+
+    One task looks at the whole listing: the largest file first, always to the task with the least so far
+    (LPT). It is a stage of the job that follows, not a job before it.
+    """
+    names = frame.columns
+    kind = frame.selectExpr("*", "0 _task").schema
+    return frame.coalesce(1).mapInArrow(_sharing(n_tasks), kind).repartitionById(n_tasks, "_task").select(*names)
+
+
+def _sharing(n_tasks: int) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from heapq import heapreplace
+
+        listed = list(batches)
+        if not listed:
+            return
+        table = pa.Table.from_batches(listed).sort_by([("size", "descending"), ("path", "ascending")])
+        least = [(0, task) for task in range(n_tasks)]
+        tasks = []
+        for size in table.column("size").to_pylist():
+            held, task = least[0]
+            heapreplace(least, (held + max(size or 0, 0) + 1, task))  # a file of no size is some work too
+            tasks.append(task)
+        yield from table.append_column("_task", pa.array(tasks, pa.int32())).to_batches()
+
+    return run
+
+
 def gathered(frame: Any, files: int) -> Any:
     """A listing without its many partitions of next to nothing, each of which would start a Python process."""
     return frame.coalesce(max(1, files // _LISTED_FILES))

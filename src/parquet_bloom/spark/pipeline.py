@@ -25,7 +25,7 @@ from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.listing import FILE, list_files
-from parquet_bloom.spark.packing import packed, width
+from parquet_bloom.spark.packing import TASK_FILES, packed, shared_out, width
 from parquet_bloom.spark.storages import Storages, storages
 
 REPORT = pa.schema(
@@ -52,6 +52,7 @@ _DDL = {
     pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double", pa.binary(): "binary",
 }  # fmt: skip
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
+_LISTED_AT_ONCE = 100_000  # files that one task may share out
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
@@ -114,9 +115,12 @@ def add_filters(
     total, n_large, n = files.selectExpr("sum(size)", f"count_if(size >= {int(split_bytes)})", "count(1)").head()
     if progress is not None:
         progress.expect(n, total or 0)
-    small = packed(
-        files.filter(files.size < split_bytes), spark, task_bytes=max(task_bytes, (total or 0) // _MOST_TASKS)
-    )
+    small = files.filter(files.size < split_bytes)
+    task_bytes = max(task_bytes, (total or 0) // _MOST_TASKS)
+    if n <= _LISTED_AT_ONCE:
+        small = shared_out(small, max(min(n, width(spark)), -(-(total or 0) // task_bytes), -(-n // TASK_FILES), 1))
+    else:
+        small = packed(small, spark, task_bytes=task_bytes)
     report = _mapped(small, functools.partial(tasks.add, job=job), REPORT, progress)
     with _small_batches(spark):
         if n_large:
@@ -124,7 +128,8 @@ def add_filters(
             report = report.unionByName(_large(spark, large, n_large, job, progress))
         report = report.persist()
         report.count()
-    if any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths)):
+    local = any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths))
+    if local and not _in_one_process(spark):
         _sweep(report, job)
     return report
 
@@ -212,6 +217,12 @@ def _small_batches(spark: Any) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(name, old)
+
+
+def _in_one_process(spark: Any) -> bool:
+    """Whether there are no executors that could have died."""
+    master = str(spark.conf.get("spark.master", ""))
+    return master == "local" or master.startswith("local[")
 
 
 def _sweep(report: Any, job: tasks.Job) -> None:
