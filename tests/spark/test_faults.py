@@ -199,6 +199,7 @@ def _wait_for(log: Path, text: str) -> str:
     raise AssertionError(f"{log}: {log.read_text()[-2000:]}")
 
 
+@pytest.mark.slow
 def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     data: Path, versions: dict[str, tuple[bytes, bytes]], faults: Path, tmp_path: Path
 ) -> None:

@@ -123,9 +123,9 @@ def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[st
 
 @pytest.mark.parametrize(
     ("spec", "placement"),
-    [("final", "footer"), ("parquet-41", None), ("statistics", None),
+    [("final", "footer"), ("statistics", None),
      *(pytest.param(*form, marks=pytest.mark.slow)
-       for form in (("final", "chunk-start"), ("parquet-41-early", None), ("parquet-41-raw", None)))],
+       for form in (("final", "chunk-start"), ("parquet-41", None), ("parquet-41-early", None), ("parquet-41-raw", None)))],
 )  # fmt: skip
 def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str, placement: str | None) -> None:
     for path in (data / "year=2020", data / "year=2021", *(data / "year=2022").rglob("* 0*.parquet")):
