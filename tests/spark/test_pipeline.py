@@ -123,10 +123,13 @@ def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[st
 
 @pytest.mark.parametrize(
     ("spec", "placement"),
-    [("final", "footer"), ("statistics", None),
-     *(pytest.param(*form, marks=pytest.mark.slow)
-       for form in (("final", "chunk-start"), ("parquet-41", None), ("parquet-41-early", None), ("parquet-41-raw", None)))],
-)  # fmt: skip
+    [
+        ("final", "footer"),
+        ("statistics", None),
+        pytest.param("final", "chunk-start", marks=pytest.mark.slow),
+        *(pytest.param(f"parquet-41{form}", None, marks=pytest.mark.slow) for form in ("", "-early", "-raw")),
+    ],
+)
 def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str, placement: str | None) -> None:
     for path in (data / "year=2020", data / "year=2021", *(data / "year=2022").rglob("* 0*.parquet")):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
