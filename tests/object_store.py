@@ -6,7 +6,7 @@ import io
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +50,28 @@ class Wire:
 
     requests: list[Request] = field(default_factory=list)
     before: Any = None
+    _open: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def clear(self) -> None:
         self.requests.clear()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """While a request is being answered, whether or not its client still waits for that."""
+        with self._changed:
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open -= 1
+                self._changed.notify_all()
+
+    def quiet(self) -> None:
+        """Wait until every request is answered: what a client gave up may still change the store."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._open, 60), "a request is never answered"
 
     @property
     def kinds(self) -> list[str]:
@@ -74,6 +93,10 @@ class _Counting:
         self._app, self._wire = app, wire
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Any:
+        with self._wire.open():
+            return self._answer(environ, start)
+
+    def _answer(self, environ: dict[str, Any], start: Any) -> Any:
         request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("QUERY_STRING", ""))
         request.copy = "HTTP_X_AMZ_COPY_SOURCE" in environ
         if self._wire.before is not None:
@@ -155,6 +178,16 @@ class ObjectStore:
 
     def uploads(self, bucket: str) -> list[Any]:
         return self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+
+    def drop(self, bucket: str) -> None:
+        """Remove a bucket with all that is in it."""
+        self.wire.quiet()
+        for upload in self.uploads(bucket):
+            with suppress(self.client.exceptions.NoSuchUpload):  # a client may be late with its own abort
+                self.client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        for name in self.names(bucket):
+            self.client.delete_object(Bucket=bucket, Key=name)
+        self.client.delete_bucket(Bucket=bucket)
 
 
 @contextmanager

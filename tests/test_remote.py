@@ -50,11 +50,7 @@ def store(server: ObjectStore) -> Iterator[ObjectStore]:
     server.wire.clear()
     yield server
     server.wire.before = None
-    for upload in server.uploads("data"):
-        server.client.abort_multipart_upload(Bucket="data", Key=upload["Key"], UploadId=upload["UploadId"])
-    for name in server.names("data"):
-        server.client.delete_object(Bucket="data", Key=name)
-    server.client.delete_bucket(Bucket="data")
+    server.drop("data")
 
 
 @pytest.fixture(scope="session")
