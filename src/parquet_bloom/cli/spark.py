@@ -40,17 +40,19 @@ def command() -> None:
 
 
 def session_options(function: F) -> F:
-    """--master, --conf and --report."""
-    for option in reversed(
-        (
-            click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]"),
-            click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated."),
-            click.option("--report", metavar="FILE", help="Write all rows there, as Parquet."),
-            json_option,
-        )
-    ):
-        function = option(function)
-    return function
+    """--master and --conf."""
+    function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
+        function
+    )
+    return click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")(
+        function
+    )
+
+
+def report_options(function: F) -> F:
+    """Those of session_options, --report and --json."""
+    function = click.option("--report", metavar="FILE", help="Write all rows there, as Parquet.")(json_option(function))
+    return session_options(function)
 
 
 paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
@@ -89,7 +91,7 @@ def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 @click.option("--max-bytes", type=int, metavar="N", help="The most a filter may take.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
-@session_options
+@report_options
 def add(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: float | None,
     column_fpp: tuple[str, ...], properties: tuple[str, ...], master: str | None, conf: tuple[str, ...],

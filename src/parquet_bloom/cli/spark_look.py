@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from parquet_bloom.cli.common import columns_options, listed, print_json, range_option
-from parquet_bloom.cli.spark import keep, open_session, paths_argument, say_failed, session_options
+from parquet_bloom.cli.spark import keep, open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
 rows_option = click.option(
@@ -39,18 +39,23 @@ def _finish(
         from parquet_bloom.report.tables import print_table
 
         if rows:
-            print_table(shown, [["" if cell is None else cell for cell in row] for row in rows])
+            print_table(shown, _cells(rows))
         click.echo(", ".join(f"{told[name]:,} {name}" for name in ("files", *sums)))
         if written is not None:
             click.echo(f"report: {written}")
     return told, say_failed(told["failed"], told["files"], errors, written)
 
 
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    """Rows of Spark as a table shows them: NULL is nothing."""
+    return [["" if cell is None else cell for cell in row] for row in rows]
+
+
 @click.command("inspect")
 @paths_argument
 @columns_options
 @rows_option
-@session_options
+@report_options
 def inspect(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], limit: int, master: str | None,
     conf: tuple[str, ...], report: str | None, as_json: bool,
@@ -70,7 +75,7 @@ def inspect(
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
 @rows_option
-@session_options
+@report_options
 def verify(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, limit: int,
     master: str | None, conf: tuple[str, ...], report: str | None, as_json: bool,
@@ -94,7 +99,7 @@ def verify(
 @click.argument("predicate", metavar="PREDICATE")
 @range_option
 @rows_option
-@session_options
+@report_options
 def check(
     paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
     report: str | None, as_json: bool,
@@ -120,7 +125,7 @@ def check(
 @click.argument("predicate", metavar="PREDICATE")
 @range_option
 @rows_option
-@session_options
+@report_options
 def prune(
     paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
     report: str | None, as_json: bool,
@@ -146,8 +151,7 @@ def prune(
 @click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
 @range_option
 @rows_option
-@click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")
-@click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")
+@session_options
 def read(
     paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int, limit: int,
     master: str | None, conf: tuple[str, ...],
@@ -167,7 +171,7 @@ def read(
                 raise click.ClickException(f"{output}: {first}") from error
             return 0
         rows = frame.limit(limit + 1).collect()
-        print_table(frame.columns, [["" if cell is None else cell for cell in row] for row in rows[:limit]])
+        print_table(frame.columns, _cells(rows[:limit]))
         if len(rows) > limit:
             click.echo(f"... the first {limit}; give --limit, or --output for all", err=True)
     return 0
@@ -184,8 +188,7 @@ def read(
     "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
 )
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
-@click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")
-@click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")
+@session_options
 def index(
     paths: tuple[str, ...],
     columns: tuple[str, ...],

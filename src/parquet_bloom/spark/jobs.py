@@ -25,6 +25,7 @@ from parquet_bloom.files.search import Options, Search, Searched, as_predicate
 from parquet_bloom.files.verify import verify
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
+from parquet_bloom.spark.frames import ddl
 from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages
@@ -34,8 +35,6 @@ Row = dict[str, Any]
 Work = Callable[[Sequence[Found]], Iterable[Row]]
 
 _TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
-_SQL = {_TEXT: "string", _LONG: "bigint", _DOUBLE: "double", _TEXTS: "array<string>",
-        pa.int32(): "int", pa.bool_(): "boolean", pa.list_(pa.int32()): "array<int>"}  # fmt: skip
 INSPECTED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("spec", _TEXT), ("rule", _TEXT),
      ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("rate", _DOUBLE),
@@ -137,9 +136,8 @@ def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
 
 def _rows(data: Dataset, schema: pa.Schema, work: Work, task: tuple[int, int], together: int = 1) -> Any:
     frame = packed(data.files, data.spark, *task)
-    ddl = ", ".join(f"`{field.name}` {_SQL[field.type]}" for field in schema)
     return frame.mapInArrow(
-        functools.partial(_task, where=data.where, schema=schema, work=work, together=together), ddl
+        functools.partial(_task, where=data.where, schema=schema, work=work, together=together), ddl(schema)
     )
 
 

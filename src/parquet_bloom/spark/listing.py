@@ -22,12 +22,13 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, is_data
 from parquet_bloom.files.remote import storage_error
+from parquet_bloom.spark.frames import ddl, width
 from parquet_bloom.spark.storages import Storages
 
-SCHEMA = "path string, root string, size bigint, kind string, error string"
 _ARROW = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
 )
+SCHEMA = ddl(_ARROW)
 _BATCH = 10_000
 FILE, FOLDER, FAILED = "file", "folder", "failed"
 Row = tuple[str, str, int, str, str | None]
@@ -44,7 +45,7 @@ def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = F
         raise RequestError("paths takes a list of names")
     level = spark.createDataFrame(
         [(path, "", 0, FOLDER, None) for path in paths], SCHEMA
-    ).repartition(min(len(paths), _width(spark)))  # fmt: skip
+    ).repartition(min(len(paths), width(spark)))  # fmt: skip
     found = None
     first = True
     while True:
@@ -56,16 +57,13 @@ def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = F
         n_folders = folders.count()
         if not n_folders:
             # Several names may share files; one file must not be two tasks' work.
-            return found.repartition(_width(spark), "path").dropDuplicates(["path"]) if len(paths) > 1 else found
-        level, first = folders.repartition(min(n_folders, _width(spark))), False
+            return found.repartition(width(spark), "path").dropDuplicates(["path"]) if len(paths) > 1 else found
+        level, first = folders.repartition(min(n_folders, width(spark))), False
 
 
-def _width(spark: Any) -> int:
-    """Tasks that list side by side: some for each processor, so that a slow folder does not hold up the rest."""
-    try:
-        return 4 * int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context
-        return 64
+def not_listed(row: Any) -> StorageError:
+    """The error that a row of kind "failed" tells."""
+    return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
 
 
 def _batches_of(rows: Callable[[Iterator[dict[str, Any]]], Iterator[Row]]) -> Any:

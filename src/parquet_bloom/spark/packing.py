@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.spark.frames import width
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
@@ -100,14 +101,6 @@ def _sharing(n_tasks: int) -> Any:
 def gathered(frame: Any, files: int) -> Any:
     """A listing without its many partitions of next to nothing, each of which would start a Python process."""
     return frame.coalesce(max(1, files // _LISTED_FILES))
-
-
-def width(spark: Any) -> int:
-    """Tasks that are enough to keep every processor at work, though one of them be slow."""
-    try:
-        return 4 * int(spark.sparkContext.defaultParallelism)
-    except Exception:  # Spark Connect has no context
-        return 64
 
 
 def numbered(parts: Iterable[Full], task_bytes: int, task_files: int) -> tuple[list[Full], int]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -24,8 +23,9 @@ from parquet_bloom.files.commit import remove_stale
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
+from parquet_bloom.spark.frames import ddl, small_batches, width
 from parquet_bloom.spark.listing import FILE, list_files
-from parquet_bloom.spark.packing import TASK_FILES, packed, shared_out, width
+from parquet_bloom.spark.packing import TASK_FILES, packed, shared_out
 from parquet_bloom.spark.storages import Storages, storages
 
 REPORT = pa.schema(
@@ -48,9 +48,6 @@ _FILTERS = pa.schema(
         ("data", pa.binary()), ("built", pa.string()), ("error", pa.string()),
     ]
 )  # fmt: skip
-_DDL = {
-    pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double", pa.binary(): "binary",
-}  # fmt: skip
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
 _LISTED_AT_ONCE = 100_000  # files that one task may share out
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
@@ -122,7 +119,7 @@ def add_filters(
     else:
         small = packed(small, spark, task_bytes=task_bytes)
     report = _mapped(small, functools.partial(tasks.add, job=job), REPORT, progress)
-    with _small_batches(spark):
+    with small_batches(spark):
         if n_large:
             large = files.filter(files.size >= split_bytes)
             report = report.unionByName(_large(spark, large, n_large, job, progress))
@@ -204,19 +201,7 @@ def _mapped(
                 pending, size = [], 0
         yield pa.RecordBatch.from_pylist(pending, schema=schema)
 
-    return frame.mapInArrow(run, ", ".join(f"`{field.name}` {_DDL[field.type]}" for field in schema))
-
-
-@contextmanager
-def _small_batches(spark: Any) -> Iterator[None]:
-    """Rows that carry filters take up to 128 MiB each, so few of them may be in memory at a time."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    old = spark.conf.get(name)
-    spark.conf.set(name, "16")
-    try:
-        yield
-    finally:
-        spark.conf.set(name, old)
+    return frame.mapInArrow(run, ddl(schema))
 
 
 def _in_one_process(spark: Any) -> bool:

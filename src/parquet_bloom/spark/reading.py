@@ -20,7 +20,7 @@ from parquet_bloom.formats.schema import split_path
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.jobs import pruned
-from parquet_bloom.spark.listing import FAILED
+from parquet_bloom.spark.listing import FAILED, not_listed
 
 _BATCH = 5000  # files of one scan of Spark's
 
@@ -49,7 +49,7 @@ def read(
     data = dataset(spark, paths)
     failed = data.files.filter(data.files.kind == FAILED).first()
     if failed is not None:
-        raise StorageError(failed["path"], _reason(failed["path"], failed["error"]))
+        raise not_listed(failed)
     schema = _schema(data, paths)
 
     from parquet_bloom.spark.columns import as_column, evident, resolve
@@ -93,7 +93,3 @@ def _frames(data: Dataset, schema: Any, predicate: Predicate, options: Options) 
             if root:
                 reader = reader.option("basePath", root)
             yield reader.parquet(*map(literal_path, paths[at : at + _BATCH]))
-
-
-def _reason(path: str, error: str) -> str:
-    return error.removeprefix(f"{path}: ")

@@ -78,8 +78,8 @@ class Job:
         filesystem, path = self.storages.open(name)
         return Location(path, filesystem, name)
 
-    def request(self, workers: Workers, overwrite: bool | None = None) -> Request:
-        """Raises RequestError, the same on the driver as on every executor."""
+    def request(self, workers: Workers) -> Request:
+        """For all files of a task. Raises RequestError, the same on the driver as on every executor."""
         o = dict(self.options)
         fpp, ndv = with_properties(o["conf"], o["spec"], o["fpp"], o["ndv"])
         form, at_chunk_start = check_request(
@@ -89,12 +89,9 @@ class Job:
         return Request(
             columns=o["columns"], exclude=o["exclude"], form=form, style=style, guava={},
             at_chunk_start=at_chunk_start, fpp=fpp, ndv=ndv, max_bytes=o["max_bytes"], in_place=self.output is None,
-            overwrite=self.overwrite if overwrite is None else overwrite, replace=o["replace"], sync=o["sync"],
-            force=o["force"], workers=workers, tables=_TABLES, dry_run=False, progress=None,
+            overwrite=self.overwrite, replace=o["replace"], sync=o["sync"], force=o["force"], workers=workers,
+            tables=Tables(), dry_run=False, progress=None,
         )  # fmt: skip
-
-
-_TABLES = Tables()  # of this process: what is a table stays one while a job runs
 
 
 # --- a file's row of the report -------------------------------------------------------------------
@@ -131,37 +128,36 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of a listing, small files and what could not be listed -> their rows of the report."""
     with Workers(job.threads) as workers:
+        request = job.request(workers)
         for row in rows:
-            yield failed_row(row["path"], row["error"]) if row["error"] else _add(row, job, workers)
+            yield failed_row(row["path"], row["error"]) if row["error"] else _add(row, job, request)
 
 
-def _add(row: Row, job: Job, workers: Workers, built: BuiltElsewhere | None = None) -> Row:
+def _add(row: Row, job: Job, request: Request, built: BuiltElsewhere | None = None) -> Row:
     started = time.perf_counter()
     target = None
     try:
         found = job.found(row)
         target = job.target(found)
         try:
-            status, report = _once(found, target, job, workers, built)
+            status, report = _once(found, target, request, built)
         except ConflictError:
             # A twin of this task, or the one it repeats, has just finished this very file.
-            status, report = _once(found, target, job, workers, None)
+            status, report = _once(found, target, request, None)
         return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
     except Exception as error:  # one bad file must not fail the other files' rows, whatever it did to us
         return failed_row(row["path"], error, time.perf_counter() - started, str(target) if target else None)
 
 
-def _once(
-    found: Found, target: Location, job: Job, workers: Workers, built: BuiltElsewhere | None
-) -> tuple[str, AddedFile]:
-    overwrite = job.overwrite
-    if job.output is not None and not overwrite and exists(target):
-        report = _made_before(found, target, job.request(workers))
+def _once(found: Found, target: Location, request: Request, built: BuiltElsewhere | None) -> tuple[str, AddedFile]:
+    if not request.in_place and not request.overwrite and exists(target):
+        report = _made_before(found, target, request)
         if report is not None:
             return HAD_THEM, report
-        overwrite = True  # ours, of this very source, but without some of the filters asked for
-    report = add_file(found, target, job.request(workers, overwrite), built)
-    return DONE if report.filters or job.output is not None else HAD_THEM, report
+        # Ours, of this very source, but without some of the filters asked for.
+        request = dataclasses.replace(request, overwrite=True)
+    report = add_file(found, target, request, built)
+    return DONE if report.filters or not request.in_place else HAD_THEM, report
 
 
 def _made_before(found: Found, target: Location, request: Request) -> AddedFile | None:
@@ -265,10 +261,11 @@ def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: st
 def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of large files, sorted by path and place: a header, then its filters -> rows of the report."""
     with Workers(job.threads) as workers:
+        request = job.request(workers)
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, workers, _given(header, own))
+            yield _add(header, job, request, _given(header, own))
 
 
 def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk]], Iterator[Built]]:

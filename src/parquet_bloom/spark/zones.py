@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.errors import RequestError
 from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
 from parquet_bloom.files.index_sources import Data, is_lance, open_data
 from parquet_bloom.formats import lance as form
-from parquet_bloom.spark.listing import FAILED, list_files
-from parquet_bloom.spark.packing import width
+from parquet_bloom.spark.frames import small_batches, width
+from parquet_bloom.spark.listing import FAILED, list_files, not_listed
 from parquet_bloom.spark.storages import storages
 
 _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
@@ -46,7 +46,7 @@ def build_zone_index(
     listed = list_files(spark, paths, where).orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
-            raise StorageError(row["path"], str(row["error"]).removeprefix(f"{row['path']}: "))
+            raise not_listed(row)
     data = open_data([where.found(row["path"], row["root"]) for row in listed], columns)
     folder = where.open(output)
     if folder[0] is not None:
@@ -57,14 +57,9 @@ def build_zone_index(
     pieces = work.mapInArrow(functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
     write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    old = spark.conf.get(name)
-    spark.conf.set(name, "16")  # pieces are megabytes
-    try:
+    with small_batches(spark):
         built = joined.mapInArrow(write, _BUILT).persist()
         built.count()
-    finally:
-        spark.conf.set(name, old)
     return built
 
 
