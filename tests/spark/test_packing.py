@@ -9,6 +9,7 @@ import pytest
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.spark import packing
+from parquet_bloom.spark.listing import Listed
 from parquet_bloom.spark.packing import numbered, packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
@@ -24,18 +25,37 @@ def tasks_of(frame: Any) -> list[list[tuple[str, int]]]:
     return list(tasks.values())
 
 
-@pytest.fixture(autouse=True)
-def partitions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_LISTED_FILES", 1)  # or these few files would be one
+@pytest.fixture
+def bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a listing were too long for one task to deal out, and its partitions worth keeping."""
+    monkeypatch.setattr(packing, "_AT_ONCE", 0)
+    monkeypatch.setattr(packing, "_LISTED_FILES", 1)
 
 
-def listing(spark: Any, sizes: list[int], partitions: int) -> Any:
+def listing(spark: Any, sizes: list[int], partitions: int) -> Listed:
     rows = [(f"f{i}", size) for i, size in enumerate(sizes)]
-    return spark.createDataFrame(rows, "path string, size bigint").repartition(partitions).persist()
+    frame = spark.createDataFrame(rows, "path string, size bigint").repartition(partitions).persist()
+    return Listed(frame, len(sizes), sum(sizes))
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: str) -> None:
+def test_files_are_dealt_by_their_sizes(spark: Any, adaptive: str) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        sizes = [1 + (i * i) % 97 for i in range(500)] + [900, 0, 0]
+        tasks = tasks_of(packed(listing(spark, sizes, 7), spark, 1200, 100))
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert sorted(f for task in tasks for f in task) == sorted((f"f{i}", s) for i, s in enumerate(sizes))
+    assert len(tasks) == -(-sum(sizes) // 1200)
+    bytes_of, files_of = [sum(size for _, size in task) for task in tasks], [len(task) for task in tasks]
+    assert max(files_of) - min(files_of) <= 1
+    assert max(bytes_of) - min(bytes_of) <= 900
+    assert sorted(bytes_of)[-2] - min(bytes_of) <= 97, "the large file is one task's alone to bear"
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: str, bins: None) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
         sizes = [1 + (i * i) % 97 for i in range(500)] + [5000, 0, 0]
@@ -49,24 +69,37 @@ def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: s
     assert len(tasks) < 2 * (sum(sizes) - 5000) / 300 + 10, "and they are filled"
 
 
-def test_small_work_is_spread_over_the_processors(spark: Any) -> None:
+def test_small_work_is_spread_over_the_processors(spark: Any, bins: None) -> None:
     tasks = tasks_of(packed(listing(spark, [10] * 40, 1), spark, 1 << 40, 1 << 20))
     assert len(tasks) == 4, "four for each processor"
     assert {len(task) for task in tasks} == {10}
 
 
-def test_one_large_partition_is_many_tasks_and_many_small_ones_are_few(spark: Any) -> None:
+def test_one_large_partition_is_many_tasks_and_many_small_ones_are_few(spark: Any, bins: None) -> None:
     assert len(tasks_of(packed(listing(spark, [10] * 400, 1), spark, 100, 1000))) == 40
     assert len(tasks_of(packed(listing(spark, [10] * 80, 50), spark, 200, 1000))) <= 14, "last bins are put together"
 
 
+def test_as_many_tasks_as_the_work_is_worth() -> None:
+    def tasks(files: int, size: int) -> int:
+        return packing._task_count(Listed(None, files, size), 8, 128 << 20, 1000)
+
+    assert tasks(1, 1 << 30) == 1, "a file is in one"
+    assert tasks(3, 1 << 10) == 3
+    assert tasks(20, 20 << 20) == 8, "one for each processor"
+    assert tasks(100, 640 << 20) == 16, "and whole rounds of them"
+    assert tasks(1000, 1 << 30) == 32, "but four will do"
+    assert tasks(1000, 10 << 30) == 80, "unless a task has its fill of bytes"
+    assert tasks(100_000, 1 << 20) == 104, "or of files"
+
+
 def test_nothing_is_no_task(spark: Any) -> None:
     frame = spark.createDataFrame([], "path string, size bigint, error string")
-    again = packed(frame, spark)
+    again = packed(Listed(frame, 0, 0), spark)
     assert again.columns == frame.columns
     assert again.collect() == []
     with pytest.raises(RequestError, match="at least one"):
-        packed(frame, spark, task_files=0)
+        packed(Listed(frame, 0, 0), spark, task_files=0)
 
 
 def test_tasks_are_numbered_without_gaps() -> None:

@@ -26,7 +26,8 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves, join_path
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
-from parquet_bloom.spark.listing import FILE, list_files
+from parquet_bloom.spark.frames import mapped
+from parquet_bloom.spark.listing import FILE, Listed, list_files
 from parquet_bloom.spark.packing import gathered
 from parquet_bloom.spark.storages import Storages, storages
 
@@ -39,13 +40,18 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 class Dataset:
     """Files of a call.
 
-    files   DataFrame of spark.listing
-    where   how executors open them
+    listed  what paths name
+    where   how executors open it
     """
 
     spark: Any
-    files: Any
+    listed: Listed
     where: Storages
+
+    @cached_property
+    def files(self) -> Any:
+        """The rows of the listing, in few partitions."""
+        return gathered(self.listed)
 
     @property
     def sound(self) -> Any:
@@ -66,7 +72,7 @@ class Dataset:
                 yield pa.RecordBatch.from_pydict({"path": [row["path"]], "leaves": [pickle.dumps(leaves)]})
                 return
 
-        rows = self.sound.orderBy("path").limit(_TRIED).coalesce(1).mapInArrow(run, "path string, leaves binary")
+        rows = mapped(self.sound.orderBy("path").limit(_TRIED).coalesce(1), run, "path string, leaves binary")
         row = rows.first()
         return None if row is None else (row["path"], pickle.loads(bytes(row["leaves"])))
 
@@ -112,7 +118,7 @@ class Dataset:
         inside = self.sound.select("path", "root").filter((sf.col("root") != "") & below.contains("="))
         if inside.isEmpty():
             return {}
-        rows = inside.mapInArrow(run, "root string, shape string, path string")
+        rows = mapped(inside, run, "root string, shape string, path string")
         examples: dict[str, list[str]] = {}
         for row in rows.groupBy("root", "shape").agg(sf.min("path").alias("path")).orderBy("path").collect():
             if row["shape"] != "[]":
@@ -152,7 +158,7 @@ class Dataset:
                 if not open:
                     return
 
-        rows = self.sound.mapInArrow(run, "name string, leaves binary").dropDuplicates(["name"]).collect()
+        rows = mapped(self.sound, run, "name string, leaves binary").dropDuplicates(["name"]).collect()
         nowhere = sorted(names - {row["name"] for row in rows})
         if nowhere and first.leaves:  # without a file that can be read the rows tell what is wrong
             raise missing[nowhere[0]]
@@ -171,8 +177,7 @@ def dataset(spark: Any, paths: Sequence[str]) -> Dataset:
         raise RequestError("paths takes a list of names")
     paths = list(paths)
     where = storages(spark, paths)
-    files = list_files(spark, paths, where)
-    return Dataset(spark, gathered(files, files.count()), where)
+    return Dataset(spark, list_files(spark, paths, where), where)
 
 
 def found(where: Storages, path: str, root: str) -> Found:

@@ -25,7 +25,7 @@ from parquet_bloom.files.search import Options, Search, Searched, as_predicate
 from parquet_bloom.files.verify import verify
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
-from parquet_bloom.spark.frames import ddl
+from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages
@@ -135,10 +135,9 @@ def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
 
 
 def _rows(data: Dataset, schema: pa.Schema, work: Work, task: tuple[int, int], together: int = 1) -> Any:
-    frame = packed(data.files, data.spark, *task)
-    return frame.mapInArrow(
-        functools.partial(_task, where=data.where, schema=schema, work=work, together=together), ddl(schema)
-    )
+    frame = packed(data.listed, data.spark, *task)
+    run = functools.partial(_task, where=data.where, schema=schema, work=work, together=together)
+    return mapped(frame, run, schema)
 
 
 def _task(

@@ -14,6 +14,7 @@ import functools
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,43 +23,70 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, is_data
 from parquet_bloom.files.remote import storage_error
-from parquet_bloom.spark.frames import ddl, width
+from parquet_bloom.spark.frames import mapped, width
 from parquet_bloom.spark.storages import Storages
 
-_ARROW = pa.schema(
+SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
 )
-SCHEMA = ddl(_ARROW)
 _BATCH = 10_000
 FILE, FOLDER, FAILED = "file", "folder", "failed"
 Row = tuple[str, str, int, str, str | None]
+Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
 
 
-def list_files(spark: Any, paths: Sequence[str], where: Storages, tidy: bool = False) -> Any:
-    """List the Parquet files that paths name: DataFrame(path, root, size, kind, error), cached.
+@dataclass(frozen=True)
+class Listed:
+    """Files of a listing, and what they are together.
 
-    paths  files, folders and globs in their last component
-    tidy   clean up after killed runs along the way, where this machine can tell that they are dead
-    kind   "file"; or "failed", a name or folder that could not be listed, for the reason in error
+    rows   DataFrame(path, root, size, kind, error), cached; kind is "file", or "failed" for a name or a
+           folder that could not be listed, for the reason in error
+    files  how many rows
+    size   bytes of them all
+    """
+
+    rows: Any
+    files: int
+    size: int
+
+
+def list_files(spark: Any, paths: Sequence[str], where: Storages) -> Listed:
+    """List the Parquet files that paths name: files, folders, and globs in their last component."""
+    return list_by_size(spark, paths, where, 1 << 62)[0]
+
+
+def list_by_size(
+    spark: Any, paths: Sequence[str], where: Storages, split: int, tidy: bool = False
+) -> tuple[Listed, Listed]:
+    """As list_files: those of less than `split` bytes, and the others.
+
+    tidy  clean up after killed runs along the way, where this machine can tell that they are dead
     """
     if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
         raise RequestError("paths takes a list of names")
-    level = spark.createDataFrame(
-        [(path, "", 0, FOLDER, None) for path in paths], SCHEMA
-    ).repartition(min(len(paths), width(spark)))  # fmt: skip
+    small, large = f"(kind != '{FOLDER}' AND size < {split})", f"(kind != '{FOLDER}' AND size >= {split})"
+    sums = [
+        f"count_if{small}", f"sum(size) FILTER (WHERE {small})", f"count_if{large}", f"sum(size) FILTER (WHERE {large})"
+    ]  # fmt: skip
+    # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
+    level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
+    work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
     found = None
-    first = True
+    totals = [0, 0, 0, 0]
     while True:
-        work = functools.partial(_list_level, where=where, named=first, tidy=tidy)
-        listed = level.mapInArrow(_batches_of(work), SCHEMA).persist()
+        listed = mapped(level, _batches_of(work), SCHEMA).persist()
         files = listed.filter(listed.kind != FOLDER)
         found = files if found is None else found.unionAll(files)
-        folders = listed.filter(listed.kind == FOLDER)
-        n_folders = folders.count()
+        n_folders, *these = listed.selectExpr(f"count_if(kind = '{FOLDER}')", *sums).head()
+        totals = [a + (b or 0) for a, b in zip(totals, these, strict=True)]
         if not n_folders:
-            # Several names may share files; one file must not be two tasks' work.
-            return found.repartition(width(spark), "path").dropDuplicates(["path"]) if len(paths) > 1 else found
-        level, first = folders.repartition(min(n_folders, width(spark))), False
+            break
+        level = listed.filter(listed.kind == FOLDER).repartition(min(n_folders, width(spark)))
+        work = functools.partial(_list_folders, where=where, tidy=tidy)
+    if len(paths) > 1:  # they may share files; one file must not be two tasks' work
+        found = found.repartition(width(spark), "path").dropDuplicates(["path"]).persist()
+        totals = [n or 0 for n in found.selectExpr(*sums).head()]
+    return Listed(found.filter(found.size < split), *totals[:2]), Listed(found.filter(found.size >= split), *totals[2:])
 
 
 def not_listed(row: Any) -> StorageError:
@@ -66,7 +94,7 @@ def not_listed(row: Any) -> StorageError:
     return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
 
 
-def _batches_of(rows: Callable[[Iterator[dict[str, Any]]], Iterator[Row]]) -> Any:
+def _batches_of(rows: Work) -> Any:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[Row] = []
         for row in rows(row for batch in batches for row in batch.to_pylist()):
@@ -80,19 +108,24 @@ def _batches_of(rows: Callable[[Iterator[dict[str, Any]]], Iterator[Row]]) -> An
 
 
 def _as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([dict(zip(_ARROW.names, row, strict=True)) for row in rows], schema=_ARROW)
+    return pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
 
 
-def _list_level(rows: Iterator[dict[str, Any]], where: Storages, named: bool, tidy: bool) -> Iterator[Row]:
+def _list_names(rows: Iterator[dict[str, Any]], names: Sequence[str], where: Storages, tidy: bool) -> Iterator[Row]:
     for row in rows:
-        path, root = row["path"], row["root"]
+        name = names[row["id"]]
         try:
-            if named:
-                yield from list_named(path, where, tidy)
-            else:
-                yield from list_folder(path, root, where, tidy)
+            yield from list_named(name, where, tidy)
         except ParquetBloomError as error:
-            yield path, root, 0, FAILED, str(error)
+            yield name, "", 0, FAILED, str(error)
+
+
+def _list_folders(rows: Iterator[dict[str, Any]], where: Storages, tidy: bool) -> Iterator[Row]:
+    for row in rows:
+        try:
+            yield from list_folder(row["path"], row["root"], where, tidy)
+        except ParquetBloomError as error:
+            yield row["path"], row["root"], 0, FAILED, str(error)
 
 
 def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:

@@ -15,39 +15,70 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.spark.frames import width
+from parquet_bloom.spark.frames import mapped, parallelism, width
+from parquet_bloom.spark.listing import Listed
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
+_AT_ONCE = 100_000  # files that one task may share out
+_OPENING = 8 << 20  # bytes that take as long as opening and committing a file: 12 ms, and 1.4 ms for a MiB
+_WORTH_A_TASK = 128 << 20  # starting one takes as long as 40 MiB
 _LISTED_FILES = 10_000  # that a partition of a listing is worth having for
 _BIN, _LISTED = "_bin", "_listed"
 Full = tuple[int, int, int, int]
 
 
-def packed(frame: Any, spark: Any, task_bytes: int = TASK_BYTES, task_files: int = TASK_FILES) -> Any:
+def packed(listed: Listed, spark: Any, task_bytes: int = TASK_BYTES, task_files: int = TASK_FILES) -> Any:
     """Repartition a listing so that a partition is the files of one task; the same columns.
 
-    frame       with a column `size`, bytes; other columns are carried along
-    task_bytes  a task gets files of at most so many bytes, or one file alone
-    task_files  and at most so many files, those of no size too
+    task_bytes  a task gets files of about so many bytes at most, or one file alone
+    task_files  and about so many files, those of no size too
 
-    Tasks are smaller where there would not be some for every processor. AQE leaves them as they are.
-    Runs the listing, if it was not run yet; its rows with their tasks stay in Spark's cache.
+    Small work is spread over the processors. AQE leaves the tasks as they are.
     """
     if task_bytes < 1 or task_files < 1:
         raise RequestError("a task needs room for at least one byte and one file")
+    if listed.files <= _AT_ONCE:
+        return _shared_out(listed.rows, _task_count(listed, parallelism(spark), task_bytes, task_files))
+    return _in_bins(listed, spark, task_bytes, task_files)
+
+
+def _task_count(listed: Listed, processors: int, task_bytes: int, task_files: int) -> int:
+    """Tasks within both bounds; some for each processor, if there is work for them."""
+    worthwhile = min(4 * processors, (listed.size + listed.files * _OPENING) // _WORTH_A_TASK)
+    n = max(-(-listed.size // task_bytes), -(-listed.files // task_files), worthwhile, 1)
+    return max(1, min(-(-n // processors) * processors, listed.files))
+
+
+def _shared_out(frame: Any, n_tasks: int) -> Any:
+    """Files by their sizes, dealt to tasks 0 .. n-1, n-1 .. 0, 0 .. and so on.
+
+    Tasks differ by at most one file, and by at most the bytes of the largest. All of it is a stage of
+    the job that follows, in Spark itself.
+    """
     from pyspark.sql import functions as sf
 
     names = frame.columns
-    size, files = frame.agg(sf.sum("size"), sf.count(sf.lit(1))).first()
-    frame = gathered(frame, int(files))
+    ordered = frame.coalesce(1).sortWithinPartitions(sf.desc("size"), "path")
+    dealt = ordered.withColumn("_at", sf.monotonically_increasing_id())  # 0, 1, ... in the one partition
+    at = sf.col("_at") % (2 * n_tasks)
+    task = sf.when(at < n_tasks, at).otherwise(2 * n_tasks - 1 - at).cast("int")
+    return dealt.withColumn("_task", task).repartitionById(n_tasks, "_task").select(*names)
+
+
+def _in_bins(listed: Listed, spark: Any, task_bytes: int, task_files: int) -> Any:
+    """Its rows with their tasks stay in Spark's cache."""
+    from pyspark.sql import functions as sf
+
+    frame = gathered(listed)
+    names = frame.columns
     tasks = width(spark)
-    task_bytes = max(1, min(task_bytes, -(-int(size or 0) // tasks)))
-    task_files = max(1, min(task_files, -(-int(files) // tasks)))
+    task_bytes = max(1, min(task_bytes, -(-listed.size // tasks)))
+    task_files = max(1, min(task_files, -(-listed.files // tasks)))
 
     binned = frame.withColumn(_LISTED, sf.spark_partition_id())
     kind = binned.withColumn(_BIN, sf.lit(0).cast("bigint")).schema
-    binned = binned.mapInArrow(_binning(task_bytes, task_files), kind).persist()
+    binned = mapped(binned, _binning(task_bytes, task_files), kind).persist()
     # Of each partition: how many bins, and what the last one holds.
     last = sf.struct(_BIN, "bytes", "files")
     rows = (
@@ -68,39 +99,9 @@ def packed(frame: Any, spark: Any, task_bytes: int = TASK_BYTES, task_files: int
     return placed.repartitionById(n, "_task").select(*names)
 
 
-def shared_out(frame: Any, n_tasks: int) -> Any:
-    """Repartition a listing of a bounded length into tasks of about the same bytes; the same columns.
-
-    One task looks at the whole listing: the largest file first, always to the task with the least so far
-    (LPT). It is a stage of the job that follows, not a job before it.
-    """
-    names = frame.columns
-    kind = frame.selectExpr("*", "0 _task").schema
-    return frame.coalesce(1).mapInArrow(_sharing(n_tasks), kind).repartitionById(n_tasks, "_task").select(*names)
-
-
-def _sharing(n_tasks: int) -> Any:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from heapq import heapreplace
-
-        listed = list(batches)
-        if not listed:
-            return
-        table = pa.Table.from_batches(listed).sort_by([("size", "descending"), ("path", "ascending")])
-        least = [(0, task) for task in range(n_tasks)]
-        tasks = []
-        for size in table.column("size").to_pylist():
-            held, task = least[0]
-            heapreplace(least, (held + max(size or 0, 0) + 1, task))  # a file of no size is some work too
-            tasks.append(task)
-        yield from table.append_column("_task", pa.array(tasks, pa.int32())).to_batches()
-
-    return run
-
-
-def gathered(frame: Any, files: int) -> Any:
-    """A listing without its many partitions of next to nothing, each of which would start a Python process."""
-    return frame.coalesce(max(1, files // _LISTED_FILES))
+def gathered(listed: Listed) -> Any:
+    """Its rows without many partitions of next to nothing, each of which would start a Python process."""
+    return listed.rows.coalesce(max(1, listed.files // _LISTED_FILES))
 
 
 def numbered(parts: Iterable[Full], task_bytes: int, task_files: int) -> tuple[list[Full], int]:

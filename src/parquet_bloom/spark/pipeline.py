@@ -1,8 +1,8 @@
 """Filters for data sets that outgrow one machine: add_filters as a Spark job.
 
-    list_files -> small files, packed many to a task -> tasks.add ----------------------------> report
-               -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
-                                                       shuffled to their file, tasks.assemble -> report
+    list_by_size -> small files, packed many to a task -> tasks.add ----------------------------> report
+                 -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
+                                                         shuffled to their file, tasks.assemble -> report
 
 Only rows of the report, counts and sums cross the driver. A file is either old or new and whole at
 any time; a task that runs twice finds its work done, so retries, speculation and a second run of the
@@ -23,9 +23,9 @@ from parquet_bloom.files.commit import remove_stale
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
-from parquet_bloom.spark.frames import ddl, small_batches, width
-from parquet_bloom.spark.listing import FILE, list_files
-from parquet_bloom.spark.packing import TASK_FILES, packed, shared_out
+from parquet_bloom.spark.frames import computed, mapped, small_batches, width
+from parquet_bloom.spark.listing import FILE, Listed, list_by_size
+from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
 
 REPORT = pa.schema(
@@ -49,7 +49,6 @@ _FILTERS = pa.schema(
     ]
 )  # fmt: skip
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
-_LISTED_AT_ONCE = 100_000  # files that one task may share out
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
@@ -106,36 +105,29 @@ def add_filters(
     with Workers(1) as workers:
         job.request(workers)  # its errors come before any work
     _check_places(paths, output, in_place, force, where)
-    files = list_files(spark, paths, where, tidy=in_place)
+    small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
     if output is not None and len(paths) > 1:
-        _check_equal_targets(files.filter(files.kind == FILE))
-    total, n_large, n = files.selectExpr("sum(size)", f"count_if(size >= {int(split_bytes)})", "count(1)").head()
+        _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
     if progress is not None:
-        progress.expect(n, total or 0)
-    small = files.filter(files.size < split_bytes)
-    task_bytes = max(task_bytes, (total or 0) // _MOST_TASKS)
-    if n <= _LISTED_AT_ONCE:
-        small = shared_out(small, max(min(n, width(spark)), -(-(total or 0) // task_bytes), -(-n // TASK_FILES), 1))
-    else:
-        small = packed(small, spark, task_bytes=task_bytes)
-    report = _mapped(small, functools.partial(tasks.add, job=job), REPORT, progress)
+        progress.expect(small.files + large.files, small.size + large.size)
+    task_bytes = max(task_bytes, small.size // _MOST_TASKS)
+    work = functools.partial(tasks.add, job=job)
+    report = _rows(packed(small, spark, task_bytes=task_bytes), work, REPORT, progress)
     with small_batches(spark):
-        if n_large:
-            large = files.filter(files.size >= split_bytes)
-            report = report.unionByName(_large(spark, large, n_large, job, progress))
-        report = report.persist()
-        report.count()
+        if large.files:
+            report = report.unionByName(_large(spark, large, job, progress))
+        report = computed(report)
     local = any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths))
     if local and not _in_one_process(spark):
         _sweep(report, job)
     return report
 
 
-def _large(spark: Any, large: Any, n_large: int, job: tasks.Job, progress: Any) -> Any:
+def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:
     """Split, built by many tasks, and put together by one task a file."""
-    large = large.repartition(min(n_large, _MOST_TASKS))
-    units = _mapped(large, functools.partial(tasks.cut, job=job), _UNITS).persist()
-    n_units = units.count() - n_large
+    rows = large.rows.repartition(min(large.files, _MOST_TASKS))
+    units = _rows(rows, functools.partial(tasks.cut, job=job), _UNITS).persist()
+    n_units = units.count() - large.files
     headers = units.filter(units.place == tasks.HEADER).selectExpr(
         "path", "root", "size", "place", "crc", "stamp", "-1 row_group", "-1 column", "cast(null as binary) data",
         "cast(null as string) built", "cast(null as string) error",
@@ -143,11 +135,11 @@ def _large(spark: Any, large: Any, n_large: int, job: tasks.Job, progress: Any) 
     rows = headers
     if n_units:
         work = units.filter(units.place != tasks.HEADER).repartition(min(n_units, _MOST_TASKS))
-        rows = rows.unionByName(_mapped(work, functools.partial(tasks.build_units, job=job), _FILTERS))
+        rows = rows.unionByName(_rows(work, functools.partial(tasks.build_units, job=job), _FILTERS))
     # Some for each processor: two large files in one task would wait for each other.
-    parts = min(4 * n_large, max(n_large, 4 * width(spark)), _MOST_TASKS)
+    parts = min(4 * large.files, max(large.files, 4 * width(spark)), _MOST_TASKS)
     rows = rows.repartition(parts, "path").sortWithinPartitions("path", "place")
-    return _mapped(rows, functools.partial(tasks.assemble, job=job), REPORT, progress)
+    return _rows(rows, functools.partial(tasks.assemble, job=job), REPORT, progress)
 
 
 # --- before any work ------------------------------------------------------------------------------
@@ -183,7 +175,7 @@ def _check_equal_targets(wanted: Any) -> None:
 # --- how ------------------------------------------------------------------------------------------
 
 
-def _mapped(
+def _rows(
     frame: Any, work: Callable[[Iterator[tasks.Row]], Iterator[tasks.Row]], schema: pa.Schema, progress: Any = None
 ) -> Any:
     """A generator over rows as a step of a Spark job."""
@@ -201,7 +193,7 @@ def _mapped(
                 pending, size = [], 0
         yield pa.RecordBatch.from_pylist(pending, schema=schema)
 
-    return frame.mapInArrow(run, ddl(schema))
+    return mapped(frame, run, schema)
 
 
 def _in_one_process(spark: Any) -> bool:
@@ -225,4 +217,4 @@ def _sweep(report: Any, job: tasks.Job) -> None:
                     remove_stale(path)
             yield batch
 
-    folders.mapInArrow(run, "folder string").count()
+    mapped(folders, run, "folder string").count()

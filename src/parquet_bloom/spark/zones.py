@@ -17,7 +17,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
 from parquet_bloom.files.index_sources import Data, is_lance, open_data
 from parquet_bloom.formats import lance as form
-from parquet_bloom.spark.frames import small_batches, width
+from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, list_files, not_listed
 from parquet_bloom.spark.storages import storages
 
@@ -43,7 +43,7 @@ def build_zone_index(
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
     where = storages(spark, [*paths, output])
-    listed = list_files(spark, paths, where).orderBy("path").collect()
+    listed = list_files(spark, paths, where).rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
@@ -54,13 +54,11 @@ def build_zone_index(
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
     work = spark.createDataFrame(rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
-    pieces = work.mapInArrow(functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
+    pieces = mapped(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
     write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
     with small_batches(spark):
-        built = joined.mapInArrow(write, _BUILT).persist()
-        built.count()
-    return built
+        return computed(mapped(joined, write, _BUILT))
 
 
 def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:
