@@ -21,6 +21,7 @@ from corpus import vector_file
 from samples import ROWS, command, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
+from parquet_bloom.cli import run
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
 from parquet_bloom.files import build, finish
 from parquet_bloom.files.storage import Source
@@ -206,6 +207,42 @@ def test_guava_s_filters_of_a_file(source: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(RequestError, match="Guava|hash-family|there is no row group 9"):
             parquet_bloom.add_filters(source, tmp_path / "x.parquet", sync=False, **wrong)
+
+
+def test_guava_s_filters_on_the_command_line(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet_bloom.add_filters(source, "a.parquet", columns=["id"], spec="statistics", hash_family="guava", sync=False)
+    expected = parquet_bloom.export_guava("a.parquet", "id", 1)
+    export = ["export-guava", "a.parquet", "-c", "id", "-g", "1"]
+    assert run([*export, "-o", "id.guava"]) == 0
+    assert Path("id.guava").read_bytes() == expected
+    assert capfdbinary.readouterr().out.decode() == (
+        f"a.parquet: column id, row group 1 -> id.guava, {len(expected):,} bytes\n"
+    )
+    assert run([*export, "-o", "-"]) == 0
+    assert capfdbinary.readouterr() == (expected, b"")
+    add = ["add", str(source), "-o", "b.parquet", "--no-sync", "--spec", "statistics", "--guava"]
+    assert run([*add, "id:1=id.guava"]) == 0
+    assert parquet_bloom.export_guava("b.parquet", "id", 1) == expected
+    assert {f.row_group for f in parquet_bloom.inspect("b.parquet").files[0].filters} == {1}
+    capfdbinary.readouterr()
+    for arguments, said in (
+        ([*export, "-o", "id.guava"], "id.guava: exists; give --overwrite to replace it"),
+        (
+            ["export-guava", "a.parquet", "-c", "name", "-o", "x"],
+            "a.parquet: row group 0, column name has no",
+        ),
+        ([*add, "id=id.guava"], "--guava id=id.guava: expected COLUMN:ROW_GROUP=FILE, as in id:0=id.guava"),
+        ([*add, "id:1=none"], "none: No such file or directory"),
+        ([*add, "id:9=id.guava", "--overwrite"], "there is no row group 9"),
+    ):
+        assert run(arguments) == 2
+        out, err = capfdbinary.readouterr()
+        assert (out, err.count(b"\n")) == (b"", 1)
+        assert said in err.decode()
+    assert not Path("x").exists()
 
 
 # --- adding, and taking out again -------------------------------------------------------------------

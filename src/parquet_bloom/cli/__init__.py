@@ -16,7 +16,7 @@ import click
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import ParquetBloomError
 
-_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "spark")
+_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "export-guava", "spark")
 
 
 class _Commands(click.Group):
@@ -28,7 +28,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command = import_module(f"parquet_bloom.cli.{name}").command
+        command = import_module(f"parquet_bloom.cli.{name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

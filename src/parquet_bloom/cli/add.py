@@ -9,6 +9,7 @@ import click
 from parquet_bloom.cli.common import (
     column_rates,
     columns_options,
+    guava_files,
     json_option,
     listed,
     output_options,
@@ -33,6 +34,9 @@ from parquet_bloom.cli.common import (
 @click.option("--conf", multiple=True, metavar="P=V",
               help="Of statistics: a property of the draft, as parquet.expected.entries=1000; more may follow.",
 )  # fmt: skip
+@click.option("--guava", multiple=True, metavar="C:N=FILE",
+              help="Of statistics: what Guava's writeTo wrote, for column C of row group N. Only these are put in.",
+)  # fmt: skip
 @click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
@@ -42,7 +46,7 @@ from parquet_bloom.cli.common import (
 @json_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, fpp: float | None,
-    column_fpp: tuple[str, ...], conf: tuple[str, ...], **options: Any,
+    column_fpp: tuple[str, ...], conf: tuple[str, ...], guava: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to Parquet files; all other bytes stay as they are.
 
@@ -71,6 +75,7 @@ def command(
             exclude=listed(exclude),
             fpp=column_rates(fpp, column_fpp),
             conf=parse_properties(conf),
+            guava=guava_files(guava),
             progress=progress,
             **options,
         )

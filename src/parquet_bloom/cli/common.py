@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from parquet_bloom.errors import FilterWarning, RequestError
+from parquet_bloom.errors import FilterWarning, RequestError, StorageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +74,21 @@ def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mappin
         if not equals or not name:
             raise RequestError(f"--column-fpp {text}: expected COLUMN=RATE, as in id=0.001")
     return rates
+
+
+def guava_files(texts: Sequence[str]) -> dict[tuple[int, str], bytes] | None:
+    """--guava C:N=FILE as the library takes it: (row group, column) -> bytes. Raises RequestError, StorageError."""
+    given = {}
+    for text in texts:
+        matched = re.fullmatch(r"(.+?):([0-9]+)=(.+)", text, re.DOTALL)
+        if matched is None:
+            raise RequestError(f"--guava {text}: expected COLUMN:ROW_GROUP=FILE, as in id:0=id.guava")
+        try:
+            with open(matched[3], "rb") as file:
+                given[int(matched[2]), matched[1]] = file.read()
+        except OSError as error:
+            raise StorageError(matched[3], error.strerror or str(error)) from error
+    return given or None
 
 
 def print_json(value: Any) -> None:
