@@ -9,15 +9,13 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clusters import script, standalone
 from sparks import need_spark
 
 import parquet_bloom
@@ -160,52 +158,10 @@ def _environment_of(process: Path) -> list[bytes]:
         return []
 
 
-@contextmanager
-def standalone(folder: Path, env: dict[str, str]) -> Iterator[str]:
-    """A master and two workers on loopback, by the spark-class of the pyspark that is installed."""
-    import pyspark
-
-    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-    log = folder / "master.log"
-    running: list[subprocess.Popen[Any]] = []
-
-    def start(log: Path, *arguments: str) -> None:
-        with open(log, "w") as out:
-            command = [spark_class, *arguments]
-            running.append(subprocess.Popen(command, env=env, stdout=out, stderr=out, start_new_session=True))
-
-    try:
-        start(log, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        url = _wait_for(log, "Starting Spark master at ").split()[0]
-        for i in range(2):
-            worker = folder / f"worker{i}.log"
-            start(worker, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
-                  "--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{i}"), url)  # fmt: skip
-            _wait_for(worker, "Successfully registered with master ")
-        yield url
-    finally:
-        for process in running:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _wait_for(log: Path, text: str) -> str:
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline:
-        told = log.read_text()
-        if text in told:
-            return told.partition(text)[2]
-        time.sleep(0.1)
-    raise AssertionError(f"{log}: {log.read_text()[-2000:]}")
-
-
-@pytest.mark.slow
 def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     data: Path, versions: dict[str, tuple[bytes, bytes]], faults: Path, tmp_path: Path
 ) -> None:
     """Two workers that know nothing of the package but what --py-files brings; one executor dies on the way."""
-    import pyspark
-
     package = HERE.parents[1] / "src"
     archive = tmp_path / "parquet_bloom.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
@@ -215,11 +171,10 @@ def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     (faults / "executor").touch()
     env = environment(faults)
     del env["PYTHONPATH"]
-    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     with standalone(tmp_path, env) as url:
         conf = [part for setting in settings(faults) for part in ("--conf", setting)]
         job = [str(HERE / "run_job.py"), "submitted", str(data)]
-        command = [submit, "--master", url, *conf, "--py-files", str(archive), *job]
+        command = [script("spark-submit"), "--master", url, *conf, "--py-files", str(archive), *job]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])

@@ -22,7 +22,8 @@ _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Give the active session; where there is none, start one and stop it at the end.
 
-    master    "local[*]" unless given here, by spark-submit or by the settings in SPARK_CONF_DIR
+    master    "local[*]" unless given here, by spark-submit or by the settings in SPARK_CONF_DIR; sc://HOST:PORT
+              is a server for Spark Connect
     settings  Spark's properties, for a session that is started here
     Raises RequestError without pyspark or Java.
     """
@@ -51,7 +52,8 @@ def _pyspark() -> Any:
 
 def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
     # spark-submit has started the JVM by now, and a remote session needs none here.
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
+    remote = master is not None and master.startswith("sc://")
+    submitted = remote or "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
     builder = sql.SparkSession.builder.appName("parquet-bloom")
     if not submitted:
         check_java()
@@ -63,7 +65,7 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
         if master is None and "spark.master" not in settings and "SPARK_CONF_DIR" not in os.environ:
             master = "local[*]"
     if master is not None:
-        builder = builder.master(master)
+        builder = builder.remote(master) if remote else builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
