@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from parquet_bloom.spark import pipeline
+from parquet_bloom.spark.frames import MARK
 from parquet_bloom.spark.listing import Listed
 
 
@@ -129,7 +130,8 @@ def driver(spark: Any, most: int) -> None:
             rows = spark.range(0, n, 1, 64).selectExpr(
                 names, "'/nowhere' root", "1000000L size", "'file' kind", "cast(null as string) error"
             )
-            return Listed(rows, n, n * 1_000_000), Listed(rows.limit(0), 0, 0)
+            mark = rows.selectExpr(MARK).head()[0]
+            return Listed(rows, n, n * 1_000_000, mark), Listed(rows.limit(0), 0, 0)
 
         with mock.patch.object(pipeline, "list_by_size", simulated):
             start = time.perf_counter()

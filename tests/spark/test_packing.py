@@ -10,7 +10,7 @@ import pytest
 from parquet_bloom.errors import RequestError
 from parquet_bloom.spark import packing
 from parquet_bloom.spark.listing import Listed
-from parquet_bloom.spark.packing import numbered, packed
+from parquet_bloom.spark.packing import by_name, numbered, packed
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
 
@@ -78,6 +78,18 @@ def test_small_work_is_spread_over_the_processors(spark: Any, bins: None) -> Non
 def test_one_large_partition_is_many_tasks_and_many_small_ones_are_few(spark: Any, bins: None) -> None:
     assert len(tasks_of(packed(listing(spark, [10] * 400, 1), spark, 100, 1000))) == 40
     assert len(tasks_of(packed(listing(spark, [10] * 80, 50), spark, 200, 1000))) <= 14, "last bins are put together"
+
+
+def test_by_name_a_file_s_task_does_not_depend_on_the_others(spark: Any) -> None:
+    """Nor on sizes: that is what makes a listing that is lost, and made again, harmless."""
+    sizes = list(range(3000))
+    before, after = listing(spark, sizes, 3), listing(spark, [7 * size % 1000 for size in sizes], 11)
+    tasks, again = (tasks_of(by_name(files, spark, 500)) for files in (before, after))
+    names, names_again = ({frozenset(name for name, _ in task) for task in some} for some in (tasks, again))
+    assert names == names_again
+    assert sum(map(len, names)) == 3000
+    assert len(names) == 6
+    assert max(map(len, names)) < 600
 
 
 def test_as_many_tasks_as_the_work_is_worth() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import shutil
@@ -15,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquet_bloom
-from parquet_bloom.errors import RequestError, TableFormatError, UnknownColumnError
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownColumnError
+from parquet_bloom.spark import pipeline
+from parquet_bloom.spark.listing import list_by_size
 from parquet_bloom.spark.pipeline import add_filters
 
 pytestmark = pytest.mark.spark
@@ -244,6 +247,35 @@ def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: d
     assert len(contents(data)) == len(expected) + 1
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
     assert contents(data) == expected
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_listing_that_was_dealt_out_anew_leaves_no_file_out(
+    spark: Any, data: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """As it may be when an executor dies with the listing: one file is two tasks' work and another none's."""
+    lists: list[Any] = []
+
+    def dealt_anew(*arguments: Any, **options: Any) -> Any:
+        small, large = list_by_size(*arguments, **options)
+        lists.append(small)
+        if goes_on or len(lists) == 1:
+            twice = small.rows.filter("path not like '%plain1.parquet'").unionAll(
+                small.rows.filter("path like '%plain2.parquet'")
+            )
+            small = dataclasses.replace(small, rows=twice)
+        return small, large
+
+    monkeypatch.setattr(pipeline, "list_by_size", dealt_anew)
+    if goes_on:
+        with pytest.raises(StorageError, match="executors were lost in each of 3 runs; run the job once more"):
+            add_filters(spark, [str(data)], in_place=True, **WANTED)
+        return
+    found = statuses(add_filters(spark, [str(data)], in_place=True, **WANTED))
+    assert len(lists) == 2
+    assert contents(data) == expected
+    assert {name for name, status in found.items() if status == "done"} == {"plain1.parquet"}
+    assert len(found) == 28
 
 
 def test_a_thousand_small_files(spark: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
-from parquet_bloom.spark.packing import packed
+from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
 
 T = TypeVar("T")
@@ -52,8 +52,6 @@ CHECKED = pa.schema(
 PRUNED = pa.schema(
     [("path", _TEXT), ("row_groups", pa.list_(pa.int32())), ("rows", _LONG), ("size", _LONG), ("error", _TEXT)]
 )
-_DECODED = (4 << 30, 1000)  # bytes and files of a task that decodes columns
-_LOOKED_AT = (1 << 40, 2000)  # and of one that reads footers and filters
 _TOGETHER = 256  # files that are looked at side by side on a remote store
 _ROWS = 4096
 
@@ -71,7 +69,7 @@ def inspect_filters(
     """
     data = dataset(spark, paths)
     _hold(data, columns, exclude)
-    return _rows(data, INSPECTED, functools.partial(_inspected, columns=columns, exclude=exclude), _LOOKED_AT)
+    return _rows(data, INSPECTED, functools.partial(_inspected, columns=columns, exclude=exclude))
 
 
 def verify_filters(
@@ -88,7 +86,7 @@ def verify_filters(
     data = dataset(spark, paths)
     _hold(data, columns, exclude)
     work = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
-    return _rows(data, VERIFIED, work, _DECODED)
+    return _rows(data, VERIFIED, work, packed(data.listed, spark))
 
 
 def check(
@@ -106,7 +104,7 @@ def check(
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, ignore_case=True)
     data = dataset(spark, paths)
-    return _rows(data, CHECKED, _searching(data, tree, options, _verdicts), _LOOKED_AT, _TOGETHER)
+    return _rows(data, CHECKED, _searching(data, tree, options, _verdicts), together=_TOGETHER)
 
 
 def prune(
@@ -127,15 +125,15 @@ def prune(
 def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
     """As prune, of files that have been listed."""
     return _rows(
-        data, PRUNED, _searching(data, predicate, replace(options, skip_files=True), _kept), _LOOKED_AT, _TOGETHER
+        data, PRUNED, _searching(data, predicate, replace(options, skip_files=True), _kept), together=_TOGETHER
     )
 
 
 # --- what a task does -----------------------------------------------------------------------------
 
 
-def _rows(data: Dataset, schema: pa.Schema, work: Work, task: tuple[int, int], together: int = 1) -> Any:
-    frame = packed(data.listed, data.spark, *task)
+def _rows(data: Dataset, schema: pa.Schema, work: Work, files: Any = None, together: int = 1) -> Any:
+    frame = by_name(data.listed, data.spark) if files is None else files
     run = functools.partial(_task, where=data.where, schema=schema, work=work, together=together)
     return mapped(frame, run, schema)
 

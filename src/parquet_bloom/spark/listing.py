@@ -43,11 +43,13 @@ class Listed:
            folder that could not be listed, for the reason in error
     files  how many rows
     size   bytes of them all
+    mark   of their paths, by frames.MARK
     """
 
     rows: Any
     files: int
     size: int
+    mark: int = 0
 
 
 def list_files(spark: Any, paths: Sequence[str], where: Storages) -> Listed:
@@ -64,29 +66,31 @@ def list_by_size(
     """
     if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
         raise RequestError("paths takes a list of names")
-    small, large = f"(kind != '{FOLDER}' AND size < {split})", f"(kind != '{FOLDER}' AND size >= {split})"
+    halves = (f"kind != '{FOLDER}' AND size < {split}", f"kind != '{FOLDER}' AND size >= {split}")
     sums = [
-        f"count_if{small}", f"sum(size) FILTER (WHERE {small})", f"count_if{large}", f"sum(size) FILTER (WHERE {large})"
-    ]  # fmt: skip
+        f"coalesce({total} FILTER (WHERE {half}), 0L)"
+        for half in halves
+        for total in ("count(1)", "sum(size)", "bit_xor(xxhash64(path))")
+    ]
     # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
     level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
     work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
     found = None
-    totals = [0, 0, 0, 0]
+    totals = [0] * len(sums)
     while True:
         listed = mapped(level, _batches_of(work), SCHEMA).persist()
         files = listed.filter(listed.kind != FOLDER)
         found = files if found is None else found.unionAll(files)
         n_folders, *these = listed.selectExpr(f"count_if(kind = '{FOLDER}')", *sums).head()
-        totals = [a + (b or 0) for a, b in zip(totals, these, strict=True)]
+        totals = [a ^ b if i % 3 == 2 else a + b for i, (a, b) in enumerate(zip(totals, these, strict=True))]
         if not n_folders:
             break
         level = listed.filter(listed.kind == FOLDER).repartition(min(n_folders, width(spark)))
         work = functools.partial(_list_folders, where=where, tidy=tidy)
     if len(paths) > 1:  # they may share files; one file must not be two tasks' work
         found = found.repartition(width(spark), "path").dropDuplicates(["path"]).persist()
-        totals = [n or 0 for n in found.selectExpr(*sums).head()]
-    return Listed(found.filter(found.size < split), *totals[:2]), Listed(found.filter(found.size >= split), *totals[2:])
+        totals = list(found.selectExpr(*sums).head())
+    return Listed(found.filter(found.size < split), *totals[:3]), Listed(found.filter(found.size >= split), *totals[3:])
 
 
 def not_listed(row: Any) -> StorageError:

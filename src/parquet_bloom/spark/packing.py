@@ -1,5 +1,7 @@
 """Files -> tasks of about the same work: a bound for the bytes of a task, and one for its files.
 
+Up to 100,000 are sorted by size and dealt out. Of longer listings no task looks at all:
+
     listing partition 0   [f f f][f f][f         bins, filled one after the other as files stream by
     listing partition 1   [f f f][f              the last bin of each partition may be nearly empty:
     tasks                 0 .. 2, and 3 = both of these together
@@ -10,6 +12,7 @@ What the driver sees is a row of numbers for each partition of the listing, what
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +44,16 @@ def packed(listed: Listed, spark: Any, task_bytes: int = TASK_BYTES, task_files:
     if listed.files <= _AT_ONCE:
         return _shared_out(listed.rows, _task_count(listed, parallelism(spark), task_bytes, task_files))
     return _in_bins(listed, spark, task_bytes, task_files)
+
+
+def by_name(listed: Listed, spark: Any, task_files: int = 2 * TASK_FILES) -> Any:
+    """Repartition a listing for work that takes about the same time for each file; the same columns.
+
+    A file's task depends on its name alone. Should Spark lose its copy of a listing with an executor, and
+    list again while sizes change, no file is left out: what prunes files must not.
+    """
+    n = _task_count(replace(listed, size=0), parallelism(spark), 1, task_files)
+    return listed.rows.repartition(n, "path")
 
 
 def _task_count(listed: Listed, processors: int, task_bytes: int, task_files: int) -> int:

@@ -18,12 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.commit import remove_stale
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
-from parquet_bloom.spark.frames import computed, mapped, small_batches, width
+from parquet_bloom.spark.frames import MARK, computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FILE, Listed, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
@@ -49,6 +49,7 @@ _FILTERS = pa.schema(
     ]
 )  # fmt: skip
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
+_ATTEMPTS = 3
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
@@ -93,7 +94,8 @@ def add_filters(
                  earlier run, or another program, did it all) or "failed"
 
     Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg,
-    Delta or Hudi table without force. What is wrong with a file is in its row.
+    Delta or Hudi table without force. What is wrong with a file is in its row. StorageError where
+    executors died in every one of three runs, so that some files have no row.
     """
     where = storages(spark, [*paths, *([output] if output is not None else [])])
     options = {
@@ -105,22 +107,38 @@ def add_filters(
     with Workers(1) as workers:
         job.request(workers)  # its errors come before any work
     _check_places(paths, output, in_place, force, where)
-    small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
-    if output is not None and len(paths) > 1:
-        _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
-    if progress is not None:
-        progress.expect(small.files + large.files, small.size + large.size)
+    for _ in range(_ATTEMPTS):
+        small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
+        if output is not None and len(paths) > 1:
+            _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
+        if progress is not None:
+            progress.expect(small.files + large.files, small.size + large.size)
+        report, files, mark = _add_to(spark, small, large, job, task_bytes, progress)
+        if (files, mark) == (small.files + large.files, small.mark ^ large.mark):
+            break
+        # With an executor Spark lost what it had of the listing. It listed again, found files that had
+        # grown by then, and dealt them out otherwise: some were done twice, others by none.
+        report.unpersist()
+    else:
+        raise StorageError(", ".join(paths), f"executors were lost in each of {_ATTEMPTS} runs; run the job once more")
+    local = any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths))
+    if local and not _in_one_process(spark):
+        _sweep(report, job)
+    return report
+
+
+def _add_to(
+    spark: Any, small: Listed, large: Listed, job: tasks.Job, task_bytes: int, progress: Any
+) -> tuple[Any, int, int]:
+    """Run it all: the report, and how many rows it has and their mark."""
     task_bytes = max(task_bytes, small.size // _MOST_TASKS)
     work = functools.partial(tasks.add, job=job)
     report = _rows(packed(small, spark, task_bytes=task_bytes), work, REPORT, progress)
     with small_batches(spark):
         if large.files:
             report = report.unionByName(_large(spark, large, job, progress))
-        report = computed(report)
-    local = any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths))
-    if local and not _in_one_process(spark):
-        _sweep(report, job)
-    return report
+        report, files, mark = computed(report, "count(1)", MARK)
+    return report, files, mark
 
 
 def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:

@@ -58,7 +58,7 @@ def build_zone_index(
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
     write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
     with small_batches(spark):
-        return computed(mapped(joined, write, _BUILT))
+        return computed(mapped(joined, write, _BUILT))[0]
 
 
 def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:
