@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from samples import digest, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, StorageError, TableFormatError
-from parquet_bloom.files import commit
+from parquet_bloom.files import commit, system
 
 
 @pytest.fixture
@@ -52,6 +53,22 @@ def test_an_output_is_no_more_public_than_its_source(keys: Path, tmp_path: Path)
     keys.chmod(0o400)
     parquet_bloom.add_filters(keys, tmp_path / "out.parquet", columns=["id"], sync=False)
     assert stat.S_IMODE((tmp_path / "out.parquet").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("system_tells", [True, False])
+def test_the_umask_is_asked_without_being_changed(monkeypatch: pytest.MonkeyPatch, system_tells: bool) -> None:
+    """By many threads at once: asking by setting, two of them could leave the other's value behind."""
+    if system_tells:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("was set"))
+        if not Path("/proc/self/status").exists():
+            pytest.skip("this system does not tell")
+    else:
+        monkeypatch.setattr(system, "open", lambda *_, **__: (_ for _ in ()).throw(OSError), raising=False)
+    expected = int(subprocess.run(["sh", "-c", "umask"], capture_output=True, check=True, text=True).stdout, 8)
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: system.umask(), range(2000)))
+    assert found == {expected}
+    assert int(subprocess.run(["sh", "-c", "umask"], capture_output=True, check=True, text=True).stdout, 8) == expected
 
 
 def test_a_symlink_stays_and_its_target_changes(keys: Path, tmp_path: Path) -> None:
@@ -251,7 +268,7 @@ def test_copy_falls_back_to_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fds = [os.open(tmp_path / "a", os.O_RDONLY), os.open(tmp_path / "b", os.O_RDWR | os.O_CREAT)]
     monkeypatch.delattr(os, "copy_file_range")
     try:
-        commit.copy_range(fds[0], fds[1], 1000, 500, len(data) - 1000)
+        system.copy_range(fds[0], fds[1], 1000, 500, len(data) - 1000)
     finally:
         for fd in fds:
             os.close(fd)
@@ -263,7 +280,7 @@ def test_a_source_that_shrinks_meanwhile_is_an_error(tmp_path: Path) -> None:
     fds = [os.open(tmp_path / "a", os.O_RDONLY), os.open(tmp_path / "b", os.O_RDWR | os.O_CREAT)]
     try:
         with pytest.raises(OSError, match="shorter"):
-            commit.copy_range(fds[0], fds[1], 0, 0, 100)
+            system.copy_range(fds[0], fds[1], 0, 0, 100)
     finally:
         for fd in fds:
             os.close(fd)

@@ -11,11 +11,9 @@ those that a killed one left.
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import os
 import secrets
-import shutil
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from typing import IO, Protocol, Self
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.storage import Source
+from parquet_bloom.files.system import copy_range, sync_folder, umask
 
 try:
     import fcntl
@@ -34,9 +33,7 @@ except ImportError:  # Windows
 
 SUFFIX = ".parquet-bloom"
 _READ_STEP = 32 << 20  # of a remote file
-_COPY_STEP = 64 << 20  # so that a signal is noticed
 _WRITE_STEP = 32 << 20
-_CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 
 @dataclass(slots=True)
@@ -233,9 +230,7 @@ class NewFile:
 
     def _take_attributes(self) -> None:
         if self._like is None:
-            umask = os.umask(0o077)
-            os.umask(umask)
-            os.fchmod(self.fd, 0o666 & ~umask)
+            os.fchmod(self.fd, 0o666 & ~umask())
             return
         old = os.stat(self._like)
         if self._like != self.target:  # a new file is its owner's to write, as whole as the source's is secret
@@ -266,43 +261,6 @@ def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
         new.put()
 
 
-def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
-    """Copy bytes between files inside the operating system, or through a buffer where it cannot."""
-    while length:
-        step = min(length, _COPY_STEP)
-        try:
-            n = os.copy_file_range(source, target, step, source_at, target_at)
-        except AttributeError:
-            n = _copy_step(source, target, source_at, target_at, step)
-        except OSError as error:
-            if error.errno not in _CROSS_DEVICE:
-                raise
-            n = _copy_step(source, target, source_at, target_at, step)
-        if n == 0:
-            raise OSError(errno.EIO, "the file became shorter while it was read")
-        source_at, target_at, length = source_at + n, target_at + n, length - n
-
-
-def _copy_step(source: int, target: int, source_at: int, target_at: int, length: int) -> int:
-    data = memoryview(os.pread(source, min(length, 1 << 20), source_at))
-    n = len(data)
-    while data:
-        written = os.pwrite(target, data, target_at)
-        data, target_at = data[written:], target_at + written
-    return n
-
-
-def sync_folder(folder: str) -> None:
-    """Make a rename durable."""
-    if os.name == "nt":
-        return
-    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _host() -> str:
     return socket.gethostname().replace("/", "_").replace("-", "_")[:40] or "host"
 
@@ -319,17 +277,3 @@ def remove_stale(folder: str) -> None:
                 os.unlink(path)
             finally:
                 os.close(fd)
-
-
-def free_space(target: str) -> int:
-    """Bytes free for us where target will lie, or in the nearest folder above it that exists."""
-    folder = os.path.dirname(os.path.realpath(target)) or "."
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return shutil.disk_usage(folder).free
-
-
-def require_space(target: str, needed: int) -> None:
-    free = free_space(target)
-    if needed > free:
-        raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")

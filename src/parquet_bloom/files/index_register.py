@@ -13,10 +13,10 @@ import uuid
 from typing import Any
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError
-from parquet_bloom.files.commit import sync_folder
 from parquet_bloom.files.index_match import cover_of
 from parquet_bloom.files.index_verify import VerifiedIndex, lance_fragments, verify_cover
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.files.system import sync_folder
 from parquet_bloom.files.zones import lance_errors, pylance
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.schema import join_path

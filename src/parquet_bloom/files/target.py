@@ -14,10 +14,11 @@ from typing import Any
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.files import s3
-from parquet_bloom.files.commit import NewFile, NewVersion, Travel, require_space
+from parquet_bloom.files.commit import NewFile, NewVersion, Travel
 from parquet_bloom.files.finish import FileSink
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.storage import Source
+from parquet_bloom.files.system import require_space
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.upload import UploadedFile
 

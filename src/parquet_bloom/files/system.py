@@ -1,0 +1,78 @@
+"""What is asked of the operating system: copying inside it, durable renames, free space, the umask."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+
+from parquet_bloom.errors import StorageError
+
+_COPY_STEP = 64 << 20  # so that a signal is noticed
+_CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+_ASKING = threading.Lock()
+
+
+def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+    """Copy bytes between files inside the operating system, or through a buffer where it cannot."""
+    while length:
+        step = min(length, _COPY_STEP)
+        try:
+            n = os.copy_file_range(source, target, step, source_at, target_at)
+        except AttributeError:
+            n = _copy_step(source, target, source_at, target_at, step)
+        except OSError as error:
+            if error.errno not in _CROSS_DEVICE:
+                raise
+            n = _copy_step(source, target, source_at, target_at, step)
+        if n == 0:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        source_at, target_at, length = source_at + n, target_at + n, length - n
+
+
+def _copy_step(source: int, target: int, source_at: int, target_at: int, length: int) -> int:
+    data = memoryview(os.pread(source, min(length, 1 << 20), source_at))
+    n = len(data)
+    while data:
+        written = os.pwrite(target, data, target_at)
+        data, target_at = data[written:], target_at + written
+    return n
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename durable."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def free_space(target: str) -> int:
+    """Bytes free for us where target will lie, or in the nearest folder above it that exists."""
+    folder = os.path.dirname(os.path.realpath(target)) or "."
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
+def require_space(target: str, needed: int) -> None:
+    free = free_space(target)
+    if needed > free:
+        raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")
+
+
+def umask() -> int:
+    """Of this process. Other systems tell it only to those who set it, and another thread may open a file then."""
+    with contextlib.suppress(OSError), open("/proc/self/status", "rb") as status:  # since Linux 4.7
+        for line in status:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    with _ASKING:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
