@@ -99,7 +99,7 @@ def test_as_many_tasks_as_the_work_is_worth() -> None:
     assert tasks(1, 1 << 30) == 1, "a file is in one"
     assert tasks(3, 1 << 10) == 3
     assert tasks(20, 20 << 20) == 8, "one for each processor"
-    assert tasks(100, 640 << 20) == 16, "and whole rounds of them"
+    assert tasks(200, 1280 << 20) == 16, "and whole rounds of them"
     assert tasks(1000, 1 << 30) == 32, "but four will do"
     assert tasks(1000, 10 << 30) == 80, "unless a task has its fill of bytes"
     assert tasks(100_000, 1 << 20) == 104, "or of files"

@@ -74,7 +74,7 @@ def add_filters(
     sync: bool = True,
     force: bool = False,
     threads: int = 1,
-    task_bytes: int = 128 << 20,
+    task_bytes: int = 512 << 20,
     split_bytes: int = 256 << 20,
     progress: Any = None,
 ) -> Any:
