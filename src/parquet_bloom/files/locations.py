@@ -159,13 +159,31 @@ def is_data(relative: str) -> bool:
 
 def list_folder(store: Store, folder: str, recursive: bool = True) -> list[tuple[str, bool]]:
     """All (path, is a file) below a folder of a storage. Raises StorageError."""
-    from pyarrow import fs
-
     try:
-        infos = store.filesystem.get_file_info(fs.FileSelector(folder, recursive=recursive))
+        infos = infos_in(store.filesystem, folder, recursive)
     except Exception as error:
         raise storage_error(store.location(folder), error) from error
     return sorted((info.path, info.is_file) for info in infos)
+
+
+def infos_in(filesystem: Any, folder: str, recursive: bool = False) -> list[Any]:
+    """The FileInfos of what lies in a folder of a file system of pyarrow.
+
+    On Google's storage folders are names only, and GcsFileSystem leaves out those that no object
+    marks (apache/arrow#35993), unless it lists recursively, which is what it does in any case.
+    """
+    from pyarrow import fs
+
+    if recursive or filesystem.type_name != "gcs":
+        return list(filesystem.get_file_info(fs.FileSelector(folder, recursive=recursive)))
+    base = folder.rstrip("/") + "/"
+    found: dict[tuple[str, bool], Any] = {}
+    for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True)):
+        name, deeper, _ = info.path.removeprefix(base).partition("/")
+        if deeper:
+            info = fs.FileInfo(base + name, fs.FileType.Directory)
+        found.setdefault((name, info.type == fs.FileType.Directory), info)
+    return list(found.values())
 
 
 def kinds(store: Store, paths: Sequence[str]) -> list[bool | ParquetBloomError | None]:

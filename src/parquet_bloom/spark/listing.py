@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
-from parquet_bloom.files.locations import GLOB, is_data
+from parquet_bloom.files.locations import GLOB, infos_in, is_data
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.spark.frames import mapped, width
 from parquet_bloom.spark.storages import Storages
@@ -212,7 +212,7 @@ def _entries(folder: str, where: Storages) -> Iterator[tuple[str, int]]:
                         elif entry.is_file():  # a link to a folder may lead in circles
                             yield f"{base}/{entry.name}", entry.stat().st_size
             return
-        infos = filesystem.get_file_info(fs.FileSelector(path))
+        infos = infos_in(filesystem, path)
     except Exception as error:
         raise storage_error(folder, error) from error
     for info in sorted(infos, key=lambda info: str(info.path)):

@@ -6,7 +6,7 @@
     scheme: file, s3a (s3, s3n), abfss (abfs), gs, hdfs (viewfs)
 
 `Storages` is made on the driver and sent to the executors, which open the files themselves.
-Sources: hadoop-aws and hadoop-azure, their settings' names; pyarrow.fs.
+Sources: hadoop-aws, hadoop-azure and Google's gcs-connector, their settings' names; pyarrow.fs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Storages:
         scheme, authority, path = self.split(name)
         if scheme == "file":
             return None, path
-        filesystem = _filesystem(scheme, authority, tuple(sorted(self.settings.items())))
+        try:
+            filesystem = _filesystem(scheme, authority, tuple(sorted(self.settings.items())))
+        except Exception as error:  # half a key, a library that is not there, a name node that does not answer
+            raise RequestError(f"{scheme}://{authority}: {' '.join(str(error).split())}") from error
         if scheme in _BUCKETS:
             return filesystem, f"{authority.rpartition('@')[2]}{path}".rstrip("/")
         if scheme in ("abfs", "abfss"):
@@ -140,7 +143,7 @@ def _filesystem(scheme: str, authority: str, settings: tuple[tuple[str, str], ..
     if scheme in ("abfs", "abfss"):
         return fs.AzureFileSystem(**azure_options(authority, known))
     if scheme == "gs":
-        return fs.GcsFileSystem()
+        return fs.GcsFileSystem(**gcs_options(known))
     return fs.FileSystem.from_uri(f"{scheme}://{authority or 'default'}/")[0]
 
 
@@ -174,6 +177,19 @@ def s3_options(bucket: str, settings: Mapping[str, str]) -> dict[str, Any]:
     if proxy is not None:
         options["proxy_options"] = f"http://{proxy}:{get('proxy.port') or 80}"
     return {name: value for name, value in options.items() if value is not None}
+
+
+def gcs_options(settings: Mapping[str, str]) -> dict[str, Any]:
+    """fs.gs.* as arguments of pyarrow.fs.GcsFileSystem; it knows no key files but those of the environment."""
+    options: dict[str, Any] = {}
+    if settings.get("fs.gs.auth.type") == "UNAUTHENTICATED" or settings.get("fs.gs.auth.null.enable") == "true":
+        options["anonymous"] = True
+    if project := settings.get("fs.gs.project.id"):
+        options["project_id"] = project
+    if root := settings.get("fs.gs.storage.root.url"):
+        scheme, _, host = root.rpartition("://")
+        options |= {"scheme": scheme or "https", "endpoint_override": host.rstrip("/")}
+    return options
 
 
 def azure_options(authority: str, settings: Mapping[str, str]) -> dict[str, Any]:
