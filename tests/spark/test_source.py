@@ -672,3 +672,21 @@ def test_s3_by_options(session: Any, keys: tuple[Path, list[list[int]]]) -> None
         read = [request.path for request in store.wire.requests if request.kind == "GET"]
         assert "/bucket/data/p=2/y.parquet" in read
         assert len([name for name in read if "p=1" in name]) == 1, "only its footer, for the schema"
+
+
+def test_google_s_storage_level_by_level() -> None:
+    """Its folders are names that no object marks; none is left out, however a read is planned."""
+    from google_store import NAMES, filled, serving, settings
+
+    from parquet_bloom.spark import units
+    from parquet_bloom.spark.storages import Storages
+
+    with serving() as endpoint, filled(endpoint, b"not opened here"):
+        where = Storages(settings(endpoint))
+        expected = sorted(f"gs://data/d/{name}" for name in NAMES)
+        assert sorted(piece.path for piece in units.look(["gs://data/d"], where).files) == expected
+        first = units.first_file(units.look(["gs://data/d/year=2026"], where, folders=0), where)
+        assert first is not None
+        assert first.path == "gs://data/d/year=2026/month=1/b.parquet"
+        shares = units.plan(["gs://data/d"], where, partitions=3)
+        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit, where)) == expected
