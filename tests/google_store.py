@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ports import free_port
 from pyarrow import fs
 
 NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=2026/month=2/c.parquet", "top.parquet"]
@@ -18,9 +19,7 @@ NAMES = ["year=2025/month=1/a.parquet", "year=2026/month=1/b.parquet", "year=202
 @contextmanager
 def serving() -> Iterator[str]:
     """HOST:PORT of a process of its own: pyarrow waits for some answers of this storage with the GIL held."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--host=127.0.0.1", f"--port={port}", "--in-memory", "--default-bucket=data"]
     server = subprocess.Popen(
         [sys.executable, "-m", "gcp_storage_emulator", "start", *options],

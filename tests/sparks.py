@@ -9,13 +9,15 @@ import shutil
 import pytest
 
 
-def need_spark() -> None:
+def need_spark(connect: bool = False) -> None:
     """Skip with the reason, or fail where PARQUET_BLOOM_REQUIRE_SPARK is set."""
     missing = None
     if importlib.util.find_spec("pyspark") is None:
         missing = "pyspark is not installed (extra `spark`)"
     elif shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         missing = "Spark needs Java 17, and there is no java"
+    elif connect and importlib.util.find_spec("grpc") is None:
+        missing = "Spark Connect needs pyspark[connect]"
     if missing is None:
         return
     if os.environ.get("PARQUET_BLOOM_REQUIRE_SPARK"):

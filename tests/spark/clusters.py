@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ports import free_port
 
 Start = Callable[..., None]
 
@@ -42,9 +43,7 @@ def standalone(folder: Path, env: Mapping[str, str]) -> Iterator[str]:
 @contextmanager
 def connect_server(folder: Path, env: Mapping[str, str]) -> Iterator[str]:
     """A server for Spark Connect on loopback; gives its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",

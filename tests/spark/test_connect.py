@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -26,10 +25,7 @@ FILES = 4
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    need_spark()
-    if importlib.util.find_spec("grpc") is None:
-        missing = "Spark Connect needs pyspark[connect]"
-        pytest.fail(missing) if os.environ.get("PARQUET_BLOOM_REQUIRE_SPARK") else pytest.skip(missing)
+    need_spark(connect=True)
     path = os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
     env = {**os.environ, **keys, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}

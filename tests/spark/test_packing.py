@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,14 +39,17 @@ def listing(spark: Any, sizes: list[int], partitions: int) -> Listed:
     return Listed(frame, len(sizes), sum(sizes))
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-def test_files_are_dealt_by_their_sizes(spark: Any, adaptive: str) -> None:
-    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
-    try:
-        sizes = [1 + (i * i) % 97 for i in range(500)] + [900, 0, 0]
-        tasks = tasks_of(packed(listing(spark, sizes, 7), spark, 1200, 100))
-    finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
+@pytest.fixture(params=["true", "false"])
+def adaptive(spark: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+    """With AQE, which may change partitions, and without."""
+    spark.conf.set("spark.sql.adaptive.enabled", request.param)
+    yield
+    spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_files_are_dealt_by_their_sizes(spark: Any, adaptive: None) -> None:
+    sizes = [1 + (i * i) % 97 for i in range(500)] + [900, 0, 0]
+    tasks = tasks_of(packed(listing(spark, sizes, 7), spark, 1200, 100))
     assert sorted(f for task in tasks for f in task) == sorted((f"f{i}", s) for i, s in enumerate(sizes))
     assert len(tasks) == -(-sum(sizes) // 1200)
     bytes_of, files_of = [sum(size for _, size in task) for task in tasks], [len(task) for task in tasks]
@@ -54,14 +58,9 @@ def test_files_are_dealt_by_their_sizes(spark: Any, adaptive: str) -> None:
     assert sorted(bytes_of)[-2] - min(bytes_of) <= 97, "the large file is one task's alone to bear"
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: str, bins: None) -> None:
-    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
-    try:
-        sizes = [1 + (i * i) % 97 for i in range(500)] + [5000, 0, 0]
-        tasks = tasks_of(packed(listing(spark, sizes, 7), spark, 300, 20))
-    finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
+def test_every_file_is_in_one_task_and_tasks_are_bounded(spark: Any, adaptive: None, bins: None) -> None:
+    sizes = [1 + (i * i) % 97 for i in range(500)] + [5000, 0, 0]
+    tasks = tasks_of(packed(listing(spark, sizes, 7), spark, 300, 20))
     assert sorted(f for task in tasks for f in task) == sorted((f"f{i}", s) for i, s in enumerate(sizes))
     for task in tasks:
         assert len(task) <= 20

@@ -77,7 +77,7 @@ def small_batches(spark: Any) -> Iterator[None]:
 
 
 # Of rows with a `path`: the same for the same paths in any order, and all but surely another for others.
-MARK = "coalesce(bit_xor(xxhash64(path)), 0L)"
+MARK = "bit_xor(xxhash64(path))"
 
 
 def computed(frame: Any, *sums: str) -> tuple[Any, ...]:

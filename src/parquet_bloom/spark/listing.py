@@ -15,6 +15,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add, xor
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, infos_in, is_data
 from parquet_bloom.files.remote import storage_error
-from parquet_bloom.spark.frames import mapped, width
+from parquet_bloom.spark.frames import MARK, mapped, width
 from parquet_bloom.spark.storages import Storages
 
 SCHEMA = pa.schema(
@@ -32,6 +33,7 @@ SCHEMA = pa.schema(
 _BATCH = 10_000
 FILE, FOLDER, FAILED = "file", "folder", "failed"
 Row = tuple[str, str, int, str, str | None]
+_SUMS = {"count(1)": add, "sum(size)": add, MARK: xor}  # of a listing, and how those of two levels are joined
 Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
 
 
@@ -67,11 +69,7 @@ def list_by_size(
     if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
         raise RequestError("paths takes a list of names")
     halves = (f"kind != '{FOLDER}' AND size < {split}", f"kind != '{FOLDER}' AND size >= {split}")
-    sums = [
-        f"coalesce({total} FILTER (WHERE {half}), 0L)"
-        for half in halves
-        for total in ("count(1)", "sum(size)", "bit_xor(xxhash64(path))")
-    ]
+    sums = [f"coalesce({total} FILTER (WHERE {half}), 0L)" for half in halves for total in _SUMS]
     # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
     level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
     work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
@@ -82,7 +80,7 @@ def list_by_size(
         files = listed.filter(listed.kind != FOLDER)
         found = files if found is None else found.unionAll(files)
         n_folders, *these = listed.selectExpr(f"count_if(kind = '{FOLDER}')", *sums).head()
-        totals = [a ^ b if i % 3 == 2 else a + b for i, (a, b) in enumerate(zip(totals, these, strict=True))]
+        totals = [joined(a, b) for joined, a, b in zip([*_SUMS.values()] * 2, totals, these, strict=True)]
         if not n_folders:
             break
         level = listed.filter(listed.kind == FOLDER).repartition(min(n_folders, width(spark)))

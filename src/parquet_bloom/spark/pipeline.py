@@ -137,7 +137,7 @@ def _add_to(
     with small_batches(spark):
         if large.files:
             report = report.unionByName(_large(spark, large, job, progress))
-        report, files, mark = computed(report, "count(1)", MARK)
+        report, files, mark = computed(report, "count(1)", f"coalesce({MARK}, 0L)")
     return report, files, mark
 
 
