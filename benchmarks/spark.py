@@ -4,7 +4,7 @@
 
 One session, local[2]. Three questions, ratios first:
 
-    rewrite  10 files, 650 MB, 10 columns, filters on one: Spark reads and writes them with
+    rewrite  10 files, 617 MB, 10 columns, filters on one: Spark reads and writes them with
              parquet.bloom.filter.enabled#key and expected.ndv#key / add_filters into another folder
     small    1,000 files of 1 MB, filters on one column: milliseconds a file, the session being there
     driver   what the driver's process and its JVM hold after a job over N listed files, for 1,000 and
@@ -102,6 +102,9 @@ def against_spark(spark: Any, folder: Path, runs: int) -> None:
         ratios = [a / b for a, b in zip(times["Spark"], times[name], strict=True)]
         print(f"{size:,} bytes in 10 files: Spark reads and writes / {name}  {statistics.median(ratios):.2f}")
     print(json.dumps(times))
+    seconds = sorted(row["seconds"] for row in rows)
+    told = f"{seconds[0]:.2f}, {statistics.median(seconds):.2f}, {seconds[-1]:.2f}"
+    print(f"seconds of a file, by the reports: least, median and most {told}, those that load the kernels included")
 
 
 def small_files(spark: Any, folder: Path, runs: int) -> None:
