@@ -50,6 +50,7 @@ _FILTERS = pa.schema(
 )  # fmt: skip
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
 _ATTEMPTS = 3
+_CHANGED = "A shuffle map stage with indeterminate output was failed and retried"  # Spark's words
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
@@ -113,7 +114,12 @@ def add_filters(
             _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
         if progress is not None:
             progress.expect(small.files + large.files, small.size + large.size)
-        report, files, mark = _add_to(spark, small, large, job, task_bytes, progress)
+        try:
+            report, files, mark = _add_to(spark, small, large, job, task_bytes, progress)
+        except Exception as error:
+            if _CHANGED not in str(error):
+                raise
+            continue  # as below, but that Spark noticed it by itself
         if (files, mark) == (small.files + large.files, small.mark ^ large.mark):
             break
         # With an executor Spark lost what it had of the listing. It listed again, found files that had
