@@ -241,7 +241,8 @@ def test_a_killed_run_leaves_the_file_whole_and_the_next_one_clears_up(keys: Pat
     assert pq.read_metadata(keys).num_row_groups == 3
 
 
-def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path, number: signal.Signals) -> None:
     big = tmp_path / "in"
     big.mkdir()
     for i in range(200):
@@ -253,9 +254,9 @@ def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path) -> 
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and b"parquet_bloom" not in (big / "0.parquet").read_bytes():
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert errors.strip() == "parquet-bloom: interrupted; files that were not finished are as they were"
     assert leftovers(big) == []
     for path in big.iterdir():

@@ -6,10 +6,13 @@ wrong); 2 an error. Of several files the worst counts. Errors are one line on st
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -47,7 +50,20 @@ class _ReaderGone(Exception):
 
 
 class _Interrupted(Exception):
-    """Control-C."""
+    """Control-C, or a signal to end."""
+
+
+class _Stopped(KeyboardInterrupt):
+    """A signal that asks the process to end: work is given up as after Control-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _: Any) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # whoever asks twice does not want to wait
+    raise _Stopped(number)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -61,8 +77,27 @@ def group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its status."""
-    sys.exit(run(arguments))
+    """Run a command and exit with its status, without taking the interpreter apart.
+
+    Threads of Arrow may hold bytes of Python's a moment longer than the command takes. To let them go
+    they ask for the lock of an interpreter that is gone by then, and the process aborts after its work
+    was done (apache/arrow#36389, #45214). Functions that others gave to atexit are called before.
+    """
+    status = 1  # where a traceback was printed
+
+    def leave() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        os._exit(status)
+
+    atexit.register(leave)  # the first one is the last one called
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup: it is ignored
+            signal.signal(number, _stop)
+    status = run(arguments)
+    sys.exit(status)
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -78,14 +113,18 @@ def run(arguments: list[str] | None = None) -> int:
         _say(f"{error.format_message()} (see {where} --help)")
     except click.ClickException as error:
         _say(error.format_message())
-    except (_Interrupted, click.Abort):
+    except (_Interrupted, KeyboardInterrupt, click.Abort) as error:
         _say("interrupted; files that were not finished are as they were")
-        return 130
+        cause = error.__cause__ or error
+        return 128 + (cause.number if isinstance(cause, _Stopped) else signal.SIGINT)
     except ParquetBloomError as error:
         _say(str(error))
     except (_ReaderGone, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # those of files are ours by then: this is standard output's, on a full disk
+        name = error.filename or "standard output"
+        _say(f"{name}: {error.strerror or error}")
     except MemoryError:
         _say("out of memory; files that were not finished are as they were")
     return 2

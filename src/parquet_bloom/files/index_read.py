@@ -194,7 +194,9 @@ class IndexedScan(Scan):
         if value is None:
             return pa.nulls(rows, kind)
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text], kind.value_type))
+        return pa.DictionaryArray.from_arrays(
+            pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([text], kind.value_type)
+        )
 
 
 def _joined(found: Stretches, kept: Any, start: int, stop: int) -> RowRanges:

@@ -181,7 +181,7 @@ def _decode(
     footer = source.footer()
     rows = int((one.rows[:, 1] - one.rows[:, 0]).sum())
     data = compact.encode(_metadata(footer, row_group, one, (len(dictionary), len(body)), rows, field))
-    file = b"".join((MAGIC, dictionary, body, data, len(data).to_bytes(4, "little"), MAGIC))
+    file = _arrows_own(MAGIC, dictionary, body, data, len(data).to_bytes(4, "little"), MAGIC)
     where = f"row group {row_group}, column {one.leaf.name}"
     try:
         # A data set's fragment, as everything else is read, so that types and options are the same.
@@ -192,6 +192,14 @@ def _decode(
     if table.num_rows != rows:
         raise DamagedFileError(source.path, f"{where}: pages of {rows} rows decode to {table.num_rows}")
     return table
+
+
+def _arrows_own(*parts: bytes) -> pa.Buffer:
+    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214)."""
+    out = pa.BufferOutputStream()
+    for part in parts:
+        out.write(part)
+    return out.getvalue()
 
 
 def _metadata(

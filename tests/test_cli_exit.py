@@ -1,0 +1,58 @@
+"""How the command's process ends: with its status and all it said, before the interpreter is taken apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import parquet_bloom
+
+
+def ended(script: str) -> subprocess.CompletedProcess[str]:
+    whole = [sys.executable, "-c", script]
+    return subprocess.run(whole, capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_what_holds_the_interpreter_at_its_end_is_left_alone() -> None:
+    """A thread that takes up Python's lock while the interpreter ends aborts the process; this one tells of its end."""
+    script = (
+        "import atexit, sys, parquet_bloom.cli as cli\n"
+        "class Held:\n"
+        "    def __del__(self): print('taken apart', flush=True)\n"
+        "sys.held = Held()\n"
+        "def run(arguments):\n"
+        "    atexit.register(print, 'others first')\n"
+        "    return status(arguments)\n"
+        "cli.run, status = run, cli.run\n"
+        "cli.main(['--version'])\n"
+    )
+    done = ended(script)
+    assert done.returncode == 0
+    assert done.stdout == f"parquet-bloom, version {parquet_bloom.__version__}\nothers first\n"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("answer", "status"), [("return 0", 0), ("return 1", 1), ("return 130", 130), ("1 / 0", 1)])
+def test_the_status_is_kept(answer: str, status: int) -> None:
+    script = f"import parquet_bloom.cli as cli\ndef run(arguments):\n    {answer}\ncli.run = run\ncli.main([])\n"
+    done = ended(script)
+    assert done.returncode == status
+    assert ("ZeroDivisionError" in done.stderr) == (answer == "1 / 0")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", [("--help",), ("read", "{}"), ("inspect", "{}", "--json")])
+def test_a_full_disk_behind_standard_output_is_one_line(arguments, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": range(10)}), tmp_path / "a.parquet")
+    whole = [sys.executable, "-m", "parquet_bloom", *(a.format(tmp_path / "a.parquet") for a in arguments)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(whole, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "parquet-bloom: standard output: No space left on device"
+    assert "Traceback" not in done.stderr
