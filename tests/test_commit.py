@@ -127,6 +127,42 @@ def test_files_of_a_table_are_refused_without_force(tmp_path: Path, kind: str) -
     assert digest(keys) != before
 
 
+def in_memory(fd: int, size: int) -> float:
+    """The share of a file that the system has in memory, by looking at a byte of each 64 KiB."""
+    looks = range(0, size, 1 << 16)
+    found = 0
+    for at in looks:
+        try:
+            found += os.preadv(fd, [bytearray(1)], at, os.RWF_NOWAIT)
+        except BlockingIOError:
+            pass
+        except OSError:
+            pytest.skip("this file system does not tell what is in memory")
+    return found / len(looks)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="this system does not tell what is in memory")
+@pytest.mark.parametrize(("sync", "cached"), [(True, False), (True, True), (False, False)])
+def test_a_new_file_stays_in_memory_or_leaves_it(tmp_path: Path, sync: bool, cached: bool) -> None:
+    size = 40 << 20
+    (tmp_path / "source").write_bytes(os.urandom(1 << 20) * (size >> 20))
+    with open(tmp_path / "source", "rb") as source, (tmp_path / "probe").open("wb+") as probe:
+        probe.write(bytes(1 << 20))
+        probe.flush()
+        os.fsync(probe.fileno())
+        os.posix_fadvise(probe.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if in_memory(probe.fileno(), 1 << 20):
+            pytest.skip("this file system keeps all in memory")
+        with commit.NewFile(str(tmp_path / "new"), None, overwrite=False, sync=sync, cached=cached) as new:
+            new.copy_to(0, source.fileno(), 0, size)
+            new.at = size
+            new.append(b"the end")
+            new.commit()
+            share = in_memory(new.fd, size)
+    assert share > 0.9 if cached or not sync else share < 0.1
+    assert (tmp_path / "new").read_bytes() == (tmp_path / "source").read_bytes() + b"the end"
+
+
 def test_an_existing_output_needs_overwrite(keys: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     out.write_bytes(b"precious")

@@ -31,7 +31,7 @@ from parquet_bloom.files.parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan
 from parquet_bloom.files.paths import expand, locate
 from parquet_bloom.files.remote import Location, submit
 from parquet_bloom.files.storage import Source
-from parquet_bloom.files.target import disk_needed, new_version
+from parquet_bloom.files.target import Writing, disk_needed, new_version
 from parquet_bloom.files.upload import UploadedFile
 
 SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
@@ -406,7 +406,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
         with Source(tmp_path / "x.parquet") as source:
             target = Location("data/y.parquet", filesystem)
             assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
-            with new_version(source, target, overwrite=False, sync=False, force=False, needed=0) as new:
+            with new_version(source, target, Writing(overwrite=False, sync=False, force=False), needed=0) as new:
                 return new.travel.why
 
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")

@@ -42,7 +42,7 @@ from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
+from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version
 from parquet_bloom.files.workers import Workers, processors
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
@@ -158,15 +158,15 @@ def _carry_out(
     built: BuiltElsewhere | None,
 ) -> Travel:  # fmt: skip
     report.bytes_after = source.size
-    overwrite = request.overwrite or request.in_place
+    how = Writing(request.overwrite or request.in_place, request.sync, request.force, request.cached)
     if not made.chosen:
-        return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
-    with new_version(source, target, overwrite, request.sync, request.force, report.bytes_needed) as new:
+        return Travel() if request.in_place else copy_whole(source, target, how)
+    with new_version(source, target, how, report.bytes_needed) as new:
         written = _Writer(source, footer, made, request, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
-            return Travel() if request.in_place else copy_whole(source, target, overwrite, request.sync, request.force)
+            return Travel() if request.in_place else copy_whole(source, target, how)
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
         with new.reopen() as again:

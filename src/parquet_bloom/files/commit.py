@@ -34,6 +34,7 @@ except ImportError:  # Windows
 SUFFIX = ".parquet-bloom"
 _READ_STEP = 32 << 20  # of a remote file
 _WRITE_STEP = 32 << 20
+_PASSING_STEP = 8 << 20  # of a file that is not to stay in memory
 
 
 @dataclass(slots=True)
@@ -71,14 +72,20 @@ class NewFile:
                None: those of any new file
     overwrite  whether target may exist when the new file takes its place
     mode       permissions while it is being written, less the umask
+    cached     let the system keep its bytes in memory for who reads them next. Those of a data set push out
+               what is needed more, and where memory is fresh, as a virtual machine's is, they wait for it.
+               Without sync they always stay: only bytes that are on the disk can leave
     """
 
-    def __init__(self, target: str, like: str | None, overwrite: bool, sync: bool, mode: int = 0o600) -> None:
+    def __init__(
+        self, target: str, like: str | None, overwrite: bool, sync: bool, mode: int = 0o600, cached: bool = True
+    ) -> None:
         self.target = os.path.realpath(target) if overwrite else target
         self._like = os.path.realpath(like) if like is not None else None
         self._overwrite = overwrite
         self._sync = sync
         self._mode = mode
+        self._cached = cached
         self._folder = os.path.dirname(self.target) or "."
         self._made: list[str] = []
         self.fd = -1
@@ -149,8 +156,9 @@ class NewFile:
 
     def copy_to(self, at: int, source_fd: int, start: int, stop: int) -> None:
         """Copy [start, stop) of another file to an offset."""
+        step = _WRITE_STEP if self._cached else _PASSING_STEP
         while start < stop:
-            n = min(stop - start, _WRITE_STEP)
+            n = min(stop - start, step)
             copy_range(source_fd, self.fd, start, at, n)
             self._start_writing(at, n)
             start, at = start + n, at + n
@@ -170,10 +178,14 @@ class NewFile:
         return Source(self.path)
 
     def _start_writing(self, at: int, n: int) -> None:
-        """Let the disk begin with these bytes while we go on; the fsync at the end has less to wait for."""
+        """Let the disk begin with these bytes while we go on; the fsync at the end has less to wait for.
+
+        The same call lets go of what the disk has by now.
+        """
         if self._sync and hasattr(os, "posix_fadvise"):
+            first = at if self._cached else 0
             with contextlib.suppress(OSError):
-                os.posix_fadvise(self.fd, at, n, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(self.fd, first, at + n - first, os.POSIX_FADV_DONTNEED)
 
     def discard(self) -> None:
         """Give the new file up; the target stays what it was."""
@@ -183,6 +195,8 @@ class NewFile:
         """Wait until what was written so far is on the disk, unless sync is off."""
         if self._sync:
             os.fsync(self.fd)
+            if not self._cached:
+                self._start_writing(0, self.at)
 
     def put(self) -> None:
         """Take the target's place as it is: a new file of ordinary permissions."""

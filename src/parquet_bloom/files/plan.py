@@ -71,6 +71,7 @@ class Request:
     tables: Tables
     dry_run: bool
     progress: Progress | None
+    cached: bool = True  # as files.commit.NewFile has it
 
 
 def check_fpp(fpp: float | Mapping[str, float] | None) -> None:

@@ -16,7 +16,7 @@ from parquet_bloom.files.reports import RemovedFile, RemoveReport
 from parquet_bloom.files.rewrite import write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.target import check_target, copy_whole, disk_needed, new_version
+from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version
 from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places
@@ -59,9 +59,7 @@ def remove_filters(
                 columns,
                 exclude,
                 in_place,
-                overwrite or in_place,
-                sync,
-                force,
+                Writing(overwrite or in_place, sync, force),
                 dry_run,
                 tables,
             )
@@ -89,9 +87,7 @@ def _remove(
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
     in_place: bool,
-    overwrite: bool,
-    sync: bool,
-    force: bool,
+    how: Writing,
     dry_run: bool,
     tables: Tables,
 ) -> RemovedFile:
@@ -101,21 +97,21 @@ def _remove(
     report = RemovedFile(source.path, str(target), len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
     report.remote = source.is_remote or target.filesystem is not None
     if chunks or not in_place:
-        check_target(source.location, target, in_place, force, tables)
+        check_target(source.location, target, in_place, how.force, tables)
     places = Places(footer)
     located = footer_places(footer)
     here = {key: place for key in chunks if key in located and (place := places[key]) is not None}
     spans = dict.fromkeys(key for key in chunks if key in located) | spans_of(source, footer, here)
-    removal = plan_removal(source.path, footer, spans, force)
+    removal = plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
     if dry_run:
         return report
     if not chunks:
         if not in_place:
-            report.add_travel(copy_whole(source, target, overwrite, sync, force), source)
+            report.add_travel(copy_whole(source, target, how), source)
         return report
     needed = disk_needed(source, target, len(footer.data))
-    with new_version(source, target, overwrite, sync, force, needed) as new:
+    with new_version(source, target, how, needed) as new:
         sink = FileSink(new, source)
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at

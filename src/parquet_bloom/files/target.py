@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import StorageError
@@ -28,6 +29,16 @@ WITH_A_ROLE = (
     "has no credentials; give access_key, secret_key and session_token of the role instead"
 )
 WITHOUT_COPIES = "this file system cannot put files together from parts of others"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a new version is written: overwrite, sync and force as add_filters has them, cached as NewFile has it."""
+
+    overwrite: bool
+    sync: bool
+    force: bool
+    cached: bool = True
 
 
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
@@ -49,23 +60,24 @@ def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
     return new_bytes if _in_store(target) else source.size + new_bytes
 
 
-def new_version(source: Source, target: Location, overwrite: bool, sync: bool, force: bool, needed: int) -> NewVersion:
+def new_version(source: Source, target: Location, how: Writing, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
     if target.filesystem is None:
         require_space(target.path, needed)
-        return NewFile(target.path, source.location.path if not source.is_remote else None, overwrite, sync)
+        like = source.location.path if not source.is_remote else None
+        return NewFile(target.path, like, how.overwrite, how.sync, cached=how.cached)
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
-        return s3.StoredFile(source, target, overwrite, force)
-    new = UploadedFile(target, overwrite)
+        return s3.StoredFile(source, target, how.overwrite, how.force)
+    new = UploadedFile(target, how.overwrite)
     new.travel.why = _hindrance(target.filesystem) or ""
     return new
 
 
-def copy_whole(source: Source, target: Location, overwrite: bool, sync: bool, force: bool) -> Travel:
+def copy_whole(source: Source, target: Location, how: Writing) -> Travel:
     """Copy a file that needs no change to its output."""
     needed = disk_needed(source, target, 0)
-    with new_version(source, target, overwrite, sync, force, needed) as new:
+    with new_version(source, target, how, needed) as new:
         FileSink(new, source).copy(0, source.size)
         new.at = source.size
         new.commit(source.check_unchanged)
