@@ -278,6 +278,29 @@ def test_a_listing_that_was_dealt_out_anew_leaves_no_file_out(
     assert len(found) == 28
 
 
+def test_a_job_that_spark_gives_up_for_that_is_run_again(
+    spark: Any, data: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark may notice by itself that a lost listing came out otherwise; other errors are told at once."""
+    add = pipeline._add_to
+    said = ["disk full", "stage 4: A shuffle map stage with indeterminate output was failed and retried. However, ..."]
+
+    def given_up(*arguments: Any) -> Any:
+        done = add(*arguments)
+        if said:
+            raise RuntimeError(said.pop(0))
+        return done
+
+    monkeypatch.setattr(pipeline, "_add_to", given_up)
+    with pytest.raises(RuntimeError, match="disk full"):
+        add_filters(spark, [str(data)], in_place=True, **WANTED)
+    assert len(said) == 1
+    found = statuses(add_filters(spark, [str(data)], in_place=True, **WANTED))
+    assert set(found.values()) == {"had them"}
+    assert len(found) == 28
+    assert contents(data) == expected
+
+
 def test_a_thousand_small_files(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "d" / "0.parquet", 0)
     for i in range(1, 1000):

@@ -37,7 +37,7 @@ class Workers:
         self._builders.shutdown(cancel_futures=True)
         self._copier.shutdown(cancel_futures=True)
 
-    def in_order(self, work: Callable[[K], R], keys: Sequence[K]) -> Iterator[R]:
+    def in_order(self, work: Callable[[K], R], keys: Iterable[K]) -> Iterator[R]:
         """Work on keys side by side, a few ahead of the caller, and give the results in order."""
         rest = iter(keys)
         pending: deque[Future[R]] = deque()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -64,28 +65,70 @@ def width(spark: Any) -> int:
     return 4 * parallelism(spark)
 
 
+_settings = threading.Lock()
+_changed: dict[tuple[int, str], tuple[str, int]] = {}  # (session, setting) -> what it was, how many changed it
+
+
 @contextmanager
-def small_batches(spark: Any) -> Iterator[None]:
-    """Rows that carry filters are megabytes, up to 128 MiB each: few of them are handed to Python at a time."""
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    old = spark.conf.get(name)
-    spark.conf.set(name, "16")
+def _setting(spark: Any, name: str, value: str) -> Iterator[None]:
+    """Another value of a session's setting for a while; the last of several threads puts the old one back.
+
+    A session that lets nobody change it goes on as it is.
+    """
+    from pyspark.errors import PySparkException
+
+    key = (id(spark), name)
+    with _settings:
+        old, users = _changed.get(key, (None, 0))
+        try:
+            old = spark.conf.get(name) if old is None else old
+            spark.conf.set(name, value)
+        except PySparkException:
+            old = None
+        else:
+            _changed[key] = (old, users + 1)
+    if old is None:
+        yield
+        return
     try:
         yield
     finally:
-        spark.conf.set(name, old)
+        with _settings:
+            old, users = _changed.pop(key)
+            if users > 1:
+                _changed[key] = (old, users - 1)
+            else:
+                spark.conf.set(name, old)
 
 
-# Of rows with a `path`: the same for the same paths in any order, and all but surely another for others.
-MARK = "bit_xor(xxhash64(path))"
+def small_batches(spark: Any) -> AbstractContextManager[None]:
+    """Rows that carry filters are megabytes, up to 128 MiB each: few of them are handed to Python at a time."""
+    return _setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "16")
+
+
+def kept(frame: Any) -> Any:
+    """The same rows, which stay in Spark's cache once a job has made them.
+
+    What is kept is not planned adaptively: that would make two jobs of every one over it.
+    """
+    with _setting(frame.sparkSession, "spark.sql.adaptive.enabled", "false"):
+        return frame.persist()
+
+
+def mark(where: str = "true") -> str:
+    """Of rows with a `path`: the same for the same paths in any order, and all but surely another for others."""
+    return f"coalesce(bit_xor(if({where}, xxhash64(path), 0L)), 0L)"
 
 
 def computed(frame: Any, *sums: str) -> tuple[Any, ...]:
-    """A DataFrame whose tasks have run, once, and sums over its rows, which stay in Spark's cache."""
+    """A DataFrame whose tasks have run, once, and sums over its rows, which stay in Spark's cache.
+
+    sums  aggregate expressions, without FILTER and DISTINCT
+    """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
-    frame = frame.persist()
+    frame = kept(frame)
     seen = Observation()
     names = [f"sum{i}" for i in range(len(sums))]
     looked_at = frame.observe(seen, *map(sf.expr, map("{} {}".format, sums, names))) if sums else frame

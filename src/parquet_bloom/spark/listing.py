@@ -24,7 +24,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, infos_in, is_data
 from parquet_bloom.files.remote import storage_error
-from parquet_bloom.spark.frames import MARK, mapped, width
+from parquet_bloom.spark.frames import computed, mapped, mark, width
 from parquet_bloom.spark.storages import Storages
 
 SCHEMA = pa.schema(
@@ -33,7 +33,6 @@ SCHEMA = pa.schema(
 _BATCH = 10_000
 FILE, FOLDER, FAILED = "file", "folder", "failed"
 Row = tuple[str, str, int, str, str | None]
-_SUMS = {"count(1)": add, "sum(size)": add, MARK: xor}  # of a listing, and how those of two levels are joined
 Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
 
 
@@ -45,7 +44,7 @@ class Listed:
            folder that could not be listed, for the reason in error
     files  how many rows
     size   bytes of them all
-    mark   of their paths, by frames.MARK
+    mark   of their paths, by frames.mark
     """
 
     rows: Any
@@ -68,27 +67,32 @@ def list_by_size(
     """
     if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
         raise RequestError("paths takes a list of names")
-    halves = (f"kind != '{FOLDER}' AND size < {split}", f"kind != '{FOLDER}' AND size >= {split}")
-    sums = [f"coalesce({total} FILTER (WHERE {half}), 0L)" for half in halves for total in _SUMS]
+    sums: dict[str, Callable[[int, int], int]] = {}  # of one level, and how those of two are joined
+    for half in (f"kind != '{FOLDER}' AND size < {split}", f"kind != '{FOLDER}' AND size >= {split}"):
+        sums |= {f"count_if({half})": add, f"coalesce(sum(if({half}, size, 0L)), 0L)": add, mark(half): xor}
     # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
     level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
     work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
     found = None
     totals = [0] * len(sums)
     while True:
-        listed = mapped(level, _batches_of(work), SCHEMA).persist()
-        files = listed.filter(listed.kind != FOLDER)
+        listed, n_folders, *these = computed(
+            mapped(level, _batches_of(work), SCHEMA), f"count_if(kind = '{FOLDER}')", *sums
+        )
+        files = listed.filter(f"kind != '{FOLDER}'") if n_folders else listed
         found = files if found is None else found.unionAll(files)
-        n_folders, *these = listed.selectExpr(f"count_if(kind = '{FOLDER}')", *sums).head()
-        totals = [joined(a, b) for joined, a, b in zip([*_SUMS.values()] * 2, totals, these, strict=True)]
+        totals = [joined(a, b) for joined, a, b in zip(sums.values(), totals, these, strict=True)]
         if not n_folders:
             break
-        level = listed.filter(listed.kind == FOLDER).repartition(min(n_folders, width(spark)))
+        level = listed.filter(f"kind = '{FOLDER}'").repartition(min(n_folders, width(spark)))
         work = functools.partial(_list_folders, where=where, tidy=tidy)
     if len(paths) > 1:  # they may share files; one file must not be two tasks' work
-        found = found.repartition(width(spark), "path").dropDuplicates(["path"]).persist()
-        totals = list(found.selectExpr(*sums).head())
-    return Listed(found.filter(found.size < split), *totals[:3]), Listed(found.filter(found.size >= split), *totals[3:])
+        found, *totals = computed(found.repartition(width(spark), "path").dropDuplicates(["path"]), *sums)
+    small, large = totals[:3], totals[3:]
+    return (
+        Listed(found.filter(f"size < {split}") if large[0] else found, *small),
+        Listed(found.filter(f"size >= {split}"), *large),
+    )
 
 
 def not_listed(row: Any) -> StorageError:

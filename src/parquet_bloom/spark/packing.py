@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.spark.frames import mapped, parallelism, width
+from parquet_bloom.spark.frames import kept, mapped, parallelism, width
 from parquet_bloom.spark.listing import Listed
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
@@ -69,14 +69,10 @@ def _shared_out(frame: Any, n_tasks: int) -> Any:
     Tasks differ by at most one file, and by at most the bytes of the largest. All of it is a stage of
     the job that follows, in Spark itself.
     """
-    from pyspark.sql import functions as sf
-
-    names = frame.columns
-    ordered = frame.coalesce(1).sortWithinPartitions(sf.desc("size"), "path")
-    dealt = ordered.withColumn("_at", sf.monotonically_increasing_id())  # 0, 1, ... in the one partition
-    at = sf.col("_at") % (2 * n_tasks)
-    task = sf.when(at < n_tasks, at).otherwise(2 * n_tasks - 1 - at).cast("int")
-    return dealt.withColumn("_task", task).repartitionById(n_tasks, "_task").select(*names)
+    ordered = frame.coalesce(1).sortWithinPartitions(["size", "path"], ascending=[False, True])
+    at = f"monotonically_increasing_id() % {2 * n_tasks}"  # 0, 1, ... in the one partition
+    dealt = ordered.selectExpr("*", f"cast(least({at}, {2 * n_tasks - 1} - {at}) as int) _task")
+    return dealt.repartitionById(n_tasks, "_task").drop("_task")
 
 
 def _in_bins(listed: Listed, spark: Any, task_bytes: int, task_files: int) -> Any:
@@ -91,7 +87,7 @@ def _in_bins(listed: Listed, spark: Any, task_bytes: int, task_files: int) -> An
 
     binned = frame.withColumn(_LISTED, sf.spark_partition_id())
     kind = binned.withColumn(_BIN, sf.lit(0).cast("bigint")).schema
-    binned = mapped(binned, _binning(task_bytes, task_files), kind).persist()
+    binned = kept(mapped(binned, _binning(task_bytes, task_files), kind))
     # Of each partition: how many bins, and what the last one holds.
     last = sf.struct(_BIN, "bytes", "files")
     rows = (

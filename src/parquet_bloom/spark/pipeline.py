@@ -23,7 +23,7 @@ from parquet_bloom.files.commit import remove_stale
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
-from parquet_bloom.spark.frames import MARK, computed, mapped, small_batches, width
+from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
 from parquet_bloom.spark.listing import FILE, Listed, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
@@ -115,12 +115,12 @@ def add_filters(
         if progress is not None:
             progress.expect(small.files + large.files, small.size + large.size)
         try:
-            report, files, mark = _add_to(spark, small, large, job, task_bytes, progress)
+            report, files, named = _add_to(spark, small, large, job, task_bytes, progress)
         except Exception as error:
             if _CHANGED not in str(error):
                 raise
             continue  # as below, but that Spark noticed it by itself
-        if (files, mark) == (small.files + large.files, small.mark ^ large.mark):
+        if (files, named) == (small.files + large.files, small.mark ^ large.mark):
             break
         # With an executor Spark lost what it had of the listing. It listed again, found files that had
         # grown by then, and dealt them out otherwise: some were done twice, others by none.
@@ -143,15 +143,16 @@ def _add_to(
     with small_batches(spark):
         if large.files:
             report = report.unionByName(_large(spark, large, job, progress))
-        report, files, mark = computed(report, "count(1)", f"coalesce({MARK}, 0L)")
-    return report, files, mark
+        report, files, paths = computed(report, "count(1)", mark())
+    return report, files, paths
 
 
 def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:
     """Split, built by many tasks, and put together by one task a file."""
     rows = large.rows.repartition(min(large.files, _MOST_TASKS))
-    units = _rows(rows, functools.partial(tasks.cut, job=job), _UNITS).persist()
-    n_units = units.count() - large.files
+    units, n_units = computed(
+        _rows(rows, functools.partial(tasks.cut, job=job), _UNITS), f"count_if(place != {tasks.HEADER})"
+    )
     headers = units.filter(units.place == tasks.HEADER).selectExpr(
         "path", "root", "size", "place", "crc", "stamp", "-1 row_group", "-1 column", "cast(null as binary) data",
         "cast(null as string) built", "cast(null as string) error",

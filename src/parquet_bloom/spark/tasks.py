@@ -16,8 +16,10 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
+from queue import SimpleQueue
 from typing import Any
 
 from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
@@ -50,6 +52,7 @@ Row = dict[str, Any]
 DONE, HAD_THEM, FAILED = "done", "had them", "failed"
 _UNIT_BYTES = 64 << 20  # of column chunks, so that a unit is some tenths of a second
 _UNIT_FILTERS = 256
+_ABREAST = 2  # small files of a task: one is decoded while the other waits for the disk or the network
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Job:
             columns=o["columns"], exclude=o["exclude"], form=form, style=style, guava={},
             at_chunk_start=at_chunk_start, fpp=fpp, ndv=ndv, max_bytes=o["max_bytes"], in_place=self.output is None,
             overwrite=self.overwrite, replace=o["replace"], sync=o["sync"], force=o["force"], workers=workers,
-            tables=Tables(), dry_run=False, progress=None,
+            tables=Tables(), dry_run=False, progress=None, cached=False,
         )  # fmt: skip
 
 
@@ -126,11 +129,22 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
 
 
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
-    """Rows of a listing, small files and what could not be listed -> their rows of the report."""
-    with Workers(job.threads) as workers:
-        request = job.request(workers)
-        for row in rows:
-            yield failed_row(row["path"], row["error"]) if row["error"] else _add(row, job, request)
+    """Rows of a listing, small files and what could not be listed -> their rows of the report, in their order."""
+    with ExitStack() as stack:
+        free: SimpleQueue[Request] = SimpleQueue()
+        for _ in range(_ABREAST):
+            free.put(job.request(stack.enter_context(Workers(job.threads))))
+
+        def work(row: Row) -> Row:
+            if row["error"]:
+                return failed_row(row["path"], row["error"])
+            request = free.get()
+            try:
+                return _add(row, job, request)
+            finally:
+                free.put(request)
+
+        yield from stack.enter_context(Workers(_ABREAST)).in_order(work, rows)
 
 
 def _add(row: Row, job: Job, request: Request, built: BuiltElsewhere | None = None) -> Row:
