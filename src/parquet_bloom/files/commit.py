@@ -72,14 +72,15 @@ class NewFile:
                None: those of any new file
     overwrite  whether target may exist when the new file takes its place
     mode       permissions while it is being written, less the umask
-    cached     let the system keep its bytes in memory for who reads them next. Those of a data set push out
-               what is needed more, and where memory is fresh, as a virtual machine's is, they wait for it.
-               Without sync they always stay: only bytes that are on the disk can leave
+    cached     leave it to the system which of its bytes stay in memory for who reads them next. Those of a data
+               set push out what is needed more, and where memory is fresh, as a virtual machine's may be, they
+               wait for it. Without sync it always is: only bytes that are on the disk can leave
     """
 
     def __init__(
         self, target: str, like: str | None, overwrite: bool, sync: bool, mode: int = 0o600, cached: bool = True
     ) -> None:
+        self._named = target
         self.target = os.path.realpath(target) if overwrite else target
         self._like = os.path.realpath(like) if like is not None else None
         self._overwrite = overwrite
@@ -213,7 +214,7 @@ class NewFile:
         self.path = ""
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
-        """Take the target's place. Raises StorageError; the target is then what it was.
+        """Take the target's place. Raises StorageError; the target is then what it was, or the error says otherwise.
 
         last_check  called when all bytes are on the disk, right before the rename; may raise
         """
@@ -222,13 +223,18 @@ class NewFile:
             self.flush()
             last_check()
             self._replace()
-            crc = os.path.join(self._folder, f".{os.path.basename(self.target)}.crc")
-            with contextlib.suppress(OSError):
-                os.unlink(crc)  # Hadoop's checksum of the old bytes: Spark would refuse the new ones
-            if self._sync:
-                sync_folder(self._folder)
         except OSError as error:
             raise storage_error(self.target, error) from error
+        # Hadoop's checksums are of the old bytes: Spark would refuse the new ones. A symlink has one of its own.
+        for folder, base in map(os.path.split, {self.target, self._named}):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, f".{base}.crc"))
+        if self._sync:
+            try:
+                sync_folder(self._folder)
+            except OSError as error:
+                reason = f"has its new version, but fsync of its folder failed ({error.strerror or error})"
+                raise StorageError(self.target, f"{reason}: after a power cut it may have the old one") from error
 
     def _link(self) -> None:
         """Become the target unless something has that name by now: link fails where rename would not."""
