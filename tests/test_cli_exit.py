@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import parquet_bloom
+from parquet_bloom import cli
 
 
 def ended(script: str) -> subprocess.CompletedProcess[str]:
@@ -23,11 +26,12 @@ def test_what_holds_the_interpreter_at_its_end_is_left_alone() -> None:
         "class Held:\n"
         "    def __del__(self): print('taken apart', flush=True)\n"
         "sys.held = Held()\n"
-        "def run(arguments):\n"
+        "def run():\n"
         "    atexit.register(print, 'others first')\n"
-        "    return status(arguments)\n"
+        "    return status()\n"
         "cli.run, status = run, cli.run\n"
-        "cli.main(['--version'])\n"
+        "sys.argv = ['parquet-bloom', '--version']\n"
+        "cli.main()\n"
     )
     done = ended(script)
     assert done.returncode == 0
@@ -37,7 +41,7 @@ def test_what_holds_the_interpreter_at_its_end_is_left_alone() -> None:
 
 @pytest.mark.parametrize(("answer", "status"), [("return 0", 0), ("return 1", 1), ("return 130", 130), ("1 / 0", 1)])
 def test_the_status_is_kept(answer: str, status: int) -> None:
-    script = f"import parquet_bloom.cli as cli\ndef run(arguments):\n    {answer}\ncli.run = run\ncli.main([])\n"
+    script = f"import parquet_bloom.cli as cli\ndef run():\n    {answer}\ncli.run = run\ncli.main()\n"
     done = ended(script)
     assert done.returncode == status
     assert ("ZeroDivisionError" in done.stderr) == (answer == "1 / 0")
@@ -56,3 +60,39 @@ def test_a_full_disk_behind_standard_output_is_one_line(arguments, tmp_path: Pat
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "parquet-bloom: standard output: No space left on device"
     assert "Traceback" not in done.stderr
+
+
+def test_other_errors_of_the_system_are_told_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    for error, line in (
+        (refused, f"[Errno {errno.ECONNREFUSED}] Connection refused"),
+        (OSError(errno.ENOSPC, "No space left on device"), "standard output: No space left on device"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
+            f"[Errno {errno.ENOSPC}] No space left on device: '/tmp/x'",
+        ),
+    ):
+        assert cli._told(error) == 2
+        assert capsys.readouterr().err == f"parquet-bloom: {line}\n"
+    assert cli._told(ZeroDivisionError()) is None
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_counts_once_and_its_status_outlives_what_goes_wrong_then(name: str) -> None:
+    """A closing terminal says it twice, and whoever had it too may fail us while we clean up."""
+    script = (
+        "import os, signal, time, parquet_bloom.cli as cli\n"
+        f"signal.signal(signal.{name}, signal.SIG_DFL)\n"
+        "def main(*_, **__):\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "        time.sleep(10)\n"
+        "    finally:\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
+        "        raise ConnectionRefusedError('the JVM is gone')\n"
+        "cli.group.main = main\n"
+        "cli.main()\n"
+    )
+    done = ended(script)
+    assert done.returncode == 128 + getattr(signal, name)
+    assert done.stderr == "parquet-bloom: interrupted; files that were not finished are as they were\n"

@@ -315,6 +315,7 @@ def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path, num
     process = subprocess.Popen(
         [sys.executable, "-m", "parquet_bloom", "add", str(big), "--in-place"],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # under nohup it would be ignored
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and b"parquet_bloom" not in (big / "0.parquet").read_bytes():

@@ -52,6 +52,7 @@ def jobs_of(spark: Any, work: Any) -> tuple[int, Any]:
     context.setJobGroup(group, "")
     try:
         done = work()
+        context._jsc.sc().listenerBus().waitUntilEmpty()
         return len(context.statusTracker().getJobIdsForGroup(group)), done
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)

@@ -6,19 +6,20 @@ wrong); 2 an error. Of several files the worst counts. Errors are one line on st
 
 from __future__ import annotations
 
-import atexit
-import contextlib
+import errno
 import os
 import signal
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from parquet_bloom._version import __version__
+from parquet_bloom.cli import process
 from parquet_bloom.errors import ParquetBloomError
 
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "export-guava", "spark")
 
 
@@ -53,19 +54,6 @@ class _Interrupted(Exception):
     """Control-C, or a signal to end."""
 
 
-class _Stopped(KeyboardInterrupt):
-    """A signal that asks the process to end: work is given up as after Control-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def _stop(number: int, _: Any) -> NoReturn:
-    signal.signal(number, signal.SIG_DFL)  # whoever asks twice does not want to wait
-    raise _Stopped(number)
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="parquet-bloom")
 def group() -> None:
@@ -76,27 +64,12 @@ def group() -> None:
     """
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run a command and exit with its status, without taking the interpreter apart.
-
-    Threads of Arrow may hold bytes of Python's a moment longer than the command takes. To let them go
-    they ask for the lock of an interpreter that is gone by then, and the process aborts after its work
-    was done (apache/arrow#36389, #45214). Functions that others gave to atexit are called before.
-    """
+def main() -> None:
+    """The process's own command: run it and exit with its status. Programs call `run`."""
     status = 1  # where a traceback was printed
-
-    def leave() -> None:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()
-        os._exit(status)
-
-    atexit.register(leave)  # the first one is the last one called
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup: it is ignored
-            signal.signal(number, _stop)
-    status = run(arguments)
+    process.leave_with(lambda: status)
+    process.listen()
+    status = run()
     sys.exit(status)
 
 
@@ -106,27 +79,41 @@ def run(arguments: list[str] | None = None) -> int:
         status = group.main(arguments, prog_name="parquet-bloom", standalone_mode=False)
         sys.stdout.flush()
         return int(status or 0)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else "parquet-bloom"
-        _say(f"{error.format_message()} (see {where} --help)")
-    except click.ClickException as error:
-        _say(error.format_message())
-    except (_Interrupted, KeyboardInterrupt, click.Abort) as error:
-        _say("interrupted; files that were not finished are as they were")
-        cause = error.__cause__ or error
-        return 128 + (cause.number if isinstance(cause, _Stopped) else signal.SIGINT)
-    except ParquetBloomError as error:
-        _say(str(error))
-    except (_ReaderGone, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:  # those of files are ours by then: this is standard output's, on a full disk
-        name = error.filename or "standard output"
-        _say(f"{name}: {error.strerror or error}")
-    except MemoryError:
-        _say("out of memory; files that were not finished are as they were")
+    except BaseException as error:
+        number = process.asked_to_end()
+        if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):
+            # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
+            _say("interrupted; files that were not finished are as they were")
+            return 128 + (number or signal.SIGINT)
+        told = _told(error)
+        if told is None:
+            raise
+        return told
+
+
+def _told(error: BaseException) -> int | None:
+    """Say what went wrong in one line; the exit status, or None for an error that nobody expected."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code
+        case click.UsageError():
+            where = error.ctx.command_path if error.ctx is not None else "parquet-bloom"
+            _say(f"{error.format_message()} (see {where} --help)")
+        case click.ClickException():
+            _say(error.format_message())
+        case ParquetBloomError():
+            _say(str(error))
+        case _ReaderGone() | BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError(filename=None) if error.errno in _DISK:  # those of files have names, or are ours by then
+            _say(f"standard output: {error.strerror}")
+        case OSError():
+            _say(str(error) or type(error).__name__)
+        case MemoryError():
+            _say("out of memory; files that were not finished are as they were")
+        case _:
+            return None
     return 2
 
 

@@ -97,9 +97,11 @@ class NewFile:
             self._make_folder()
             remove_stale(self._folder)
             self._open()
-        except OSError as error:
+        except BaseException as error:  # a signal too
             self._abandon()
-            raise storage_error(self.target, error) from error
+            if isinstance(error, OSError):
+                raise storage_error(self.target, error) from error
+            raise
 
     def _make_folder(self) -> None:
         folder = self._folder
@@ -234,7 +236,7 @@ class NewFile:
                 sync_folder(self._folder)
             except OSError as error:
                 reason = f"has its new version, but fsync of its folder failed ({error.strerror or error})"
-                raise StorageError(self.target, f"{reason}: after a power cut it may have the old one") from error
+                raise StorageError(self.target, f"{reason}: after a power cut it may be as it was before") from error
 
     def _link(self) -> None:
         """Become the target unless something has that name by now: link fails where rename would not."""

@@ -83,7 +83,9 @@ def _setting(spark: Any, name: str, value: str) -> Iterator[None]:
         try:
             old = spark.conf.get(name) if old is None else old
             spark.conf.set(name, value)
-        except PySparkException:
+        except PySparkException as error:
+            if "CONFIG" not in (error.getCondition() or ""):  # CANNOT_MODIFY_..., CONFIG_NOT_AVAILABLE
+                raise
             old = None
         else:
             _changed[key] = (old, users + 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import re
 import shutil
 import subprocess
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ LEAST_JAVA = 17
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
 
 
-@contextmanager
+@contextlib.contextmanager
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Give the active session; where there is none, start one and stop it at the end.
 
@@ -38,8 +39,11 @@ def session(master: str | None = None, settings: Mapping[str, str] | None = None
         started = _start(sql, master, settings or {})
         try:
             yield started
-        finally:
-            started.stop()
+        except BaseException:
+            with contextlib.suppress(Exception):  # what stopped us may have stopped the JVM
+                started.stop()
+            raise
+        started.stop()
 
 
 def _pyspark() -> Any:
@@ -51,6 +55,7 @@ def _pyspark() -> Any:
 
 
 def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
+    logging.getLogger("py4j").addHandler(logging.NullHandler())  # else it prints tracebacks when the JVM is gone
     # spark-submit has started the JVM by now, and a remote session needs none here.
     remote = master is not None and master.startswith("sc://")
     submitted = remote or "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
