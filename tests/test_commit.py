@@ -312,11 +312,14 @@ def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path, num
     big.mkdir()
     for i in range(200):
         write_keys(big / f"{i}.parquet")
+    handler = "default_int_handler" if number == signal.SIGINT else "SIG_DFL"
+    script = (  # under nohup the signal would be ignored
+        f"import signal, sys; signal.signal({int(number)}, signal.{handler});"
+        f"from parquet_bloom.cli import main; sys.argv[1:] = ['add', {str(big)!r}, '--in-place']; main()"
+    )
     process = subprocess.Popen(
-        [sys.executable, "-m", "parquet_bloom", "add", str(big), "--in-place"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # under nohup it would be ignored
-    )  # fmt: skip
+        [sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and b"parquet_bloom" not in (big / "0.parquet").read_bytes():
         time.sleep(0.02)
