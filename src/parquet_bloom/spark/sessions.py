@@ -54,8 +54,14 @@ def _pyspark() -> Any:
     return sql
 
 
+def _without_py4j(record: logging.LogRecord) -> bool:
+    return "while sending command" not in str(record.msg)
+
+
 def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
-    logging.getLogger("py4j").addHandler(logging.NullHandler())  # else it prints tracebacks when the JVM is gone
+    # Else py4j prints tracebacks when the JVM is gone, and by the root logger when a signal ends the wait for it.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
+    logging.getLogger().addFilter(_without_py4j)
     # spark-submit has started the JVM by now, and a remote session needs none here.
     remote = master is not None and master.startswith("sc://")
     submitted = remote or "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
