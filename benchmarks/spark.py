@@ -1,9 +1,12 @@
 """Filters for a data set on Spark: against Spark reading and writing it, many small files, memory of the driver.
 
-    python benchmarks/spark.py [--folder /tmp/parquet-bloom-bench/spark] [--runs 5] [--only rewrite|small|driver]
+    python benchmarks/spark.py [--folder /tmp/parquet-bloom-bench/spark] [--runs 5]
+        [--only limit|rewrite|small|driver]
 
-One session, local[2]. Three questions, ratios first:
+One session, local[2]. Four questions, ratios first:
 
+    limit    what bounds the next one: its files copied by two processes, with fsync, without Spark; new files
+             that stay in memory / those that leave it, as they do on Spark. Each after a pause of 4 s
     rewrite  10 files, 617 MB, 10 columns, filters on one: Spark reads and writes them with
              parquet.bloom.filter.enabled#key and expected.ndv#key / add_filters into another folder
     small    1,000 files of 1 MB, filters on one column: milliseconds a file, the session being there
@@ -17,6 +20,7 @@ import argparse
 import functools
 import gc
 import json
+import multiprocessing
 import shutil
 import statistics
 import sys
@@ -31,10 +35,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from parquet_bloom.files.commit import NewFile
 from parquet_bloom.spark import pipeline
 from parquet_bloom.spark.frames import mark
 from parquet_bloom.spark.listing import Listed
 
+LARGE = 10, 1_055_000  # files, and rows of each
 WARM_UP = 2  # rounds that do not count: Java compiles what runs often
 
 
@@ -85,8 +91,8 @@ def rewrite(spark: Any, source: Path, ndv: int, target: Path) -> None:
 
 
 def against_spark(spark: Any, folder: Path, runs: int) -> None:
-    ndv = 1_055_000
-    size = make(folder / "large", 10, ndv)
+    ndv = LARGE[1]
+    size = make(folder / "large", *LARGE)
     work = {
         "Spark": functools.partial(rewrite, spark, folder / "large", ndv),
         "add_filters": functools.partial(add, spark, folder / "large", True),
@@ -113,6 +119,34 @@ def against_spark(spark: Any, folder: Path, runs: int) -> None:
     each = sorted(row["seconds"] for row in rows)
     told = f"{each[0]:.2f}, {statistics.median(each):.2f}, {each[-1]:.2f}"
     print(f"seconds of a file, by the reports: least, median and most {told}, those that load the kernels included")
+
+
+def copied(source: Path, target: Path, cached: bool) -> None:
+    with source.open("rb") as old, NewFile(str(target), None, overwrite=False, sync=True, cached=cached) as new:
+        new.at = source.stat().st_size
+        new.copy_to(0, old.fileno(), 0, new.at)
+        new.commit()
+
+
+def limit(folder: Path, runs: int) -> None:
+    size = make(folder / "large", *LARGE)
+    files = sorted((folder / "large").iterdir())
+    times: dict[bool, list[float]] = {True: [], False: []}
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        for run in range(-1, runs):
+            for cached, taken in times.items():
+                time.sleep(4)  # memory that is free by now may go back to a virtual machine's host
+
+                def copies(target: Path, cached: bool = cached) -> None:
+                    target.mkdir()
+                    pool.starmap(copied, [(file, target / file.name, cached) for file in files], chunksize=1)
+
+                seconds = timed(copies, folder / "out")
+                if run >= 0:
+                    taken.append(seconds)
+    ratio = statistics.median(a / b for a, b in zip(times[True], times[False], strict=True))
+    print(f"{size:,} bytes in 10 files copied by 2 processes, with fsync: new files stay / leave memory  {ratio:.2f}")
+    print(json.dumps({"stay": times[True], "leave": times[False]}))
 
 
 def small_files(spark: Any, folder: Path, runs: int) -> None:
@@ -164,8 +198,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench/spark"))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--listed", type=int, default=100_000)
-    parser.add_argument("--only", choices=["rewrite", "small", "driver"])
+    parser.add_argument("--only", choices=["limit", "rewrite", "small", "driver"])
     options = parser.parse_args()
+    if options.only in (None, "limit"):
+        limit(options.folder, options.runs)
+    if options.only == "limit":
+        return
     start = time.perf_counter()
     spark = (
         SparkSession.builder.master("local[2]")
