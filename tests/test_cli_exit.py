@@ -39,7 +39,7 @@ def test_what_holds_the_interpreter_at_its_end_is_left_alone() -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("answer", "status"), [("return 0", 0), ("return 1", 1), ("return 130", 130), ("1 / 0", 1)])
+@pytest.mark.parametrize(("answer", "status"), [("return 0", 0), ("return 1", 1), ("return 130", 130), ("1 / 0", 2)])
 def test_the_status_is_kept(answer: str, status: int) -> None:
     script = f"import parquet_bloom.cli as cli\ndef run():\n    {answer}\ncli.run = run\ncli.main()\n"
     done = ended(script)
@@ -74,7 +74,9 @@ def test_other_errors_of_the_system_are_told_as_what_they_are(capsys: pytest.Cap
     ):
         assert cli._told(error) == 2
         assert capsys.readouterr().err == f"parquet-bloom: {line}\n"
-    assert cli._told(ZeroDivisionError()) is None
+    assert cli._told(ZeroDivisionError("division by zero")) == 2
+    line = "an error that nobody expected, ZeroDivisionError: division by zero"
+    assert capsys.readouterr().err == f"parquet-bloom: {line}; the same command with --traceback shows where\n"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])

@@ -212,9 +212,10 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(keys: Path, tmp_path: 
 
 
 def test_a_source_that_changes_meanwhile_is_not_replaced(keys: Path) -> None:
-    def touch(*_: object) -> None:
-        with keys.open("ab") as file:
-            file.write(b"more")
+    def touch(progress: parquet_bloom.Progress) -> None:
+        if progress.parts_done:
+            with keys.open("ab") as file:
+                file.write(b"more")
 
     with pytest.raises(StorageError, match="changed by another program"):
         add_in_place(keys, progress=touch)
@@ -225,8 +226,8 @@ def test_a_source_that_changes_meanwhile_is_not_replaced(keys: Path) -> None:
 def test_an_error_in_the_middle_leaves_nothing(keys: Path) -> None:
     before = digest(keys)
 
-    def fail(path: str, done: int, total: int) -> None:
-        if done == 2:
+    def fail(progress: parquet_bloom.Progress) -> None:
+        if progress.parts_done == 2:
             raise KeyboardInterrupt
 
     for placement in ("footer", "chunk-start"):
@@ -285,9 +286,10 @@ def test_a_killed_run_leaves_the_file_whole_and_the_next_one_clears_up(keys: Pat
     script = textwrap.dedent(f"""
         import time
         import parquet_bloom
-        def wait(*_):
-            print("busy", flush=True)
-            time.sleep(100)
+        def wait(progress):
+            if progress.parts_done:
+                print("busy", flush=True)
+                time.sleep(100)
         parquet_bloom.add_filters({str(keys)!r}, in_place=True, columns=["id"], progress=wait)
     """)
     before = digest(keys)

@@ -550,7 +550,7 @@ def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.Capture
     assert "KiB travelled, 12." in (out := capsys.readouterr().out)
     assert "MiB copied inside the store" in out
     assert run(["inspect", uri]) == 0
-    assert "s3://data/x.parquet: 16,000 rows, 4 row groups, 4 filters" in capsys.readouterr().out
+    assert "s3://data/x.parquet\n  16,000 rows, 4 row groups, 4 filters" in capsys.readouterr().out
     assert run(["verify", uri]) == 0
     assert "4 filters, none wrong" in capsys.readouterr().out
     assert run(["remove", uri, "--in-place"]) == 0
@@ -626,7 +626,7 @@ def test_fsspec_in_memory(tmp_path: Path, small: bytes, capsys: pytest.CaptureFi
     assert memory.cat("/d/out/k=1/x.parquet") == small
     assert len(memory.find("/d")) == 2, "nothing else is left"
     assert run(["inspect", "memory://d/in/k=1/x.parquet"]) == 0
-    assert "memory://d/in/k=1/x.parquet: 1,200 rows" in capsys.readouterr().out
+    assert "memory://d/in/k=1/x.parquet: 1,200 rows, 3 row groups, no filter" in capsys.readouterr().out
     memory.store.clear()
 
 

@@ -454,7 +454,7 @@ def test_types(tmp_path: Path) -> None:
         ({"strategy": "MURMUR128_64"}, "hash family orc has no strategy MURMUR128_64"),
         ({"hash_family": "hive", "strategy": "MURMUR128_64"}, "hash family hive has no strategy"),
         ({"spec": "final", "hash_family": "orc"}, "are for --spec statistics, not for final"),
-        ({"spec": "final", "conf": {"parquet.expected.entries": "5"}}, "--conf is for --spec statistics"),
+        ({"spec": "final", "conf": {"parquet.expected.entries": "5"}}, "--property is for --spec statistics"),
         ({"conf": {"parquet.enable.bloom.filter": "false"}}, "nothing to add"),
         ({"conf": {"parquet.enable.bloom.filter": "maybe"}}, "expected true or false"),
         ({"conf": {"parquet.expected.entries": "many"}}, "expected a number"),
@@ -485,10 +485,9 @@ def test_a_rate_that_is_not_provided_does_not_count(source: Path, tmp_path: Path
 
 def test_the_command(source: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours.parquet"
-    conf = "parquet.enable.bloom.filter=true parquet.expected.entries=1000 parquet.bloom.filter.fpp.value=0.01"
-    done = command(
-        "add", source, "-o", ours, "--spec", "statistics", "--hash-family", "guava", "--conf", *conf.split(), "-c", "id"
-    )
+    told = ("parquet.enable.bloom.filter=true", "parquet.expected.entries=1000", "parquet.bloom.filter.fpp.value=0.01")
+    properties = [part for one in told for part in ("--property", one)]
+    done = command("add", source, "-o", ours, "--spec", "statistics", "--hash-family", "guava", *properties, "-c", "id")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     bits, k = k_probe.size_for("guava", 1000, 0.01)
@@ -507,10 +506,10 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     ) == [{"id": stored}]
     assert command("remove", ours, "--in-place").returncode == 0
     assert digest(ours) == digest(source)
-    wrong = command("add", source, "-o", ours, "--spec", "statistics", "--conf", "x")
+    wrong = command("add", source, "-o", ours, "--spec", "statistics", "--property", "x")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
     assert "PROPERTY=VALUE" in wrong.stderr
-    assert command("add", "--conf", "parquet.expected.entries=5", "--spec", "statistics").returncode == 2
+    assert command("add", "--property", "parquet.expected.entries=5", "--spec", "statistics").returncode == 2
 
 
 # --- reading ----------------------------------------------------------------------------------------

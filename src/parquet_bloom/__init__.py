@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
     from parquet_bloom.files.guava import export_guava
     from parquet_bloom.files.inspect import inspect
+    from parquet_bloom.files.progress import Progress
     from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
     from parquet_bloom.files.reports import AddReport, RemoveReport
@@ -32,6 +33,7 @@ _HOMES = {
     "AddReport": "reports",
     "FilterWriter": "write",
     "FooterCache": "cache",
+    "Progress": "progress",
     "Pruned": "read",
     "RemoveReport": "reports",
     "RowGroupVerdict": "check",
@@ -55,6 +57,7 @@ __all__ = [
     "AddReport",
     "FilterWriter",
     "FooterCache",
+    "Progress",
     "Pruned",
     "RemoveReport",
     "RowGroupVerdict",

@@ -1,15 +1,17 @@
 """The command `parquet-bloom`: one thin command per library call.
 
 Exit status: 0 done; 1 the answer is "no" (check: no row group can match; verify: a filter is
-wrong); 2 an error. Of several files the worst counts. Errors are one line on stderr.
+wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
 from typing import Any
 
@@ -17,13 +19,16 @@ import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli import process
-from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.cli.common import complain, warnings_as_lines
+from parquet_bloom.cli.groups import Commands
+from parquet_bloom.errors import ParquetBloomError, TextError
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "export-guava", "spark")
+_NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Loads a command's module when it is asked for: `--help` must not wait for pyarrow."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,17 +61,27 @@ class _Interrupted(Exception):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="parquet-bloom")
-def group() -> None:
-    """Bloom filters in Parquet files: add them to files that exist, read them back, check values.
+@click.option("--traceback", is_flag=True, help="Where an error arose; before or after the command's name.")
+def group(traceback: bool) -> None:
+    """Bloom filters in Parquet files: add them to files that exist, read them back, skip row groups with them.
 
-    FILES are files, folders, globs, or URIs of other storages (s3:, gs:, hdfs:). Exit status: 0 done, 1 the
-    answer is no, 2 an error.
+    \b
+    parquet-bloom add events.parquet --column trace_id --in-place
+    parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
+
+    FILES are files, folders, globs, or URIs of other storages (s3:, gs:, hdfs:).
+
+    Exit status: 0 done, 1 the answer is no (check: no row group can match; verify: a filter is wrong), 2 an
+    error, 130 interrupted. Of several files the worst counts.
     """
 
 
 def main() -> None:
     """The process's own command: run it and exit with its status. Programs call `run`."""
-    status = 1  # where a traceback was printed
+    status = 2  # where `run` itself was ended by an error
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     process.leave_with(lambda: status)
     process.listen()
     status = run()
@@ -75,47 +90,61 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
+    given, show_traceback = _without_traceback(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = group.main(arguments, prog_name="parquet-bloom", standalone_mode=False)
+        with warnings_as_lines():
+            status = group.main(given, prog_name="parquet-bloom", standalone_mode=False)
         sys.stdout.flush()
         return int(status or 0)
     except BaseException as error:
+        if show_traceback:
+            traceback.print_exception(error)
         number = process.asked_to_end()
         if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):
             # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
-            _say("interrupted; files that were not finished are as they were")
+            complain("interrupted; files that were not finished are as they were")
             return 128 + (number or signal.SIGINT)
-        told = _told(error)
-        if told is None:
-            raise
-        return told
+        return _told(error)
 
 
-def _told(error: BaseException) -> int | None:
-    """Say what went wrong in one line; the exit status, or None for an error that nobody expected."""
+def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without --traceback, which may stand anywhere before "--"; and whether it was given."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    left = [a for a in arguments[:end] if a != "--traceback"]
+    return left + arguments[end:], len(left) < end
+
+
+def _told(error: BaseException) -> int:
+    """Say what went wrong in one line; the exit status."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code
+        case SystemExit():
+            return 2 if error.code else 0
         case click.UsageError():
+            if isinstance(error, _NoArguments):
+                click.echo(error.message)  # the help page
+                return 0
             where = error.ctx.command_path if error.ctx is not None else "parquet-bloom"
-            _say(f"{error.format_message()} (see {where} --help)")
+            complain(f"{error.format_message().rstrip('.')} (see {where} --help)")
         case click.ClickException():
-            _say(error.format_message())
+            complain(error.format_message())
+        case TextError():
+            first, *spot = str(error).split("\n")
+            complain(first, spot)
         case ParquetBloomError():
-            _say(str(error))
+            complain(str(error))
         case _ReaderGone() | BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError(filename=None) if error.errno in _DISK:  # those of files have names, or are ours by then
-            _say(f"standard output: {error.strerror}")
+            complain(f"standard output: {error.strerror}")
         case OSError():
-            _say(str(error) or type(error).__name__)
+            complain(str(error) or type(error).__name__)
         case MemoryError():
-            _say("out of memory; files that were not finished are as they were")
+            complain("out of memory; files that were not finished are as they were")
         case _:
-            return None
+            said = " ".join(str(error).split())
+            what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+            complain(f"an error that nobody expected, {what}; the same command with --traceback shows where")
     return 2
-
-
-def _say(message: str) -> None:
-    click.echo(f"parquet-bloom: {message}", err=True)

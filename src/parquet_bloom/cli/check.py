@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import json_option, print_json, range_option, say_failed, say_unused, warnings_as_lines
+from parquet_bloom.cli.common import all_option, json_option, print_json, range_option, say, say_failed, say_unused
+from parquet_bloom.cli.groups import Command, needs_predicate
+from parquet_bloom.cli.progress import Watch
 
 
-@click.command("check")
-@click.argument("sources", nargs=-1, required=True, metavar="PATH...")
+@click.command("check", cls=Command)
+@click.argument("sources", nargs=-1, metavar="PATH...")
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @range_option
+@all_option
 @json_option
-def command(sources: tuple[str, ...], predicate: str, explain: bool, range_values: int, as_json: bool) -> int:
+def command(
+    sources: tuple[str, ...], predicate: str, explain: bool, range_values: int, show_all: bool, as_json: bool
+) -> int:
     """Say which row groups can match, from footers and a block of each filter; no data is read.
 
     \b
     parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
-    parquet-bloom check data/ "user.id IN (42, 43) AND at >= TIMESTAMP '2026-01-31 00:00:00+00:00'" --explain
+    parquet-bloom check data/ "user.id IN (42, 43) AND day = DATE '2026-01-31'"
 
     Exit status 1 if no row group of any file can match.
     """
     from parquet_bloom.files.check import check
     from parquet_bloom.report import skipping
 
-    with warnings_as_lines():
-        verdicts = check(sources, predicate, range_values=range_values)
+    needs_predicate(sources, predicate, 'FILES "id = 42"')
+    with Watch("check", quiet=as_json) as watch:
+        verdicts = check(sources, predicate, range_values=range_values, progress=watch.files)
     kept = len(verdicts) - verdicts.skipped
     if as_json:
         unused = [{"part": part, "reason": reason} for part, reason in verdicts.unused]
         document = {"verdicts": list(verdicts), "totals": skipping.totals(verdicts), "unused": unused}
-        print_json({**document, "failed": verdicts.failed})
+        print_json({**document, "columns": verdicts.columns, "failed": verdicts.failed})
     else:
-        if explain:
-            skipping.print_verdicts(verdicts)
-        else:
-            for text in skipping.kept_lines(verdicts):
-                click.echo(text)
-        click.echo(skipping.line(verdicts))
+        skipping.print_checked(verdicts, explain, show_all, say)
+        for text in skipping.unfiltered_lines(verdicts.columns, sources):
+            say(text)
     say_unused(verdicts.unused)
     failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
     return failed or (0 if kept else 1)

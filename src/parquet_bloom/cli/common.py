@@ -1,4 +1,4 @@
-"""What the commands share: options, JSON, warnings, progress, the closing count of failures."""
+"""What the commands share: options, lines for people, JSON, warnings, the closing count of failures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import click
 
 from parquet_bloom.errors import FilterWarning, RequestError, StorageError
+from parquet_bloom.report.failures import failure_lines
+from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +50,8 @@ def output_options(function: F) -> F:
     return function
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+all_option = click.option("--all", "show_all", is_flag=True, help="Show every row of what is summed up.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, always of everything.")
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
@@ -91,9 +94,26 @@ def guava_files(texts: Sequence[str]) -> dict[tuple[int, str], bytes] | None:
     return given or None
 
 
+def say(text: str) -> None:
+    """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
+    plain = text.lstrip(" ")
+    lead = " " * (len(text) - len(plain))
+    width = width_of(sys.stdout) - len(lead)
+    for line in wrapped(visible(plain), width, indent="  ", cut=False):
+        click.echo(lead + line)
+
+
+def complain(text: str, more: Sequence[str] = ()) -> None:
+    """Print one line on stderr, and `more` lines below it that show a spot in a text."""
+    click.echo("\n".join([f"parquet-bloom: {visible(text)}", *map(visible, more)]), err=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON document; what is not finite becomes null."""
-    click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json_text(_plain(value), indent=2)
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        text = json.dumps(json.loads(text), indent=2)
+    click.echo(text)
 
 
 def _plain(value: Any) -> Any:
@@ -117,71 +137,26 @@ def _plain(value: Any) -> Any:
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:
     """Name the parts of a predicate that could tell nothing."""
     for part, reason in unused:
-        click.echo(f"parquet-bloom: not used to skip: {part}: {reason}", err=True)
-
-
-def say_travel(file: Any) -> None:
-    """For a file on another storage: what went over the wire, and why it had to."""
-    if not file.remote or file.dry_run:
-        return
-    from parquet_bloom.report.tables import size
-
-    copied = f", {size(file.bytes_copied)} copied inside the store" if file.bytes_copied else ""
-    why = f": {file.why_travelled}" if file.why_travelled else ""
-    click.echo(f"  {size(file.bytes_travelled)} travelled{copied}{why}")
+        complain(f"not used to skip: {part}: {reason}")
 
 
 def say_failed(failed: Sequence[Any], total: int) -> int:
-    """Name each file that failed, then how many; returns the exit status they make."""
-    for one in failed:
-        click.echo(f"parquet-bloom: {one.error}", err=True)
+    """Say why files failed, the same reason once, then how many did; returns the exit status they make."""
+    for line in failure_lines(failed):
+        complain(line)
     if failed:
-        click.echo(f"parquet-bloom: {len(failed)} of {total} files failed", err=True)
+        complain(f"{len(failed):,} of {total:,} files failed")
     return 2 if failed else 0
 
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show each FilterWarning once, as one line on stderr."""
+    """Show warnings as one line each on stderr, each FilterWarning once."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", FilterWarning)
-        plain = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
-            if issubclass(category, FilterWarning):
-                click.echo(f"parquet-bloom: warning: {message}", err=True)
-            else:
-                plain(message, category, *rest, **options)
+        def show(message: Warning | str, *_: Any, **__: Any) -> None:
+            complain("warning: " + " ".join(str(message).split()))
 
         warnings.showwarning = show
         yield
-
-
-@contextmanager
-def progress_bar(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar on stderr while a person watches; nothing otherwise."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("filters"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def step(path: str, done: int, total: int) -> None:
-            if path not in tasks:
-                for old in tasks.values():
-                    bar.remove_task(old)
-                tasks.clear()
-                tasks[path] = bar.add_task(path if len(path) <= 40 else "..." + path[-37:], total=total)
-            bar.update(tasks[path], completed=done)
-
-        yield step

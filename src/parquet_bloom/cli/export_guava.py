@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from parquet_bloom.cli.common import say
+from parquet_bloom.cli.groups import Command
 
-@click.command("export-guava")
+
+@click.command("export-guava", cls=Command)
 @click.argument("source", metavar="FILE")
 @click.option("--column", "-c", required=True, metavar="C", help="Whose filter.")
 @click.option("--row-group", "-g", type=click.IntRange(0), default=0, show_default=True, metavar="N")
@@ -16,7 +19,7 @@ def command(source: str, column: str, row_group: int, output: str, overwrite: bo
 
     \b
     parquet-bloom export-guava events.parquet --column id --output id.guava
-    parquet-bloom add other.parquet --spec statistics --guava id:0=id.guava --in-place
+    parquet-bloom add x.parquet --spec statistics --guava id:0=id.guava --in-place
 
     Its hash family must be guava. The other way is `add --guava`.
     """
@@ -29,4 +32,4 @@ def command(source: str, column: str, row_group: int, output: str, overwrite: bo
         return
     with new_output(output, overwrite) as out:
         out.write(data)
-    click.echo(f"{source}: column {column}, row group {row_group} -> {output}, {len(data):,} bytes")
+    say(f"{source}: column {column}, row group {row_group} -> {output}, {len(data):,} bytes")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import json_option, print_json, say_unused
+from parquet_bloom.cli.common import all_option, json_option, print_json, say, say_unused
+from parquet_bloom.cli.groups import Commands, needs_predicate
+from parquet_bloom.cli.progress import Watch
+from parquet_bloom.report.text import headline
 
-_index_argument = click.argument("index", nargs=-1, required=True, metavar="INDEX...")
+_ROWS_SHOWN = 50
+_FRAGMENTS_SHOWN = 20
 _column_option = click.option("--column", metavar="C", help="The column, of an index that does not say it.")
 _type_option = click.option("--type", "kind", metavar="T", help="Its Arrow type (int64, string, timestamp[us], ...).")
 
 
-@click.group("index", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("index", cls=Commands)
 def command() -> None:
     """Zone indexes as Lance has them: for data that must not be touched, or in steps finer than row groups.
 
@@ -45,15 +50,17 @@ def build(
     from parquet_bloom.files.index_build import build_index
     from parquet_bloom.report.tables import plural, size
 
-    report = build_index(
-        data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync
-    )  # fmt: skip
+    with Watch("index build", quiet=as_json) as watch:
+        report = build_index(
+            data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
+            progress=watch.files,
+        )  # fmt: skip
     if as_json:
         print_json(report)
         return 0
     for one in report.indexes:
-        click.echo(f"{one.path}: {one.column} ({one.type}), {plural(one.zones, 'zone')}, {size(one.bytes)}")
-    click.echo(
+        headline(one.path, f"{one.column} ({one.type}), {plural(one.zones, 'zone')}, {size(one.bytes)}", say)
+    say(
         f"{plural(report.fragments, 'fragment')}, filters of {size(report.filter_bytes)} a zone, {report.seconds:.2f} s"
     )
     return 0
@@ -61,11 +68,16 @@ def build(
 
 @command.command("inspect")
 @click.argument("file", metavar="FILE")
+@all_option
 @json_option
-def inspect(file: str, as_json: bool) -> int:
-    """Show what an index file holds: its metadata, and each zone."""
+def inspect(file: str, show_all: bool, as_json: bool) -> int:
+    """Show what an index file holds: its metadata and its zones, the first fifty of them without --all.
+
+    \b
+    parquet-bloom index inspect events-index/trace_id/bloomfilter.lance
+    """
     from parquet_bloom.files.index_verify import inspect_index
-    from parquet_bloom.report.tables import plural, print_table, share
+    from parquet_bloom.report.tables import plural, share
 
     info = inspect_index(file)
     if as_json:
@@ -73,32 +85,48 @@ def inspect(file: str, as_json: bool) -> int:
         return 0
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
-    click.echo(
-        f"{info.path}: {plural(len(info.zones), 'zone')}{of}, {info.items} rows each for {info.probability:g}, "
-        f"{nulls} a null bitmap, Lance file {info.version}"
-    )
-    for one in info.fragments or ():
-        click.echo(f"  fragment {one.get('fragment')}: {one.get('path')}")
+    held = f"{plural(len(info.zones), 'zone')}{of}, {info.items} rows each for {info.probability:g}"
+    headline(info.path, f"{held}, {nulls} a null bitmap, Lance file {info.version}", say)
+    fragments = info.fragments or []
+    for one in fragments if show_all else fragments[:_FRAGMENTS_SHOWN]:
+        say(f"  fragment {one.get('fragment')}: {one.get('path')}")
+    if len(fragments) > _FRAGMENTS_SHOWN and not show_all:
+        say(f"  ... and {len(fragments) - _FRAGMENTS_SHOWN:,} fragments more")
     rows = [
         (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, z.bytes, share(z.rate),
          "; ".join(z.problems))
         for z in info.zones
     ]  # fmt: skip
-    if rows:
-        print_table(("fragment", "start", "rows", "nulls", "bytes", "rate", ""), rows, right=(0, 1, 2, 3, 4, 5))
+    _print_rows(("fragment", "start", "rows", "nulls", "bytes", "rate", ""), rows, range(6), show_all)
     return 0
 
 
+def _print_rows(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int], show_all: bool,
+    paths: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """The first rows of a table, or all, and how many there are more."""
+    from parquet_bloom.report.tables import print_table
+
+    shown = rows if show_all else rows[:_ROWS_SHOWN]
+    if shown:
+        print_table(headings, shown, right, paths=paths)
+    if len(shown) < len(rows):
+        say(f"... and {len(rows) - len(shown):,} more; --all has all")
+
+
 @command.command("query")
-@_index_argument
+@click.argument("index", nargs=-1, metavar="INDEX...")
 @click.argument("predicate")
 @_column_option
 @_type_option
 @click.option("--no-check", is_flag=True, help="Do not look whether the data are still those of the index.")
+@all_option
 @json_option
 def query(
-    index: tuple[str, ...], predicate: str, column: str | None, kind: str | None, no_check: bool, as_json: bool
-) -> int:
+    index: tuple[str, ...], predicate: str, column: str | None, kind: str | None, no_check: bool, show_all: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Say which zones may hold a row that matches: =, IN, IS NULL, AND, OR.
 
     \b
@@ -107,21 +135,23 @@ def query(
     Exit status 1 if none may.
     """
     from parquet_bloom.files.index_query import query_index
-    from parquet_bloom.report.tables import plural, print_table
+    from parquet_bloom.report.added import listed
+    from parquet_bloom.report.tables import plural
 
+    needs_predicate(index, predicate, 'INDEX "id = 42"')
     found = query_index(index, predicate, column=column, type=kind, check=not no_check)
     if as_json:
         print_json({**_fields(found), "rows": found.rows})
     else:
-        if found.zones:
-            rows = [(z.fragment, z.start, z.length, z.path or "") for z in found.zones]
-            print_table(("fragment", "start", "rows", "file"), rows, right=(0, 1, 2))
-        click.echo(
+        say(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
             f"{found.rows:,} of {found.total_rows:,} rows"
         )
+        rows = [(z.fragment, z.start, z.length, z.path or "") for z in found.zones]
+        _print_rows(("fragment", "start", "rows", "file"), rows, (0, 1, 2), show_all, paths=(3,))
         if found.uncovered:
-            click.echo(f"no index covers fragments {', '.join(map(str, found.uncovered))}: read them whole")
+            numbers = listed(list(map(str, found.uncovered)), None if show_all else _FRAGMENTS_SHOWN)
+            say(f"no index covers fragments {numbers}: read them whole")
     say_unused(found.unused)
     return 0 if found.zones or found.uncovered else 1
 
@@ -131,14 +161,19 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 @command.command("verify")
-@_index_argument
+@click.argument("index", nargs=-1, required=True, metavar="INDEX...")
 @click.option("--data", multiple=True, metavar="DATA", help="The data, where they are not those the index names.")
 @_column_option
 @_type_option
 @json_option
 def verify(index: tuple[str, ...], data: tuple[str, ...], column: str | None, kind: str | None, as_json: bool) -> int:
-    """Hold an index against every row of its data. Exit status 1 if it is wrong: it would cost rows."""
+    """Hold an index against every row of its data. Exit status 1 if it is wrong: it would cost rows.
+
+    \b
+    parquet-bloom index verify events-index/
+    """
     from parquet_bloom.files.index_verify import verify_index
+    from parquet_bloom.report.tables import plural
 
     given = data[0] if len(data) == 1 else list(data) or None
     verdicts = verify_index(index, given, column=column, type=kind)
@@ -147,7 +182,8 @@ def verify(index: tuple[str, ...], data: tuple[str, ...], column: str | None, ki
     else:
         for v in verdicts:
             why = f": {v.reason}" if v.reason else ""
-            click.echo(f"{v.path}: {v.column}, {v.rows:,} rows in {v.fragments:,} fragments, {v.status}{why}")
+            told = f"{v.column}, {v.rows:,} rows in {plural(v.fragments, 'fragment')}, {v.status}{why}"
+            headline(v.path, told, say)
     return 1 if any(v.status == "wrong" for v in verdicts) else 0
 
 
@@ -157,9 +193,13 @@ def verify(index: tuple[str, ...], data: tuple[str, ...], column: str | None, ki
 @click.option("--name", metavar="NAME", help="Of the index in Lance; default <column>_idx.")
 @click.option("--replace", is_flag=True, help="Take the place of an index of that name.")
 def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
-    """Add an index to the manifest of its Lance data set, after verifying it; Lance's own queries then use it."""
+    """Add an index to the manifest of its Lance data set, after verifying it; Lance's own queries then use it.
+
+    \b
+    parquet-bloom index register index/id/bloomfilter.lance events.lance
+    """
     from parquet_bloom.files.index_register import register_index
 
     done = register_index(file, dataset, name=name, replace=replace)
-    click.echo(f"{dataset}: index over {done.column} registered, {done.rows:,} rows verified")
+    say(f"{dataset}: index over {done.column} registered, {done.rows:,} rows verified")
     return 0

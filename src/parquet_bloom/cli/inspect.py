@@ -6,22 +6,41 @@ import dataclasses
 
 import click
 
-from parquet_bloom.cli.common import columns_options, json_option, listed, print_json, say_failed, sources_argument
+from parquet_bloom.cli.common import (
+    all_option,
+    columns_options,
+    json_option,
+    listed,
+    print_json,
+    say,
+    say_failed,
+    sources_argument,
+)  # fmt: skip
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
 
 
-@click.command("inspect")
+@click.command("inspect", cls=Command)
 @sources_argument
 @columns_options
+@all_option
 @json_option
-def command(sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> int:
+def command(
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool
+) -> int:
     """Show the Bloom filters of Parquet files and what is wrong with them.
+
+    \b
+    parquet-bloom inspect events-bloom.parquet
+    parquet-bloom inspect data/ --column trace_id --all
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
     from parquet_bloom.files.inspect import FileInfo, inspect
-    from parquet_bloom.report.tables import count, plural, print_table, share, size
+    from parquet_bloom.report.filters import print_inspected
 
-    report = inspect(sources, columns=listed(columns), exclude=listed(exclude))
+    with Watch("inspect", quiet=as_json) as watch:
+        report = inspect(sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files)
     if as_json:
         files = [
             {**{f.name: getattr(file, f.name) for f in dataclasses.fields(FileInfo)},
@@ -29,27 +48,6 @@ def command(sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[s
             for file in report.files
         ]  # fmt: skip
         print_json({"files": files, "failed": report.failed})
-        return say_failed(report.failed, len(report.files) + len(report.failed))
-    headings = ("row group", "column", "spec", "place", "offset", "bytes", "blocks", "bits set", "rate", "distinct")
-    for file in report.files:
-        of_file = f"{size(file.filter_bytes)} ({share(file.filter_bytes / file.size)} of the file)"
-        total = f"{plural(len(file.filters), 'filter')}, {of_file}"
-        bad = f", {plural(file.problems, 'problem')}" if file.problems else ""
-        click.echo(f"{file.path}: {file.rows:,} rows, {plural(file.row_groups, 'row group')}, {total}{bad}")
-        if not file.filters:
-            continue
-        print_table(
-            headings,
-            [
-                (f.row_group, f.column, f.spec or "?", f.place, "-" if f.offset is None else f.offset, f.num_bytes,
-                 f.blocks or "-", share(f.bits_set / (8 * f.num_bytes) if f.num_bytes else None),
-                 share(f.rate if f.num_bytes else None), count(f.estimated_ndv))
-                for f in file.filters
-            ],
-            right=(0, 4, 5, 6, 7, 8, 9),
-        )  # fmt: skip
-        for f in file.filters:
-            for what, texts in (("problem", f.problems), ("note", f.notes)):
-                for text in texts:
-                    click.echo(f"  {what}: row group {f.row_group}, column {f.column}: {text}")
+    elif report.files:
+        print_inspected(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

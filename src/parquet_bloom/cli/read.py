@@ -10,14 +10,16 @@ from typing import IO, Any
 
 import click
 
-from parquet_bloom.cli.common import range_option, say_unused, warnings_as_lines
+from parquet_bloom.cli.common import complain, range_option, say_unused
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 
 _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
 
 
-@click.command("read")
+@click.command("read", cls=Command)
 @click.argument("sources", nargs=-1, required=True, metavar="PATH...")
 @click.option("--where", metavar="PREDICATE", help="SQL text: the rows that match.")
 @click.option("--columns", metavar="A,B", help="Only these columns.")
@@ -37,13 +39,14 @@ def command(
 
     \b
     parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
-    parquet-bloom read s3://bucket/events/ --where "user.id = 42" --columns at,user --format ndjson
+    parquet-bloom read data/ --where "user.id = 42" --columns at,user -o rows.csv
 
     What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """
     from parquet_bloom.files.read import scan_of
     from parquet_bloom.report import rows, skipping
-    from parquet_bloom.report.tables import size
+    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.text import width_of
 
     if output is not None and form is None:
         form = rows.SUFFIXES.get(os.path.splitext(output)[1].lower())
@@ -54,19 +57,29 @@ def command(
         raise RequestError(f"{form} is no format for a terminal; give --output")
     cut = form == "table" and limit is None
     names = [name.strip() for name in columns.split(",")] if columns else None
-    with warnings_as_lines():
-        scan = scan_of(sources, where, index=list(indexes) or None, range_values=range_values)
+    table: rows.Table | None = None
+    with Watch("read") as watch:
+        scan = scan_of(sources, where, index=list(indexes) or None, range_values=range_values, progress=watch.files)
         schema = scan.projected_schema(names)
-        batches = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
-        with _target(output, overwrite) as out:
-            written = rows.write_rows(rows.limited(batches, _TABLE_ROWS) if cut else batches, schema, form, out)
-        more = cut and next(iter(batches), None) is not None
+        found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
+        batches = rows.limited(found, _TABLE_ROWS) if cut else found
+        with _target(output, overwrite, watch) as out:
+            if form == "table" and output is None:
+                table = rows.table_of(batches, schema, width_of(sys.stdout))
+                out.write(table.text.encode())
+                written = table.rows
+            else:
+                written = rows.write_rows(batches, schema, form, out)
+        more = cut and next(iter(found), None) is not None
     if explain:
-        skipping.print_verdicts(scan.verdicts, sys.stderr)
+        skipping.print_verdicts(scan.verdicts, file=sys.stderr)
     if more:
-        click.echo(f"parquet-bloom: the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format", err=True)
+        complain(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
+    if table is not None and (table.cut or table.columns < len(schema)):
+        shown = f"{table.columns} of {len(schema)} columns shown" if table.columns < len(schema) else "some texts cut"
+        complain(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
     say_unused(scan.unused)
-    click.echo(f"{written:,} rows; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
+    click.echo(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
         click.echo(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})", err=True)
@@ -74,10 +87,10 @@ def command(
 
 
 @contextmanager
-def _target(output: str | None, overwrite: bool) -> Iterator[IO[bytes]]:
+def _target(output: str | None, overwrite: bool, watch: Watch) -> Iterator[IO[bytes]]:
     """Standard output, or a new file that takes its place when all is written."""
     if output is None:
-        yield _Stdout()  # type: ignore[misc]
+        yield _Stdout(watch)  # type: ignore[misc]
         return
     from parquet_bloom.files.commit import new_output
 
@@ -90,7 +103,12 @@ class _Stdout:
 
     closed = False
 
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
     def write(self, data: Any) -> int:
+        if sys.stdout.isatty():
+            self._watch.close()  # rows and a bar do not go together
         return sys.stdout.buffer.write(data)
 
     def flush(self) -> None:

@@ -7,45 +7,47 @@ from typing import Any
 import click
 
 from parquet_bloom.cli.common import (
+    all_option,
     columns_options,
     json_option,
     listed,
     output_options,
     print_json,
+    say,
     say_failed,
-    say_travel,
     sources_argument,
 )  # fmt: skip
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
 
 
-@click.command("remove")
+@click.command("remove", cls=Command)
 @sources_argument
 @columns_options
 @output_options
+@all_option
 @json_option
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, **options: Any
-) -> int:
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
+    **options: Any,
+) -> int:  # fmt: skip
     """Take Bloom filters out again, all forms.
+
+    \b
+    parquet-bloom remove events-bloom.parquet --output events.parquet
+    parquet-bloom remove data/ --column trace_id --in-place
 
     A file that got its filters from `add` and loses them all is byte for byte the file it was.
     """
     from parquet_bloom.files.remove import remove_filters
-    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.added import print_removed
 
-    report = remove_filters(sources, columns=listed(columns), exclude=listed(exclude), **options)
+    with Watch("remove", quiet=as_json) as watch:
+        report = remove_filters(
+            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
+        )
     if as_json:
         print_json({"files": report.files, "failed": report.failed})
     else:
-        for file in report.files:
-            arrow = file.source if file.source == file.output else f"{file.source} -> {file.output}"
-            would = "would remove" if file.dry_run else "removed"
-            saved = "" if file.dry_run else f", {size(file.bytes_before - file.bytes_after)} less"
-            stay = (
-                f"; {file.bytes_stay} left their bytes behind, as nothing could be cut safely"
-                if file.bytes_stay
-                else ""
-            )
-            click.echo(f"{arrow}: {would} {plural(file.removed, 'filter')}{saved}{stay}")
-            say_travel(file)
+        print_removed(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from parquet_bloom.cli.common import column_rates, columns_options, json_option, listed, print_json
+from parquet_bloom.cli.groups import SIZE, Commands
 from parquet_bloom.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +17,7 @@ _SHOWN = 5  # failed files that are named; the report has them all
 _LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Loads the commands that write no filters when one of them is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -88,7 +89,7 @@ def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 @click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
-@click.option("--max-bytes", type=int, metavar="N", help="The most a filter may take.")
+@click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
 @report_options

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import columns_options, json_option, listed, print_json, say_failed, sources_argument
+from parquet_bloom.cli.common import (
+    all_option,
+    columns_options,
+    json_option,
+    listed,
+    print_json,
+    say,
+    say_failed,
+    sources_argument,
+)  # fmt: skip
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @sources_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+@all_option
 @json_option
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, as_json: bool
-) -> int:
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter; measure how many absent ones are.
+
+    \b
+    parquet-bloom verify events-bloom.parquet
+    parquet-bloom verify data/ --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
     from parquet_bloom.files.verify import verify
-    from parquet_bloom.report.tables import plural, print_table, share
+    from parquet_bloom.report.filters import print_verified
 
-    report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample)
-    wrong = sum(len(file.wrong) for file in report.files)
+    with Watch("verify", quiet=as_json) as watch:
+        report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
     if as_json:
         print_json({"files": report.files, "failed": report.failed})
     else:
-        for file in report.files:
-            rows = []
-            for f in file.filters:
-                counts = (f"{f.values:,}", f"{f.missed:,}", share(f.measured_rate))
-                rows.append((f.row_group, f.column, f.spec or "?", *counts, f.status, f.reason))
-            some = (
-                f", {file.sampled} of {file.row_groups} row groups looked at" if file.sampled < file.row_groups else ""
-            )
-            bad = f"{len(file.wrong)} wrong" if file.wrong else "none wrong" if file.filters else "nothing to verify"
-            click.echo(f"{file.path}: {plural(len(file.filters), 'filter')}, {bad}{some}")
-            if rows:
-                headings = ("row group", "column", "spec", "values", "missed", "measured rate", "verdict", "")
-                print_table(headings, rows, right=(0, 3, 4, 5))
+        print_verified(report.files, show_all, say)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
-    return failed or (1 if wrong else 0)
+    return failed or (1 if any(file.wrong for file in report.files) else 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,11 +22,10 @@ from parquet_bloom.files.commit import NewVersion, Travel
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
-from parquet_bloom.files.paths import Found, each, targets
+from parquet_bloom.files.paths import Found, targets
 from parquet_bloom.files.plan import (
     Chunk,
     Plan,
-    Progress,
     Request,
     Skipped,
     check_request,
@@ -36,9 +36,11 @@ from parquet_bloom.files.plan import (
     with_properties,
     writing_order,
 )  # fmt: skip
+from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
+from parquet_bloom.files.results import each
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
@@ -76,7 +78,7 @@ def add_filters(
     threads: int | None = None,
     filesystem: Any = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> AddReport:
     """Add Bloom filters to one Parquet file, several, a folder or a glob, local or on another storage.
 
@@ -100,9 +102,11 @@ def add_filters(
     force       also inside a table's folder, a file with hard links, a read-only target
     threads     that decode and hash at a time; the processors there are, unless given
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
+    progress    is called with a Progress for every file and every filter
 
-    Raises RequestError and its kinds for a wrong request. For one file, FileError and its kinds;
-    for several, those come in the report's `failed`.
+    Raises RequestError and its kinds for a wrong request; UnknownColumnError before any file is changed, where
+    the first file lacks a column that was named. For one file, FileError and its kinds; for several, those
+    come in the report's `failed`.
     """
     fpp, ndv = with_properties(conf, spec, fpp, ndv)
     form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
@@ -110,16 +114,18 @@ def add_filters(
     if guava:
         columns = given_columns(guava, columns, style)
     outputs = targets(source, output, in_place, overwrite, filesystem)
+    meter = Meter(progress, list(outputs.targets), unit="filters")
     with Workers(threads or processors()) as workers:
         request = Request(
             columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
-            replace, sync, force, workers, Tables(), dry_run, progress,
+            replace, sync, force, workers, Tables(), dry_run, lambda _, done, parts: meter.part(done, parts),
         )  # fmt: skip
         results = each(
             list(outputs.targets),
             lambda file: add_file(file, outputs.targets[file], request),
             outputs.single,
             outputs.failed,
+            meter,
         )
     return AddReport(list(results), results.failed)
 
@@ -139,6 +145,7 @@ def add_file(file: Found, target: Location, request: Request, built: BuiltElsewh
         )
         report.skipped = made.skipped
         report.planned_filters = len(made.chosen)
+        report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(made.chosen)))
         report.planned_bytes = upper_bound(footer, made, request.form)
         report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(made.chosen)))
         report.dry_run = request.dry_run

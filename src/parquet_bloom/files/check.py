@@ -7,7 +7,8 @@ worth a warning (FilterWarning).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -17,11 +18,14 @@ import numpy as np
 from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.evidence import RANGE_VALUES, STAGES, Decision
 from parquet_bloom.files.paths import Failed
+from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.search import Options, Search, Searched
+from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.formats.compact import uncollected
 from parquet_bloom.formats.outline import Outline, Slot
-from parquet_bloom.predicates.bind import Bound, Interval, Members, Opaque, terms_of
+from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 
 
@@ -49,15 +53,34 @@ class RowGroupVerdict(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class ColumnFilters:
+    """A column that the predicate compares with values, and its filters in the row groups that are left.
+
+    row_groups   that are left and that a filter could exclude
+    with_filter  of these, how many have one
+    files        that have such row groups
+    files_without  of these, how many lack a filter on some of them
+    """
+
+    column: str
+    row_groups: int = 0
+    with_filter: int = 0
+    files: int = 0
+    files_without: int = 0
+
+
 class Verdicts(list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
+    columns  of the predicate's equalities: which row groups that are left have a filter
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.columns: list[ColumnFilters] = []
         self.failed: list[Failed] = []
         self.unused: list[tuple[str, str]] = []
 
@@ -75,6 +98,7 @@ def check(
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
     cache: FooterCache | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
@@ -85,6 +109,7 @@ def check(
     use_filters   False: bounds and partitions only
     range_values  a range of so many integers or dates is asked for one by one
     cache         footers that the caller keeps from one call to the next
+    progress      is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone.
     """
@@ -93,9 +118,12 @@ def check(
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
     unused: dict[str, str] = {}
+    columns: dict[str, ColumnFilters] = {}
     bound = None
+    meter = Meter(progress, search.files, "search")
     with uncollected():
         for one in search:
+            meter.finish()
             if isinstance(one, tuple):
                 found, error = one
                 if search.located.single:
@@ -103,11 +131,41 @@ def check(
                 verdicts.failed.append(Failed(str(found), error))
                 continue
             verdicts.extend(verdicts_of(one))
+            _count_filters(one, columns)
             if one.bound is not bound and one.bound is not None:
                 bound = one.bound
                 unused |= unused_parts(bound)
     verdicts.unused = list(unused.items())
+    verdicts.columns = list(columns.values())
     return verdicts
+
+
+def _count_filters(searched: Searched, columns: dict[str, ColumnFilters]) -> None:
+    """Count the filters on the columns of equalities, in the row groups of one file that are left."""
+    decision, outline, bound = searched.decision, searched.outline, searched.bound
+    assert decision is not None
+    assert outline is not None
+    assert bound is not None
+    left = decision.open & (decision.outcomes != TRUE)
+    for leaf in dict.fromkeys(_equated(bound)):
+        if not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
+            continue
+        told = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
+        n = int(left.sum())
+        have = int((left & spots_of(outline, leaf.index).exists).sum())
+        told.row_groups += n
+        told.with_filter += have
+        told.files += n > 0
+        told.files_without += have < n
+
+
+def _equated(bound: Bound) -> Iterator[Leaf]:
+    """The columns that a predicate compares with values by = or IN, where a filter's no excludes rows."""
+    if isinstance(bound, AllOf | AnyOf):
+        for part in bound.parts:
+            yield from _equated(part)
+    elif isinstance(bound, Element) or (isinstance(bound, Members) and bound.operands):
+        yield bound.leaf
 
 
 def unused_parts(bound: Bound) -> dict[str, str]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.index_sources import Column, Data, Fragment, hashed_kind, open_data
+from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.workers import chained, processors
 from parquet_bloom.files.zones import COLUMN, FRAGMENTS, ZoneWriter
@@ -160,6 +161,7 @@ def build_index(
     sync: bool = True,
     threads: int | None = None,
     filesystem: Any = None,
+    progress: ProgressCallback | None = None,
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
 
@@ -172,6 +174,7 @@ def build_index(
     sync         wait until an index is on the disk before it gets its name
     threads      that read fragments side by side; default: one a processor
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
+    progress     is called with a Progress for every fragment
 
     Raises RefusedTypeError, UnknownColumnError, RequestError, FileError. Nothing is left of an
     index that could not be finished.
@@ -187,9 +190,19 @@ def build_index(
         return pieces_of(fragment, data.columns, parameters)
 
     with closing(chained(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
-        report.indexes = write_indexes(data, parameters, pieces, output, overwrite, sync)
+        counted = _counted(pieces, data, progress)
+        report.indexes = write_indexes(data, parameters, counted, output, overwrite, sync)
     report.seconds = time.perf_counter() - begun
     return report
+
+
+def _counted(pieces: Iterable[Piece], data: Data, progress: ProgressCallback | None) -> Iterator[Piece]:
+    """The pieces as they are; a fragment is finished with the last column's last piece."""
+    meter = Meter(progress, [getattr(f, "found", f"fragment {f.number}") for f in data.fragments])
+    for piece in pieces:
+        yield piece
+        if piece.nulls is not None and piece.column == len(data.columns) - 1:
+            meter.finish()
 
 
 def write_indexes(

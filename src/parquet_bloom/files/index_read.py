@@ -112,7 +112,9 @@ class IndexedScan(Scan):
         names = listed(columns) if rows is None else self._with(columns, rows)
         parts = [(file, groups) for file in self.files if (groups := open_groups(file))]
         with self._reading():
+            meter = self.row_meter()
             for batch in self._batches(parts, names, batch_rows):
+                meter.add(batch.num_rows)
                 kept = batch if rows is None else rows.filter_batch(batch)
                 if kept.num_rows:
                     yield kept if columns is None or rows is None else kept.select(list(columns))

@@ -20,7 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StaleIndexError
+from parquet_bloom.errors import (
+    DamagedFileError,
+    FilterFormatError,
+    RefusedTypeError,
+    RequestError,
+    StaleIndexError,
+    UnknownColumnError,
+)  # fmt: skip
 from parquet_bloom.files.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.files.paths import Found, expand
 from parquet_bloom.files.storage import PathLike, Source
@@ -205,7 +212,11 @@ def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any) 
         leaves = source.footer().leaves
         arrow = arrow_schema(source)
     chosen = []
-    for leaf in select_leaves(leaves, columns or [], None):
+    try:
+        named = select_leaves(leaves, columns or [], None)
+    except UnknownColumnError as error:
+        raise UnknownColumnError(f"{found[0]}: {error}") from error
+    for leaf in named:
         kind = kind_of(leaf, arrow)
         form.native_of(leaf, kind)
         chosen.append(Column(leaf, kind))

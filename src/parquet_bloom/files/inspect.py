@@ -14,7 +14,9 @@ from typing import Any
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.files.locate import Place, Places, contradiction, read_header
-from parquet_bloom.files.paths import Failed, Found, each, locate
+from parquet_bloom.files.paths import Failed, Found, locate
+from parquet_bloom.files.progress import Meter, ProgressCallback
+from parquet_bloom.files.results import each
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
@@ -96,20 +98,24 @@ def inspect(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
     filesystem: Any = None,
+    progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
     filesystem  of pyarrow or fsspec; source then names files on it
-    Raises FileError for one file that cannot be read, UnknownColumnError.
+    progress    is called with a Progress for every file and every row group
+    Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
+    that was named.
     """
 
     def work(file: Found) -> FileInfo:
         with Source(file) as opened:
-            return _inspect(opened, columns, exclude)
+            return _inspect(opened, columns, exclude, meter)
 
     located = locate(source, filesystem)
-    results = each(located.found, work, located.single, located.failed)
+    meter = Meter(progress, located.found, unit="row groups")
+    results = each(located.found, work, located.single, located.failed, meter)
     return InspectReport(list(results), results.failed)
 
 
@@ -121,7 +127,7 @@ def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[li
     return list(located.found), located.single
 
 
-def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> FileInfo:
+def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None, meter: Meter) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
     info = FileInfo(
@@ -147,6 +153,7 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
             stored = places.stored.get((group, leaf.index))
             if stored is not None:
                 info.filters.append(_stored_filter(group, leaf, meta, stored))
+        meter.part(group + 1, footer.n_row_groups)
     return info
 
 

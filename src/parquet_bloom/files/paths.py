@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
@@ -36,6 +36,11 @@ class Failed:
 
     path: str
     error: ParquetBloomError
+
+    @property
+    def reason(self) -> str:
+        """The error without the file's name."""
+        return str(self.error).removeprefix(f"{self.path}: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +100,24 @@ class _Search:
                 raise RequestError(f"{self._texts[0]} and {text} are on different file systems; use one call for each")
 
     def run(self) -> Located:
-        found: dict[str, Found] = {}
         asked: list[Any] = [None] * len(self._named)
         if self._store.filesystem is not None and not self._alone:
             asked = kinds(self._store, [path.rstrip("/") for _, path in self._named])
+        trees: list[tuple[str, list[Found]]] = []  # what was named, and its files
         for (store, path), kind in zip(self._named, asked, strict=True):
             failed = len(self._failed)
             try:
                 files = self._local(store, path) if store.filesystem is None else self._remote(store, path, kind)
                 if not files and len(self._failed) == failed:
                     self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
+                trees.append((path, files))
             except StorageError as error:
                 if self._alone:
                     raise
                 self._failed.append(Failed(error.path, error))
-                continue
-            for file in files:
-                real = os.path.realpath(file.path) if store.filesystem is None else file.path
-                found.setdefault(real, file)
+        found: dict[str, Found] = {}
+        for file in _apart(trees):
+            found.setdefault(os.path.realpath(file.path) if file.filesystem is None else file.path, file)
         if self._alone and not found:
             raise self._failed[0].error
         return Located(self._store.filesystem, list(found.values()), self._single, self._failed)
@@ -199,6 +204,31 @@ class _Search:
         return [self._file(store, path)]
 
 
+def _apart(trees: Sequence[tuple[str, list[Found]]]) -> Iterator[Found]:
+    """The files of all names. In an output folder each of several trees gets a folder of its own.
+
+    That is the folder's name or, where two have the same name, its path below what all have in common.
+
+    trees  (path or pattern, its files); a file that was named itself is no tree
+    """
+    roots = {path: _root(path, files) for path, files in trees if any(file.path != path for file in files)}
+    labels = dict.fromkeys(roots, "")
+    if len(trees) > 1:
+        labels = {path: os.path.basename(root) for path, root in roots.items()}
+        if len(set(labels.values())) < len(set(roots.values())):
+            shared = os.path.commonpath([os.path.dirname(root) for root in roots.values() if root])
+            labels = {path: os.path.relpath(root, shared) if root else "" for path, root in roots.items()}
+    for path, files in trees:
+        label = labels.get(path, "")
+        yield from (replace(f, relative=f"{label}/{f.relative}") for f in files) if label else files
+
+
+def _root(path: str, files: Sequence[Found]) -> str:
+    """The absolute folder that a path names, or below which a pattern looks; "" for a pattern of this folder."""
+    root = files[0].path.removesuffix(files[0].relative) if files else path
+    return os.path.abspath(root) if root else ""
+
+
 def partitions_of(path: str) -> Partitions:
     """The key=value folders of a path below a data set's root."""
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
@@ -229,7 +259,8 @@ def targets(
     """Pair each source file with where its new version goes; the two may be on different file systems.
 
     One file may go to a file or into a folder that exists (or ends with a slash); several sources
-    or a folder need a folder, which is made if missing and keeps the tree.
+    or a folder need a folder, which is made if missing and keeps the tree. Of several folders each
+    keeps its name: a/ and b/ into out/ are out/a/... and out/b/...
 
     Raises RequestError (neither or both of output and in_place, equal targets, target = source),
     StorageError for an existing target without overwrite.
@@ -286,36 +317,3 @@ def _exist(store: Store, paths: Sequence[str]) -> list[str]:
         if isinstance(kind, ParquetBloomError):
             raise kind
     return ["" if kind is None else "file" if kind else "folder" for kind in answers]
-
-
-# --- one result a file ----------------------------------------------------------------------------
-
-R = TypeVar("R")
-T = TypeVar("T")
-
-
-class Results(list[R], Generic[R]):
-    """One result a file, in order, and `failed`: the files among many that gave an error instead."""
-
-    def __init__(self, failed: Iterable[Failed] = ()) -> None:
-        super().__init__()
-        self.failed: list[Failed] = list(failed)
-
-
-def each(files: Sequence[T], work: Callable[[T], R], single: bool, failed: Iterable[Failed] = ()) -> Results[R]:
-    """Work on every file; one bad file among many does not stop the others.
-
-    failed  names that gave no file at all
-    """
-    results: Results[R] = Results(failed)
-    for file in files:
-        try:
-            try:
-                results.append(work(file))
-            except RequestError as error:  # a column that this file lacks, a type that it has
-                raise type(error)(f"{file}: {error}") from error
-        except ParquetBloomError as error:
-            if single:
-                raise
-            results.failed.append(Failed(str(file), error))
-    return results

@@ -132,10 +132,10 @@ def with_properties(
     if not conf:
         return fpp, ndv
     if spec != "statistics":
-        raise RequestError(f"--conf is for --spec statistics, not for {spec}")
+        raise RequestError(f"--property is for --spec statistics, not for {spec}")
     rate, entries = sizes_from(conf)
     if (rate is not None and fpp is not None) or (entries is not None and ndv is not None):
-        raise RequestError("give a rate and a number of values as options or by --conf, not as both")
+        raise RequestError("give a rate and a number of values as options or as properties, not as both")
     return (fpp if rate is None else rate), (ndv if entries is None else entries)
 
 

@@ -36,7 +36,8 @@ def read_table(
                 Expression. None: all rows
     columns     names; None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    options     cache, use_filters, range_values: as `check` has them; index: a zone index that
+    options     cache, use_filters, range_values, progress: as `check` has them (progress is told of the files
+                that are searched, and then of the row groups that are read); index: a zone index that
                 parquet_bloom.lance.build_index made of the source, its folder, or several: then only
                 pages that hold rows of its surviving zones are read
 

@@ -9,10 +9,12 @@ from typing import Any
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.files.finish import FileSink, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
-from parquet_bloom.files.paths import Found, each, targets
+from parquet_bloom.files.paths import Found, targets
+from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import plan_removal, removal_edit
 from parquet_bloom.files.reports import RemovedFile, RemoveReport
+from parquet_bloom.files.results import each
 from parquet_bloom.files.rewrite import write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
@@ -38,6 +40,7 @@ def remove_filters(
     force: bool = False,
     filesystem: Any = None,
     dry_run: bool = False,
+    progress: ProgressCallback | None = None,
 ) -> RemoveReport:
     """Remove the filters of all columns, or of some, from one Parquet file or several.
 
@@ -66,7 +69,8 @@ def remove_filters(
         report.seconds = time.perf_counter() - started
         return report
 
-    results = each(list(outputs.targets), work, outputs.single, outputs.failed)
+    files = list(outputs.targets)
+    results = each(files, work, outputs.single, outputs.failed, Meter(progress, files))
     return RemoveReport(list(results), results.failed)
 
 

@@ -64,6 +64,7 @@ class AddedFile(Travelled):
     seconds: float = 0.0
     dry_run: bool = False
     planned_filters: int = 0
+    planned: dict[str, int] = field(default_factory=dict)  # column -> filters
     planned_bytes: int = 0  # of filters, at most
     bytes_needed: int = 0  # of disk, at most, while the new file is written
 

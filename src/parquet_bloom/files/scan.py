@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -25,12 +24,14 @@ from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
+from parquet_bloom.files.given import GivenFilter
+from parquet_bloom.files.progress import Meter, ProgressCallback, RowMeter
 from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
-from parquet_bloom.predicates.tree import And, Predicate, Unknown, leaves_of
+from parquet_bloom.predicates.tree import And, Predicate
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
@@ -59,9 +60,11 @@ class Scan:
         range_values: int = RANGE_VALUES,
         cache: FooterCache | None = None,
         decide_true: bool = False,
+        progress: ProgressCallback | None = None,
     ) -> None:
         options = Options(nan, use_filters, decide_true, range_values, skip_files=True, cache=cache)
         self.filters = filters
+        self.progress = progress
         self._search = Search(source, And(()) if filters is None else filters, filesystem, options)
         self.filesystem = self._search.located.filesystem or pyarrow.fs.LocalFileSystem()
 
@@ -78,7 +81,9 @@ class Scan:
 
     def _searched(self) -> list[Searched]:
         files = []
+        meter = Meter(self.progress, self._search.files, "search")
         for one in self._search:
+            meter.finish()
             if isinstance(one, tuple):
                 raise one[1]
             files.append(one)
@@ -136,10 +141,12 @@ class Scan:
     @cached_property
     def schema(self) -> pa.Schema:
         """Of the first file, as pyarrow has it, and the partition columns behind."""
-        found = self.files[0].found  # what is wrong with the files is said by us, not by pyarrow
+        found = self._search.files[0]
         try:
-            with Source(found) as source, source.arrow_file() as file:
-                schema = pq.read_schema(file)
+            with Source(found) as source:
+                source.outline()  # what is wrong with the file is said by us, not by pyarrow
+                with source.arrow_file() as file:
+                    schema = pq.read_schema(file)
         except _PYARROW_ERRORS as error:
             raise _read_error(str(found), error) from error
         for key in self._search.keys:
@@ -189,7 +196,9 @@ class Scan:
                 batch_readahead=2,
                 fragment_readahead=1,
             )
+            meter = self.row_meter()
             for batch in scanner.to_batches():
+                meter.add(batch.num_rows)
                 kept = batch if rows is None else rows.filter_batch(batch)
                 if kept.num_rows:
                     yield kept if columns is None or rows is None else kept.select(list(columns))
@@ -216,7 +225,13 @@ class Scan:
 
     # --- how --------------------------------------------------------------------------------------
 
-    def _row_filter(self) -> RowFilter | _Given | None:
+    def row_meter(self) -> RowMeter:
+        """Tells `progress` about the row groups that are left, as their rows are read."""
+        parts = [(f, groups) for f in self.files if self.progress and (groups := open_groups(f))]
+        sums = [(f, f.outline.rows[g].sum(), sizes_of(f.outline)[g].sum()) for f, g in parts if f.outline is not None]
+        return RowMeter(self.progress, [(str(f.found), int(rows), int(size)) for f, rows, size in sums])
+
+    def _row_filter(self) -> RowFilter | GivenFilter | None:
         """What rows are still to be checked for; None if every row that is left matches."""
         files = self.files  # names are resolved here, before any data is read
         if self.filters is None:
@@ -231,7 +246,7 @@ class Scan:
             return row_filter(self.predicate, self.schema)
         from parquet_bloom.predicates.arrow import as_expression
 
-        return _Given(as_expression(self.filters), self.predicate)
+        return GivenFilter(as_expression(self.filters), self.predicate)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
@@ -242,9 +257,9 @@ class Scan:
 
                 near = difflib.get_close_matches(name, self.schema.names, 3, 0.5)
                 said = f"near names: {', '.join(near)}" if near else f"there are: {', '.join(self.schema.names[:8])}"
-                raise UnknownColumnError(f"no column {name}; {said}")
+                raise UnknownColumnError(f"{self._search.files[0]}: no column {name}; {said}")
 
-    def _with(self, columns: Sequence[str] | None, rows: RowFilter | _Given) -> list[str] | None:
+    def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave
         out NaN, and pyarrow ends the process where their bytes have not the length of a value."""
         if columns is None or rows.columns is None:
@@ -270,24 +285,6 @@ class Scan:
             "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
             self.predicate, groups - kept, groups, size - left, size, closed, len(files),
         )  # fmt: skip
-
-
-class _Given:
-    """The caller's own pyarrow Expression, in the place of a RowFilter.
-
-    columns  the top-level columns it looks at; None where a part of it is not understood: any
-    """
-
-    def __init__(self, expression: pc.Expression, predicate: Predicate) -> None:
-        self.expression = expression
-        leaves = list(leaves_of(predicate))
-        known = not any(isinstance(leaf, Unknown) for leaf in leaves)
-        self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if known else None
-
-    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
-        batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
-        return batches[0] if batches else batch.slice(0, 0)
 
 
 class _Reading:

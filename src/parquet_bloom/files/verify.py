@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.locate import Place, Places, read_filter
-from parquet_bloom.files.paths import Failed, Found, each, locate
+from parquet_bloom.files.paths import Failed, Found, locate
+from parquet_bloom.files.progress import Meter, ProgressCallback
+from parquet_bloom.files.results import each
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
@@ -82,22 +84,26 @@ def verify(
     exclude: Sequence[str] | None = None,
     sample: int | None = None,
     filesystem: Any = None,
+    progress: ProgressCallback | None = None,
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
 
     sample      look at so many row groups a file only, spread evenly
     filesystem  of pyarrow or fsspec; source then names files on it
-    Raises FileError for one file that cannot be read, UnknownColumnError, RequestError.
+    progress    is called with a Progress for every file and every filter
+    Raises FileError for one file that cannot be read, RequestError; UnknownColumnError where the first file
+    lacks a column that was named.
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
 
     def work(file: Found) -> VerifiedFile:
         with Source(file) as opened:
-            return _verify(opened, columns, exclude, sample)
+            return _verify(opened, columns, exclude, sample, meter)
 
     located = locate(source, filesystem)
-    results = each(located.found, work, located.single, located.failed)
+    meter = Meter(progress, located.found, unit="column chunks")
+    results = each(located.found, work, located.single, located.failed, meter)
     return VerifyReport(list(results), results.failed)
 
 
@@ -106,20 +112,26 @@ def _verify(
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
     sample: int | None,
+    meter: Meter,
 ) -> VerifiedFile:
     footer = source.footer()
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
     places = Places(footer)
-    for leaf in select_leaves(footer.leaves, columns, exclude):
+    leaves = select_leaves(footer.leaves, columns, exclude)
+    for nth, leaf in enumerate(leaves):
         located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
         held = [(group, stored) for group in groups if (stored := places.stored.get((group, leaf.index)))]
         if not located and not held:
             continue
         reader = ColumnReader(source, leaf)
-        verified.filters += [_verify_filter(source, footer, reader, group, place) for group, place in located]
-        verified.filters += [_verify_stored(reader, group, stored) for group, stored in held]
+        for group, place in located:
+            verified.filters.append(_verify_filter(source, footer, reader, group, place))
+            meter.part(nth * n + group, len(leaves) * n)
+        for group, stored in held:
+            verified.filters.append(_verify_stored(reader, group, stored))
+            meter.part(nth * n + group, len(leaves) * n)
     verified.filters.sort(key=lambda f: f.row_group)
     return verified
 

@@ -27,12 +27,11 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
     """Read "name=value" texts. Raises RequestError for any other, and for a name given twice."""
     found: dict[str, str] = {}
     for text in texts:
-        for pair in text.split():
-            name, equals, value = pair.partition("=")
-            if not equals or not name:
-                raise RequestError(f"--conf {pair}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
-            if found.setdefault(name, value) != value:
-                raise RequestError(f"--conf {name} is given twice, as {found[name]} and as {value}")
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise RequestError(f"--property {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
+        if found.setdefault(name, value) != value:
+            raise RequestError(f"--property {name} is given twice, as {found[name]} and as {value}")
     return found
 
 

@@ -1,23 +1,32 @@
 """Rows as text or files: table, csv, json, ndjson, parquet, arrow; batch by batch.
 
-What a format cannot say is written as text: in JSON, times in ISO 8601, decimals in digits, bytes
-in hex, and NaN and the infinities as null; in CSV, nested values as JSON.
+What a format cannot say is written as text: in JSON, times as RFC 3339 has them (without a zone where the column
+has none), decimals in digits, bytes in hex, and NaN and the infinities as null; in CSV, nested values as JSON.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parquet_bloom.report.tables import table_lines
+from parquet_bloom.report.text import cells, json_text, shortened, visible
+
 FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 BINARY = ("parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
             ".arrow": "arrow", ".feather": "arrow", ".txt": "table"}  # fmt: skip
+
+_GAP = 3  # columns of the terminal between two of a table
+_LEAST = 12  # that a text or a heading keeps at least
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str, out: IO[bytes]) -> int:
@@ -39,25 +48,93 @@ def limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa
             return
 
 
-def _table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes]) -> int:
-    import io
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows laid out as a table.
 
-    from parquet_bloom.report.tables import print_table
+    rows     how many
+    columns  how many of all columns are shown
+    cut      some cell or heading is shown in part
+    """
 
+    text: str
+    rows: int
+    columns: int
+    cut: bool
+
+
+def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | None = None) -> Table:
+    """Lay out rows as a table of at most `width` columns of a terminal; None: as wide as they are.
+
+    Texts that are too long end in an ellipsis, numbers and times never do. Columns of the data for which there is
+    no room are left out in the middle.
+    """
     rows: list[list[str]] = []
     for batch in batches:
         columns = [["" if v is None else _shown(v) for v in _values(column)] for column in batch.columns]
         rows += map(list, zip(*columns, strict=True))
-    right = [i for i, kind in enumerate(schema.types) if pt.is_integer(kind) or pt.is_floating(kind)]
-    text = io.StringIO()
-    print_table(schema.names, rows, right, text)
-    out.write(text.getvalue().encode("utf-8", "replace"))
-    return len(rows)
+    names = [visible(name) for name in schema.names]
+    right = {i for i, kind in enumerate(schema.types) if pt.is_integer(kind) or pt.is_floating(kind)}
+    whole = {i for i, kind in enumerate(schema.types) if pt.is_primitive(kind)}  # numbers, times, decimals
+    natural = [max(cells(name), *(cells(row[i]) for row in rows)) if rows else cells(name)
+               for i, name in enumerate(names)]  # fmt: skip
+    if width is None:
+        width = sum(natural) + _GAP * len(natural)
+    least = [
+        max([min(cells(names[i]), _LEAST), *(cells(row[i]) for row in rows)]) if i in whole else min(n, _LEAST)
+        for i, n in enumerate(natural)
+    ]
+    chosen = _fitting(least, width)
+    widths = _grown({i: least[i] for i in chosen}, natural, width - _GAP * (len(chosen) - 1))
+    cut = any(widths[i] < natural[i] for i in chosen)
+    left_out = len(chosen) < len(names)
+    middle = next((k for k, (a, b) in enumerate(pairwise(chosen), 1) if b > a + 1), len(chosen))
+
+    def line(texts: Sequence[str]) -> list[str]:
+        shown = [shortened(texts[i], widths[i]) for i in chosen]
+        return [*shown[:middle], "…", *shown[middle:]] if left_out else shown
+
+    order = [*chosen[:middle], -1, *chosen[middle:]] if left_out else chosen
+    aligned = [k for k, i in enumerate(order) if i in right]
+    if not order:
+        return Table("", len(rows), 0, False)
+    lines = table_lines(line(names), [line(row) for row in rows], aligned, (), width)
+    return Table("\n".join(lines) + "\n", len(rows), len(chosen), cut)
+
+
+def _fitting(least: Sequence[int], width: int) -> list[int]:
+    """The columns that fit, from both ends in turn; at least the first."""
+    order = [i for pair in zip(range(len(least)), reversed(range(len(least))), strict=True) for i in pair]
+    order = list(dict.fromkeys(order))
+    if sum(least) + _GAP * (len(least) - 1) <= width:
+        return sorted(order)
+    chosen: list[int] = order[:1]
+    used = sum(least[i] for i in chosen) + _GAP + 1  # and the column of the ellipsis
+    for i in order[1:]:
+        if used + _GAP + least[i] > width:
+            break
+        used += _GAP + least[i]
+        chosen.append(i)
+    return sorted(chosen)
+
+
+def _grown(widths: dict[int, int], natural: Sequence[int], room: int) -> dict[int, int]:
+    """Share the room that is left: the narrowest column that wants more gets it."""
+    room -= sum(widths.values()) + (_GAP + 1 if len(widths) < len(natural) else 0)
+    while room > 0 and (wanting := [i for i in widths if widths[i] < natural[i]]):
+        widths[min(wanting, key=lambda i: widths[i])] += 1
+        room -= 1
+    return widths
+
+
+def _table(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes]) -> int:
+    table = table_of(batches, schema)
+    out.write(table.text.encode("utf-8", "replace"))
+    return table.rows
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _ndjson(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes]) -> int:
@@ -83,12 +160,53 @@ def _json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes]) 
 
 def _documents(batch: pa.RecordBatch) -> Iterator[bytes]:
     names = batch.schema.names
-    for row in zip(*map(_values, batch.columns), strict=True):
-        yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    for row in zip(*map(_json_values, batch.columns), strict=True):
+        yield json_text(dict(zip(names, row, strict=True))).encode()
+
+
+def _json_values(array: pa.Array) -> list[Any]:
+    """A column as JSON has it: timestamps as RFC 3339 writes them."""
+    kind = _timestamps_as_text(array.type)
+    if kind is None:
+        return _values(array)
+    return [_rfc3339(v, array.type) for v in _values(array.cast(kind))]
+
+
+def _timestamps_as_text(kind: pa.DataType) -> pa.DataType | None:
+    """The type with texts in the place of timestamps; None if it holds none, or in a way that cannot be cast."""
+    if pt.is_timestamp(kind):
+        return pa.string()
+    if pt.is_struct(kind):
+        inner = {field.name: _timestamps_as_text(field.type) for field in kind}
+        if len(inner) < kind.num_fields or not any(inner.values()):
+            return None
+        return pa.struct([(field.name, inner[field.name] or field.type) for field in kind])
+    if pt.is_map(kind):
+        item = _timestamps_as_text(kind.item_type)
+        return None if item is None else pa.map_(kind.key_type, item)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        item = _timestamps_as_text(kind.value_type)
+        return None if item is None else (pa.list_ if pt.is_list(kind) else pa.large_list)(item)
+    return None
+
+
+def _rfc3339(value: Any, kind: pa.DataType) -> Any:
+    """A value of _values(), its timestamps from Arrow's way of writing them: 2026-01-31 12:00:00.000+0100."""
+    if value is None:
+        return None
+    if pt.is_timestamp(kind):
+        return re.sub(r"([+-][0-9]{2})([0-9]{2})$", r"\1:\2", value.replace(" ", "T", 1))
+    if pt.is_struct(kind):
+        return {field.name: _rfc3339(value[field.name], field.type) for field in kind}
+    if pt.is_map(kind):
+        return [[key, _rfc3339(item, kind.item_type)] for key, item in value]
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return [_rfc3339(item, kind.value_type) for item in value]
+    return value
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """A column as JSON has it."""
+    """A column as Python values of JSON's kinds, times as Arrow writes them."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray) and not isinstance(kind, pa.UuidType):
         array, kind = array.storage, kind.storage_type

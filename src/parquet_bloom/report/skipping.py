@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, size
+from parquet_bloom.report.text import Say, headline
 
+VERDICTS_SHOWN = 50
+_FILES_SHOWN = 20
+_RUNS_SHOWN = 20
+_SOURCES_SHOWN = 60  # characters
 _ORDER = ("no rows", "literal", "partition", "bounds", "filter", "index")
 
 
@@ -27,38 +33,77 @@ def totals(verdicts: Sequence[Any], excluded: int = 0) -> dict[str, Any]:
 
 
 def line(verdicts: Sequence[Any], excluded: int = 0) -> str:
-    """4 of 5 row groups skipped (filter 4), 248.8 KiB of 310.6 KiB; 240 bytes read to decide."""
+    """4 of 5 row groups skipped (filter 4), 248.8 KiB of 310.6 KiB; 240 bytes read"""
     t = totals(verdicts, excluded)
-    by = ", ".join(f"{stage} {n}" for stage, n in t["by"].items())
+    by = ", ".join(f"{stage} {n:,}" for stage, n in t["by"].items())
     text = f"{t['row_groups_skipped']:,} of {plural(t['row_groups'], 'row group')} skipped"
     text += f" ({by})" if by else ""
-    text += f", {size(t['bytes_skipped'])} of {size(t['bytes'])}; {t['bytes_read_to_decide']:,} bytes read to decide"
+    text += f", {size(t['bytes_skipped'])} of {size(t['bytes'])}; {t['bytes_read_to_decide']:,} bytes read"
     return text + (f"; {plural(excluded, 'file')} not opened, by the names of their folders" if excluded else "")
 
 
-def print_verdicts(verdicts: Sequence[Any], file: IO[str] | None = None) -> None:
-    """One line a row group: what it fell to."""
+def print_checked(verdicts: Sequence[Any], explain: bool, everything: bool, say: Say) -> None:
+    """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one."""
+    say(line(verdicts))
+    if explain:
+        print_verdicts(verdicts, None if everything else VERDICTS_SHOWN)
+        return
+    left: dict[str, list[int]] = {}
+    of = Counter(v.path for v in verdicts)
+    for v in verdicts:
+        if not v.skipped:
+            left.setdefault(v.path, []).append(v.row_group)
+    most = None if everything else _RUNS_SHOWN
+    if len(of) == 1 or len(left) == 1:
+        for path, groups in left.items():
+            headline(path, f"{'row groups' if len(groups) > 1 else 'row group'} {_ranges(groups, most)}", say)
+    elif left:
+        say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
+        shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]
+        rows = [(path, f"{len(groups):,} of {of[path]:,}", _ranges(groups, most)) for path, groups in shown]
+        print_table(("file", "left", "row groups"), rows, right=(1,), paths=(0,))
+        if len(shown) < len(left):
+            say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
+
+
+def print_verdicts(verdicts: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
+    """One line a row group: what it fell to. At most so many of them (None: all), and how many more there are."""
     many = len({v.path for v in verdicts}) > 1
     rows = []
-    for v in verdicts:
+    for v in verdicts[:most]:
         row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-", v.bytes_read, v.reason)
         rows.append((v.path, *row) if many else row)
     headings = ("row group", "verdict", "decided by", "bytes read", "why")
     if rows:
-        print_table(("file", *headings) if many else headings, rows, (1, 4) if many else (0, 3), file or sys.stdout)
+        right, paths = ((1, 4), (0,)) if many else ((0, 3), ())
+        print_table(("file", *headings) if many else headings, rows, right, file, paths)
+    if len(rows) < len(verdicts):
+        more = f"... and {plural(len(verdicts) - len(rows), 'row group')} more; check --explain --all has all"
+        print(more, file=file or sys.stdout)
 
 
-def kept_lines(verdicts: Sequence[Any], most: int = 20) -> list[str]:
-    """Which row groups of which files are left."""
-    kept: dict[str, list[int]] = {}
-    for v in verdicts:
-        if not v.skipped:
-            kept.setdefault(v.path, []).append(v.row_group)
-    lines = [f"{path}: row group{'s' if len(g) > 1 else ''} {_ranges(g)}" for path, g in list(kept.items())[:most]]
-    return [*lines, f"... and {plural(len(kept) - most, 'file')} more"] if len(kept) > most else lines
+def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str]) -> list[str]:
+    """Which columns of a predicate lack filters where these could help, and what to type.
+
+    columns  ColumnFilters
+    sources  the files as they were named
+    """
+    lacking = [c for c in columns if c.with_filter < c.row_groups]
+    lines = []
+    for c in lacking:
+        without = f"{c.row_groups - c.with_filter:,} of the " if c.with_filter else "the "
+        what = plural(c.row_groups, "row group")
+        where = f", in {c.files_without:,} files" if c.files_without > 1 else ""
+        lines.append(f"{c.column} has no filter in {without}{what} left{where}")
+    if lacking:
+        names = " ".join(f"--column {shlex.quote(c.column)}" for c in lacking)
+        files = " ".join(map(shlex.quote, sources))
+        files = files if len(files) <= _SOURCES_SHOWN else "FILES"
+        lines.append(f"to add {'one' if len(lacking) == 1 else 'them'}: parquet-bloom add {files} {names} --in-place")
+    return lines
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _ranges(numbers: Sequence[int], most: int | None = None) -> str:
     """0-3, 7, 9-10"""
     runs: list[list[int]] = []
     for n in numbers:
@@ -66,4 +111,6 @@ def _ranges(numbers: Sequence[int]) -> str:
             runs[-1][1] = n
         else:
             runs.append([n, n])
-    return ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in runs)
+    text = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in runs[:most])
+    more = sum(b - a + 1 for a, b in runs[len(runs) if most is None else most :])
+    return f"{text} and {more:,} more" if more else text

@@ -7,22 +7,104 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO
 
+from parquet_bloom.report.text import cells, shortened_path, visible, width_of, wrapped
+
+_GAP = 3  # columns between two columns of a table; less where it does not fit
+_LEAST = 12  # columns that a text keeps at least, if it has as many
+
 
 def print_table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = (), file: IO[str] | None = None
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: Sequence[int] = (),
+    file: IO[str] | None = None,
+    paths: Sequence[int] = (),
+    width: int | None = None,
 ) -> None:
-    """Print rows under headings; columns in `right` are aligned to the right. Nothing is cut off."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Print rows under headings, within the terminal's width (80 columns where there is none).
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if i in right else "left", no_wrap=True)
+    right  columns of numbers: aligned to the right, never cut
+    paths  columns of paths: shortened in the middle; all other texts are folded
+    width  columns to fill; None: those of the file
+    """
+    out = file or sys.stdout
+    table = [[visible(str(cell)) for cell in row] for row in rows]
+    for line in table_lines(headings, table, right, paths, width or width_of(out), _rule(out)):
+        print(line, file=out)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], paths: Sequence[int], width: int,
+    rule: str = "─",
+) -> list[str]:  # fmt: skip
+    """A table as lines; cells are printable."""
+    columns = [apart(c, width // 2) if i in paths else list(c) for i, c in enumerate(zip(*rows, strict=True))]
+    rows = list(zip(*columns, strict=True))
+    natural = [max(map(cells, column)) for column in zip(headings, *rows, strict=True)]
+    gap = next((g for g in (_GAP, 2) if sum(natural) + g * (len(natural) - 1) <= width), 2)
+    widths = fitted(natural, headings, rows, right, width - gap * (len(natural) - 1))
+    lines = _row([wrapped(h, w) for h, w in zip(headings, widths, strict=True)], widths, right, gap)
+    lines.append(rule * (sum(widths) + gap * (len(widths) - 1)))
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console(file=file or sys.stdout, width=100_000, highlight=False).print(table)
+        folded = []
+        for i, (cell, size) in enumerate(zip(row, widths, strict=True)):
+            folded.append([shortened_path(cell, size)] if i in paths else wrapped(cell, size))
+        lines += _row(folded, widths, right, gap)
+    return lines
+
+
+def apart(paths: Sequence[str], width: int) -> list[str]:
+    """Paths of which some are wider than `width`: without what they begin and end with alike."""
+    if len(set(paths)) < 2 or max(map(cells, paths)) <= width:
+        return list(paths)
+    start = paths[0].rfind("/", 0, _alike(paths)) + 1
+    end = _alike([path[start:][::-1] for path in paths])
+    head, tail = "…" * bool(start), "…" * bool(end)
+    return [f"{head}{path[start : len(path) - end]}{tail}" for path in paths]
+
+
+def _alike(texts: Sequence[str]) -> int:
+    """How many characters all texts begin with alike."""
+    low, high = min(texts), max(texts)
+    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+
+
+def fitted(
+    natural: Sequence[int], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], room: int
+) -> list[int]:
+    """The widths of columns that share `room`: headings are folded first, then the widest texts give way."""
+    widths = list(natural)
+    for i in right:
+        if sum(widths) > room:
+            longest = max(map(cells, headings[i].split()), default=0)
+            widths[i] = max([longest, *(cells(row[i]) for row in rows)])
+    texts = [i for i in range(len(widths)) if i not in right]
+    least = {i: min(natural[i], _LEAST) for i in texts}
+    while sum(widths) > room and (wide := [i for i in texts if widths[i] > least[i]]):
+        widest = max(wide, key=lambda i: widths[i])
+        widths[widest] -= 1
+    return widths
+
+
+def _row(folded: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[int], gap: int) -> list[str]:
+    """One row of cells, each folded into lines, as lines."""
+    lines = []
+    for n in range(max(map(len, folded))):
+        parts = []
+        for i, (cell, width) in enumerate(zip(folded, widths, strict=True)):
+            text = cell[n] if n < len(cell) else ""
+            space = " " * (width - cells(text))
+            parts.append(space + text if i in right else text + space)
+        lines.append((" " * gap).join(parts).rstrip())
+    return lines
+
+
+def _rule(file: IO[str]) -> str:
+    try:
+        "─".encode(getattr(file, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return "-"
+    return "─"
 
 
 def size(number: int) -> str:
@@ -41,6 +123,8 @@ def share(rate: float | None) -> str:
     """A rate for people: 0.81 %."""
     if rate is None:
         return "-"
+    if 0 < rate < 1e-5:
+        return "<0.001 %"
     return f"{100 * rate:.2g} %" if rate < 0.1 else f"{100 * rate:.0f} %"
 
 
@@ -50,3 +134,8 @@ def count(number: float) -> str:
 
 def plural(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def between(texts: Sequence[str]) -> str:
+    """The first and the last of sorted values for people: 31 % or 31 % - 35 %."""
+    return texts[0] if not texts or texts[0] == texts[-1] else f"{texts[0]} - {texts[-1]}"

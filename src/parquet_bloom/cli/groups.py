@@ -1,0 +1,98 @@
+"""How commands look: suggestions for names that are no commands, whole sentences in lists, options in sections."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from decimal import Decimal
+from typing import Any
+
+import click
+
+# Options by what they are for, in the order of the help page; all others are "Options".
+SECTIONS = {
+    "Which columns": ("columns", "exclude"),
+    "Where the result goes": ("output", "in_place", "overwrite", "force", "sync", "form"),
+    "Form and size of the filters": (
+        "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
+    ),
+    "Only for --spec statistics": ("hash_family", "strategy", "properties", "guava"),
+    "What is told": ("dry_run", "explain", "show_all", "as_json", "report"),
+}  # fmt: skip
+
+
+class Command(click.Command):
+    """A command whose options are listed in sections."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records: dict[str, list[tuple[str, str]]] = {}
+        sections = {name: title for title, names in SECTIONS.items() for name in names}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                records.setdefault(sections.get(param.name or "", "Options"), []).append(record)
+        for title in (*SECTIONS, "Options"):
+            if title in records:
+                with formatter.section(title):
+                    formatter.write_dl(records[title])
+
+
+class Commands(click.Group):
+    """A group that knows what a mistyped command may have meant, and lists its commands in whole sentences."""
+
+    command_class = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(name, names, 2, 0.5)
+            said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
+            ctx.fail(f"no command {name}; {said}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, first_sentence(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def first_sentence(command: click.Command | None) -> str:
+    """The first sentence of a command's help."""
+    paragraph = ((command.help or "") if command is not None else "").strip().split("\n\n")[0]
+    return re.split(r"(?<=\.)\s", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A number of bytes: 1048576, 1_000_000, 64KiB, 1.5 MB; a unit of 1000 (kB, MB, ...) or 1024 (KiB, MiB, ...)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(-?[0-9][0-9_,]*(?:\.[0-9]+)?) ?(?:([kmgt]?)(i?)b)?", value.strip(), re.IGNORECASE)
+        if found is None or (found[3] and not found[2]):
+            self.fail(f"{value!r} is no number of bytes; write 65536, 64KiB (of 1024) or 1MB (of 1000)", param, ctx)
+        unit = (1024 if found[3] else 1000) ** " kmgt".index((found[2] or " ").lower())
+        return int(Decimal(re.sub("[_,]", "", found[1])) * unit)
+
+
+SIZE = Size()
+
+
+def needs_predicate(sources: tuple[str, ...], predicate: str, example: str) -> None:
+    """Say which of the two is missing where only one argument came, which click takes for the predicate.
+
+    Raises UsageError.
+    """
+    if sources:
+        return
+    looks = re.search(r"\s|=|<|>|'", predicate) and not os.path.exists(predicate)
+    missing = "files" if looks else "predicate"
+    after = "before the predicate" if looks else f"after {predicate}"
+    ctx = click.get_current_context()
+    raise click.UsageError(f"no {missing} {after}, as in: {ctx.command_path} {example}", ctx)

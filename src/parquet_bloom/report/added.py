@@ -1,0 +1,230 @@
+"""What `add` and `remove` did, or would do, for people: totals, columns, files; every row only if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquet_bloom.report.tables import plural, print_table, share, size
+from parquet_bloom.report.text import Say, headline
+
+FILES_SHOWN = 20
+_NAMES_SHOWN = 6
+
+
+def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
+    """Tell of AddedFiles: of one in a line, of several totals first."""
+    if len(files) == 1:
+        _print_one(files[0], say)
+    elif files:
+        _print_totals(files, say)
+        _print_columns(files)
+    for line in skipped_lines(files, None if everything else _NAMES_SHOWN):
+        say(line)
+    if everything:
+        _print_filters(files, say)
+    if len(files) > 1:
+        print_files(
+            ("file", "filters", "bytes", "grows"),
+            [
+                (f.source, f.planned_filters if f.dry_run else len(f.filters),
+                 size(f.planned_bytes if f.dry_run else f.filter_bytes), _growth(f))
+                for f in files
+            ],
+            everything, say,
+        )  # fmt: skip
+
+
+def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
+    """Tell of RemovedFiles: of one in a line, of several totals first."""
+    for file in files if len(files) == 1 else ():
+        would = "would remove" if file.dry_run else "removed"
+        saved = "" if file.dry_run else f", {size(file.bytes_before - file.bytes_after)} less"
+        stay = f"; {file.bytes_stay} left their bytes behind, as nothing could be cut safely" if file.bytes_stay else ""
+        headline(_arrow(file), f"{would} {plural(file.removed, 'filter')}{saved}{stay}", say)
+        say_travel(file, say)
+    if len(files) < 2:
+        return
+    would = "would remove" if files[0].dry_run else "removed"
+    saved = "" if files[0].dry_run else f", {size(sum(f.bytes_before - f.bytes_after for f in files))} less"
+    say(f"{plural(len(files), 'file')}: {would} {plural(sum(f.removed for f in files), 'filter')}{saved}")
+    stay = sum(f.bytes_stay for f in files)
+    if stay:
+        say(f"  {stay:,} left their bytes behind, as nothing could be cut safely")
+    _say_travel_of_all(files, say)
+    rows = [(f.source, f.removed, size(f.bytes_before - f.bytes_after)) for f in files]
+    print_files(("file", "filters", "less"), rows, everything, say)
+
+
+def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], everything: bool, say: Say) -> None:
+    """A line a file, of many files the first; the first column is the path, the others are numbers."""
+    shown = rows if everything else rows[:FILES_SHOWN]
+    print_table(headings, shown, right=range(1, len(headings)), paths=(0,))
+    if len(shown) < len(rows):
+        say(f"... and {len(rows) - len(shown):,} files more; --all has all")
+
+
+def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
+    """Which columns got no filter and why, each reason once."""
+    reasons: dict[str, _Left] = {}
+    for file in files:
+        for one in file.skipped:
+            left = reasons.setdefault(one.reason, _Left())
+            left.columns.setdefault(one.column)
+            left.files.setdefault(file.source)
+            if one.row_group is not None:
+                left.row_groups += 1
+                left.row_group = one.row_group
+    return [f"  no filter on {left.said(names_shown, len(files))}: {reason}" for reason, left in reasons.items()]
+
+
+@dataclass
+class _Left:
+    """What was left out for one reason; dicts are sets in order."""
+
+    columns: dict[str, None] = field(default_factory=dict)
+    files: dict[str, None] = field(default_factory=dict)
+    row_groups: int = 0
+    row_group: int = 0
+
+    def said(self, names_shown: int | None, files: int) -> str:
+        names = listed(list(self.columns), names_shown)
+        where = []
+        if self.row_groups == 1:
+            where.append(f"row group {self.row_group}")
+        elif self.row_groups:
+            chunks = "row group" if len(self.columns) == 1 else "column chunk"
+            where.append(plural(self.row_groups, chunks))
+        if files > 1:
+            where.append(plural(len(self.files), "file"))
+        return f"{names} ({', '.join(where)})" if where else names
+
+
+def listed(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
+    """a, b, c and 12 more"""
+    if most is None or len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+
+
+def _print_one(file: Any, say: Say) -> None:
+    names = listed(file.columns)
+    if file.dry_run:
+        on = f" on {names}" if names else ""
+        what = (
+            f"would add {plural(file.planned_filters, 'filter')}{on}; up to {size(file.planned_bytes)}; "
+            f"needs up to {size(file.bytes_needed)} of disk"
+        )
+    elif not file.filters:
+        what = "nothing to add"
+    else:
+        what = (
+            f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
+            f"{size(file.filter_bytes)} (file {_growth(file)}), {file.seconds:.2f} s"
+        )
+    headline(_arrow(file), what, say)
+    say_travel(file, say)
+    worst: dict[str, list[Any]] = {}
+    for f in file.filters:
+        if not f.reached:
+            worst.setdefault(f.column, []).append(f)
+    for column, filters in worst.items():
+        where = f"row group {filters[0].row_group}" if len(filters) == 1 else plural(len(filters), "row group")
+        most = max(filters, key=lambda f: f.rate)
+        at_worst = "" if len(filters) == 1 else " at worst"
+        say(f"  {column}, {where}: {size(most.num_bytes)} reach a rate of {share(most.rate)}{at_worst}")
+
+
+def _print_totals(files: Sequence[Any], say: Say) -> None:
+    dry = files[0].dry_run
+    filters = sum(f.planned_filters if dry else len(f.filters) for f in files)
+    before = sum(f.bytes_before for f in files)
+    nothing = sum(not (f.planned_filters if dry else f.filters) for f in files)
+    of_files = f"{plural(len(files), 'file')}, {size(before)}"
+    if dry:
+        say(f"{of_files}: would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}")
+        say(f"  needs up to {size(disk_for(files))} of disk")
+    else:
+        added = sum(f.filter_bytes for f in files)
+        grown = 100 * (sum(f.bytes_after for f in files) / before - 1) if before else 0
+        seconds = sum(f.seconds for f in files)
+        say(f"{of_files}: {plural(filters, 'filter')}, {size(added)} (files {grown:+.2g} %), {seconds:.2f} s")
+    if nothing:
+        say(f"  {plural(nothing, 'file')}: nothing to add")
+    _say_travel_of_all(files, say)
+
+
+def disk_for(files: Sequence[Any]) -> int:
+    """Bytes of disk that a dry run's files need at most: in place, one old file at a time lies beside its new one."""
+    here = [f for f in files if f.source == f.output]
+    there: int = sum(f.bytes_needed for f in files if f.source != f.output)
+    return there + sum(int(f.planned_bytes) for f in here) + max((int(f.bytes_needed) for f in here), default=0)
+
+
+def _print_columns(files: Sequence[Any]) -> None:
+    """What each column got, over several files."""
+    dry = files[0].dry_run
+    sums: dict[str, list[Any]] = {}
+    for file in files:
+        for column, n in file.planned.items() if dry else ():
+            _sum(sums, column)[0] += 1
+            sums[column][1] += n
+        seen = set()
+        for f in file.filters:
+            one = _sum(sums, f.column)
+            one[0] += f.column not in seen
+            one[1] += 1
+            one[2] += f.length
+            one[3] = max(one[3], f.rate)
+            seen.add(f.column)
+    if not sums:
+        return
+    many = len(files)
+    rows = [(column, f"{n:,} of {many:,}", f"{filters:,}", size(length), share(rate))
+            for column, (n, filters, length, rate) in sums.items()]  # fmt: skip
+    headings = ("column", "files", "filters", "bytes", "worst rate")
+    shown = 3 if dry else len(headings)
+    print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown))
+
+
+def _sum(sums: dict[str, list[Any]], column: str) -> list[Any]:
+    return sums.setdefault(column, [0, 0, 0, 0.0])
+
+
+def _print_filters(files: Sequence[Any], say: Say) -> None:
+    for file in files:
+        if file.filters:
+            if len(files) > 1:
+                say(file.source)
+            rows = [(f.row_group, f.column, size(f.num_bytes), share(f.rate), f"{f.estimated_ndv:,.0f}")
+                    for f in file.filters]  # fmt: skip
+            print_table(("row group", "column", "bytes", "rate", "distinct"), rows, right=(0, 2, 3, 4))
+
+
+def say_travel(file: Any, say: Say) -> None:
+    """For a file on another storage: what went over the wire, and why it had to."""
+    if file.remote and not file.dry_run:
+        copied = f", {size(file.bytes_copied)} copied inside the store" if file.bytes_copied else ""
+        why = f": {file.why_travelled}" if file.why_travelled else ""
+        say(f"  {size(file.bytes_travelled)} travelled{copied}{why}")
+
+
+def _say_travel_of_all(files: Sequence[Any], say: Say) -> None:
+    remote = [f for f in files if f.remote and not f.dry_run]
+    if remote:
+        copied = sum(f.bytes_copied for f in remote)
+        inside = f", {size(copied)} copied inside the store" if copied else ""
+        say(f"  {size(sum(f.bytes_travelled for f in remote))} travelled{inside}")
+        for why in dict.fromkeys(f.why_travelled for f in remote if f.why_travelled):
+            say(f"  {why}")
+
+
+def _growth(file: Any) -> str:
+    if file.dry_run or not file.bytes_before:
+        return "-"
+    return f"{100 * (file.bytes_after / file.bytes_before - 1):+.2g} %"
+
+
+def _arrow(file: Any) -> str:
+    return str(file.source) if file.source == file.output else f"{file.source} -> {file.output}"

@@ -1,0 +1,31 @@
+"""Failures of many files, the same reason once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+MOST_REASONS = 5
+_VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
+
+
+def failure_lines(failed: Sequence[Any], most: int = MOST_REASONS) -> list[str]:
+    """One line a reason: "9,998 files: <reason> (the first: <path>)".
+
+    Reasons that differ in numbers or bytes alone count as one, told by the first of them.
+
+    failed  as a report of the library has them: files with `path`, `error` and `reason`
+    """
+    groups: dict[str, list[Any]] = {}
+    for one in failed:
+        groups.setdefault(re.sub(_VARYING, "", one.reason), []).append(one)
+    lines = []
+    for group in list(groups.values())[:most]:
+        first = group[0]
+        others = "" if all(one.reason == first.reason for one in group) else "; other values in others"
+        many = f"{len(group):,} files: {first.reason} (the first: {first.path}{others})"
+        lines.append(str(first.error) if len(group) == 1 else many)
+    if len(groups) > most:
+        lines.append(f"... and {len(groups) - most:,} more reasons; --json has all")
+    return lines

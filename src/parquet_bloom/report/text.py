@@ -1,0 +1,103 @@
+"""Text for terminals: nothing that a terminal would obey, and lines of a known width."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+LEAST_WIDTH = 80
+# What json.dumps leaves as it is and a terminal may obey or hide: C1, zero-width and bidi marks, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+Say = Callable[[str], None]  # prints a line
+
+
+def visible(text: str) -> str:
+    """Show escape sequences, control characters, bidi marks and the like as \\x1b, \\u202e: names come from files."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """A JSON document; what visible() shows is escaped, so that it means the same and can be printed."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def width_of(file: IO[str]) -> int:
+    """Columns to fill: 80, or those of a wider terminal. COLUMNS in the environment counts where there is none."""
+    try:
+        columns = os.get_terminal_size(file.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        columns = int(text) if (text := os.environ.get("COLUMNS", "")).isdecimal() else 0
+    return max(LEAST_WIDTH, columns)
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def wrapped(text: str, width: int, indent: str = "", cut: bool = True) -> list[str]:
+    """A text in lines of at most `width` columns, broken at spaces.
+
+    indent  of all lines but the first
+    cut     a word that is too long is cut into lines; else it stays whole, and its line is longer
+    """
+    lines = [""]
+    for word in text.split(" "):
+        gap = " " if lines[-1].strip() else ""
+        if cells(lines[-1] + gap + word) <= width:
+            lines[-1] += gap + word
+            continue
+        first, *rest = _cut(word, max(1, width - len(indent))) if cut else (word,)
+        if lines[-1].strip():
+            lines.append(indent)
+        lines[-1] += first
+        lines += [indent + piece for piece in rest]
+    return lines
+
+
+def _cut(word: str, width: int) -> Iterator[str]:
+    piece = ""
+    for c in word:
+        if cells(piece + c) > width:
+            yield piece
+            piece = ""
+        piece += c
+    yield piece
+
+
+def headline(name: str, what: str, say: Say) -> None:
+    """Say "name: what", on two lines where one is too short: names are often paths."""
+    if cells(name) + cells(what) + 2 <= LEAST_WIDTH:
+        say(f"{name}: {what}")
+    else:
+        say(name)
+        say(f"  {what}")
+
+
+def shortened(text: str, width: int) -> str:
+    """A text of at most `width` columns; an ellipsis stands for its end."""
+    if cells(text) <= width:
+        return text
+    return next(_cut(text, width - 1)) + "…"
+
+
+def shortened_path(path: str, width: int) -> str:
+    """A path of at most `width` columns; an ellipsis stands for its middle, as its end tells most."""
+    if cells(path) <= width:
+        return path
+    head = next(_cut(path, max(1, (width - 1) // 3)))
+    tail = next(_cut(path[::-1], max(1, width - 1 - cells(head))))[::-1]
+    return f"{head}…{tail}"
