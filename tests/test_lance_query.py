@@ -467,6 +467,8 @@ def test_the_commands(tmp_path):
     assert command("index", "verify", bad).returncode == 1
     failed = command("index", "build", tmp_path / "1.parquet", "--column", "zz", "-o", out)
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert f"{tmp_path}/1.parquet: no column zz; there are: a, b" in failed.stderr
+    assert "no predicate after" in command("index", "query", out).stderr
     lance.write_dataset(pa.table({"a": range(10)}), tmp_path / "d.lance")
     assert command("index", "build", tmp_path / "d.lance", "-c", "a", "-o", tmp_path / "o2").returncode == 0
     done = command("index", "register", tmp_path / "o2/a/bloomfilter.lance", tmp_path / "d.lance")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -17,6 +20,7 @@ import parquet_bloom
 from parquet_bloom import Progress
 from parquet_bloom.cli import progress as shown
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.report.text import cells
 
 
 @pytest.fixture
@@ -58,8 +62,10 @@ def test_callbacks_count_files_bytes_and_parts(folder: Path) -> None:
 def test_reading_tells_of_the_search_and_then_of_the_bytes(folder: Path) -> None:
     told: list[Progress] = []
     table = parquet_bloom.read_table(folder, "half_null >= 0 OR half_null IS NULL", progress=told.append)
-    assert len(list(parquet_bloom.read_batches(folder, progress=told.append))) >= 3
     assert table.num_rows == 3 * 1200
+    assert (told[-1].stage, told[-1].share) == ("work", 1.0)
+    assert table.equals(parquet_bloom.read_table(folder))
+    assert len(list(parquet_bloom.read_batches(folder, progress=told.append))) >= 3
     assert [p.files_done for p in told if p.stage == "search"] == [1, 2, 3, 1, 2, 3]
     assert (told[-1].stage, told[-1].share, told[-1].files_done) == ("work", 1.0, 3)
     assert told[-1].bytes
@@ -73,12 +79,13 @@ def test_an_error_of_the_callback_ends_the_call(folder: Path) -> None:
         parquet_bloom.verify(folder, progress=stop)
 
 
-def run_on_terminal(*arguments: object, input_lines: str = "") -> tuple[int, bytes]:
-    """Run the command with a terminal as stderr; what it wrote there."""
+def run_on_terminal(*arguments: object, width: int = 60, output: bool = False) -> tuple[int, bytes]:
+    """Run the command with a terminal as stderr, or as stdout too; what it wrote there."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs, cwd=REPOSITORY,
-        env={**os.environ, "TERM": "xterm"},
+        [sys.executable, *map(str, arguments)], stdout=theirs if output else subprocess.DEVNULL, stderr=theirs,
+        cwd=REPOSITORY, env={**os.environ, "TERM": "xterm"},
     )  # fmt: skip
     os.close(theirs)
     seen = b""
@@ -91,22 +98,40 @@ def run_on_terminal(*arguments: object, input_lines: str = "") -> tuple[int, byt
     return process.wait(100), seen
 
 
+SLOW = (  # every file takes half a second
+    "import sys, time, warnings, parquet_bloom.cli as cli, parquet_bloom.files.verify as verify\n"
+    "real = verify._verify\n"
+    "def slow(*a):\n"
+    "    time.sleep(0.5)\n"
+    "    return real(*a)\n"
+    "verify._verify = slow\n"
+    "sys.exit(cli.run(['verify', {!r}]))\n"
+)
+
+
 def test_a_terminal_gets_a_bar_that_goes_away(folder: Path) -> None:
-    script = (
-        "import sys, time, parquet_bloom.cli as cli, parquet_bloom.files.verify as verify\n"
-        "real = verify._verify\n"
-        "def slow(*a):\n"
-        "    time.sleep(0.5)\n"
-        "    return real(*a)\n"
-        "verify._verify = slow\n"
-        f"sys.exit(cli.run(['verify', {str(folder)!r}]))\n"
-    )
-    status, seen = run_on_terminal("-c", script)
+    status, seen = run_on_terminal("-c", SLOW.format(str(folder)))
     assert status == 0
-    assert b"verify: " in seen
-    assert b" of 3 files, " in seen
+    drawn = seen.decode().split("\r")
+    assert any("verify: " in line and " of 3 files, " in line for line in drawn)
     assert seen.endswith(b"\r\x1b[K")
     assert b"\n" not in seen, "one line"
+    assert max(cells(line.removesuffix("\x1b[K")) for line in drawn) < 60
+
+
+def test_a_line_of_ours_and_the_bar_do_not_mix(folder: Path) -> None:
+    script = SLOW.replace("    return real(*a)", "    warnings.warn('of note')\n    return real(*a)")
+    _, seen = run_on_terminal("-c", script.format(str(folder)))
+    (line,) = [line for line in seen.decode().split("\r") if "of note" in line]
+    assert line.removeprefix("\x1b[K") == "parquet-bloom: warning: of note"
+
+
+def test_rows_fill_a_wide_terminal(folder: Path) -> None:
+    status, seen = run_on_terminal("-m", "parquet_bloom", "read", folder, "--limit", "3", width=140, output=True)
+    assert status == 0
+    lines = seen.decode().splitlines()
+    assert 110 < max(map(cells, lines)) <= 140, lines
+    assert b"\x1b" not in seen, "no bar, as nothing took long"
 
 
 def test_a_command_that_ends_soon_shows_nothing(folder: Path) -> None:

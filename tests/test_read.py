@@ -353,3 +353,23 @@ def test_on_a_file_system(folder: Path) -> None:
     names = ["year=2024/a.parquet", "year=2026/a.parquet"]
     assert read_table(names, "row > 7 AND row < 23", filesystem=local)["row"].to_pylist() == [8, 9, 20, 21, 22]
     assert parquet_bloom.count(names, "row > 7", filesystem=local) == 12
+
+
+def test_a_name_without_files_is_an_error_of_the_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among several sources too: rows must not be missing in silence."""
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    for sources in ([tmp_path / "a.parquet", tmp_path / "nowhere"], [tmp_path / "no", tmp_path / "nowhere"]):
+        for read in (parquet_bloom.read_table, parquet_bloom.count, parquet_bloom.dataset):
+            with pytest.raises(StorageError, match="no such file or folder"):
+                read(sources)
+    (tmp_path / "sub").mkdir()
+    real = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(StorageError, match="sub: Permission denied"):
+        parquet_bloom.read_table(tmp_path)

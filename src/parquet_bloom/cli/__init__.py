@@ -97,7 +97,7 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return int(status or 0)
     except BaseException as error:
-        if show_traceback:
+        if show_traceback and not isinstance(error, _NoArguments):
             traceback.print_exception(error)
         number = process.asked_to_end()
         if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):

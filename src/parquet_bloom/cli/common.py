@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, RequestError, StorageError
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
@@ -105,6 +106,7 @@ def say(text: str) -> None:
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
     """Print one line on stderr, and `more` lines below it that show a spot in a text."""
+    Watch.make_room()
     click.echo("\n".join([f"parquet-bloom: {visible(text)}", *map(visible, more)]), err=True)
 
 

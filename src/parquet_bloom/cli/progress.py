@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, ClassVar
 
 from parquet_bloom.report.text import cells, shortened, visible, width_of
 
@@ -28,8 +29,10 @@ class Watch:
 
     A terminal gets one line that is rewritten and goes away at the end; everything else gets a line every ten
     seconds: "verify: 120 of 3,000 files, 1.2 GiB of 30.0 GiB, 00:40 left". A command that ends sooner shows
-    nothing. `tell` may be called from any thread; other programs' lines on the terminal are not erased.
+    nothing. `tell` may be called from any thread.
     """
+
+    _shown: ClassVar[Watch | None] = None  # the one that may have drawn a bar
 
     def __init__(self, name: str, quiet: bool = False, file: IO[str] | None = None) -> None:
         self._name = name
@@ -47,7 +50,9 @@ class Watch:
 
     def __enter__(self) -> Watch:
         if self._thread is not None:
-            self._thread.start()
+            with suppress(RuntimeError):  # no memory for a thread: nothing is shown
+                self._thread.start()
+        Watch._shown = self
         return self
 
     def __exit__(
@@ -73,6 +78,15 @@ class Watch:
         self._over.set()
         if self._thread is not None and self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        self._erase()
+
+    @staticmethod
+    def make_room() -> None:
+        """Take the bar away for a line of others on the terminal; it comes back below."""
+        if Watch._shown is not None:
+            Watch._shown._erase()
+
+    def _erase(self) -> None:
         with self._drawing:
             if self._drawn:
                 self._write("\r\x1b[K")
@@ -98,7 +112,7 @@ class Watch:
             return
         full = round(_BAR_CELLS * (self._share or 0.0))
         bar = f"{'━' * full}{'·' * (_BAR_CELLS - full)} " if self._share is not None else ""
-        line = shortened(f"{self._name}: {bar}{whole}", width_of(self._file) - 1)
+        line = shortened(f"{self._name}: {bar}{whole}", width_of(self._file, least=1) - 1)
         self._write(f"\r{line}\x1b[K")
         self._drawn = cells(line) > 0
 

@@ -152,7 +152,7 @@ def _count_filters(searched: Searched, columns: dict[str, ColumnFilters]) -> Non
             continue
         told = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
         n = int(left.sum())
-        have = int((left & spots_of(outline, leaf.index).exists).sum())
+        have = int((left & spots_of(outline, leaf.index).exists).sum()) if n else 0
         told.row_groups += n
         told.with_filter += have
         told.files += n > 0

@@ -66,6 +66,8 @@ class Scan:
         self.filters = filters
         self.progress = progress
         self._search = Search(source, And(()) if filters is None else filters, filesystem, options)
+        if self._search.located.failed:  # rows must not be missing in silence
+            raise self._search.located.failed[0].error
         self.filesystem = self._search.located.filesystem or pyarrow.fs.LocalFileSystem()
 
     @property
@@ -175,6 +177,8 @@ class Scan:
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
+        if self.progress is not None:
+            return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         rows = self._row_filter()
         self._check_columns(columns)
         with self._reading():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom.report.tables import plural, print_table, share, size
-from parquet_bloom.report.text import Say, headline
+from parquet_bloom.report.text import Say, gist, headline
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
@@ -66,27 +66,34 @@ def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], every
 
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
-    """Which columns got no filter and why, each reason once."""
+    """Which columns got no filter and why, each reason once; names_shown None: each with its own numbers."""
     reasons: dict[str, _Left] = {}
     for file in files:
         for one in file.skipped:
-            left = reasons.setdefault(one.reason, _Left())
+            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _Left())
+            left.reasons.setdefault(one.reason)
             left.columns.setdefault(one.column)
             left.files.setdefault(file.source)
             if one.row_group is not None:
                 left.row_groups += 1
                 left.row_group = one.row_group
-    return [f"  no filter on {left.said(names_shown, len(files))}: {reason}" for reason, left in reasons.items()]
+    return [f"  no filter on {left.said(names_shown, len(files))}: {left.reason}" for left in reasons.values()]
 
 
 @dataclass
 class _Left:
     """What was left out for one reason; dicts are sets in order."""
 
+    reasons: dict[str, None] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
     files: dict[str, None] = field(default_factory=dict)
     row_groups: int = 0
     row_group: int = 0
+
+    @property
+    def reason(self) -> str:
+        first, *others = self.reasons
+        return f"{first} (the first; the others differ in numbers)" if others else first
 
     def said(self, names_shown: int | None, files: int) -> str:
         names = listed(list(self.columns), names_shown)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
+from parquet_bloom.report.text import gist
+
 MOST_REASONS = 5
-_VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
 
 
 def failure_lines(failed: Sequence[Any], most: int = MOST_REASONS) -> list[str]:
@@ -19,7 +19,7 @@ def failure_lines(failed: Sequence[Any], most: int = MOST_REASONS) -> list[str]:
     """
     groups: dict[str, list[Any]] = {}
     for one in failed:
-        groups.setdefault(re.sub(_VARYING, "", one.reason), []).append(one)
+        groups.setdefault(gist(one.reason), []).append(one)
     lines = []
     for group in list(groups.values())[:most]:
         first = group[0]

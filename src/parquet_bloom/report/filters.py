@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from parquet_bloom.report.added import print_files
 from parquet_bloom.report.tables import between, count, plural, print_table, share, size
-from parquet_bloom.report.text import Say, headline
+from parquet_bloom.report.text import Say, gist, headline
 
 _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 
@@ -163,7 +162,7 @@ def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> No
     """Tell texts about filters: those that differ in numbers alone once, by the first filter."""
     groups: dict[str, list[tuple[str, Any, str]]] = {}
     for one in found:
-        groups.setdefault(re.sub(r"[0-9]+", "0", one[2]), []).append(one)
+        groups.setdefault(gist(one[2]), []).append(one)
     for group in list(groups.values())[:_TEXTS_SHOWN]:
         path, f, text = group[0]
         where = f"{path}, " * bool(path) + f"row group {f.row_group}, column {f.column}"

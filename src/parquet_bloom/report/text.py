@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 LEAST_WIDTH = 80
+_VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
 # What json.dumps leaves as it is and a terminal may obey or hide: C1, zero-width and bidi marks, lone surrogates.
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
@@ -31,13 +32,16 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def width_of(file: IO[str]) -> int:
-    """Columns to fill: 80, or those of a wider terminal. COLUMNS in the environment counts where there is none."""
+def width_of(file: IO[str], least: int = LEAST_WIDTH) -> int:
+    """Columns to fill: 80, or those of a wider terminal. COLUMNS in the environment counts where there is none.
+
+    least  of a terminal that is narrower than 80
+    """
     try:
         columns = os.get_terminal_size(file.fileno()).columns
     except (OSError, ValueError, AttributeError):
         columns = int(text) if (text := os.environ.get("COLUMNS", "")).isdecimal() else 0
-    return max(LEAST_WIDTH, columns)
+    return max(least, columns or LEAST_WIDTH)
 
 
 def cells(text: str) -> int:
@@ -76,6 +80,11 @@ def _cut(word: str, width: int) -> Iterator[str]:
             piece = ""
         piece += c
     yield piece
+
+
+def gist(text: str) -> str:
+    """A reason without its numbers and bytes: of those that have the same gist only the first is told."""
+    return _VARYING.sub("", text)
 
 
 def headline(name: str, what: str, say: Say) -> None:
