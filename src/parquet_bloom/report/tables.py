@@ -10,7 +10,7 @@ from typing import IO
 from parquet_bloom.report.text import cells, shortened_path, visible, width_of, wrapped
 
 _GAP = 3  # columns between two columns of a table; less where it does not fit
-_LEAST = 12  # columns that a text keeps at least, if it has as many
+_LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
 
 
 def print_table(
@@ -79,10 +79,9 @@ def fitted(
             longest = max(map(cells, headings[i].split()), default=0)
             widths[i] = max([longest, *(cells(row[i]) for row in rows)])
     texts = [i for i in range(len(widths)) if i not in right]
-    least = {i: min(natural[i], _LEAST) for i in texts}
-    while sum(widths) > room and (wide := [i for i in texts if widths[i] > least[i]]):
-        widest = max(wide, key=lambda i: widths[i])
-        widths[widest] -= 1
+    for least in _LEAST:
+        while sum(widths) > room and (wide := [i for i in texts if widths[i] > least]):
+            widths[max(wide, key=lambda i: widths[i])] -= 1
     return widths
 
 
