@@ -28,6 +28,7 @@ from parquet_bloom.errors import (
     StaleIndexError,
     StorageError,
     TableFormatError,
+    TableWarning,
     TextError,
     UnknownColumnError,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "StaleIndexError",
     "StorageError",
     "TableFormatError",
+    "TableWarning",
     "TextError",
     "UnknownColumnError",
     "Verdicts",

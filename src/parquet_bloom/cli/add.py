@@ -18,6 +18,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_travel,
     sources_argument,
+    warnings_as_lines,
 )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def command(
         sources = tuple(s for s in sources if s.partition("=")[0] not in PROPERTIES)
     if not sources:
         raise click.UsageError("Missing argument 'FILES...'.")
-    with progress_bar(as_json) as progress:
+    with warnings_as_lines(), progress_bar(as_json) as progress:
         report = add_filters(
             sources,
             columns=listed(columns),

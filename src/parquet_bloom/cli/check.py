@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import json_option, print_json, range_option, say_failed, say_unused, warnings_as_lines
+from parquet_bloom.cli.common import (
+    json_option,
+    print_json,
+    range_option,
+    raw_files_option,
+    say_failed,
+    say_notes,
+    say_unused,
+    warnings_as_lines,
+)  # fmt: skip
 
 
 @click.command("check")
 @click.argument("sources", nargs=-1, required=True, metavar="PATH...")
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
+@raw_files_option
 @range_option
 @json_option
-def command(sources: tuple[str, ...], predicate: str, explain: bool, range_values: int, as_json: bool) -> int:
+def command(
+    sources: tuple[str, ...], predicate: str, explain: bool, range_values: int, raw_files: bool, as_json: bool
+) -> int:
     """Say which row groups can match, from footers and a block of each filter; no data is read.
 
     \b
@@ -26,7 +38,7 @@ def command(sources: tuple[str, ...], predicate: str, explain: bool, range_value
     from parquet_bloom.report import skipping
 
     with warnings_as_lines():
-        verdicts = check(sources, predicate, range_values=range_values)
+        verdicts = check(sources, predicate, range_values=range_values, raw_files=raw_files)
     kept = len(verdicts) - verdicts.skipped
     if as_json:
         unused = [{"part": part, "reason": reason} for part, reason in verdicts.unused]
@@ -40,5 +52,6 @@ def command(sources: tuple[str, ...], predicate: str, explain: bool, range_value
                 click.echo(text)
         click.echo(skipping.line(verdicts))
     say_unused(verdicts.unused)
+    say_notes(verdicts.notes)
     failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
     return failed or (0 if kept else 1)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from parquet_bloom.errors import FilterWarning, RequestError, StorageError
+from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +38,7 @@ def output_options(function: F) -> F:
             click.option("--in-place", is_flag=True, help="Replace each source by its new version, atomically."),
             click.option("--overwrite", is_flag=True, help="Replace an --output that exists."),
             click.option("--force", is_flag=True, help="Also in a table's folder, hard-linked and read-only files."),
+            click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."),
             click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
             click.option(
                 "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
@@ -48,6 +49,9 @@ def output_options(function: F) -> F:
     return function
 
 
+raw_files_option = click.option(
+    "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
@@ -120,6 +124,12 @@ def say_unused(unused: Sequence[tuple[str, str]]) -> None:
         click.echo(f"parquet-bloom: not used to skip: {part}: {reason}", err=True)
 
 
+def say_notes(notes: Sequence[str]) -> None:
+    """Tell what is known of tables that files belong to."""
+    for note in notes:
+        click.echo(f"parquet-bloom: note: {note}", err=True)
+
+
 def say_travel(file: Any) -> None:
     """For a file on another storage: what went over the wire, and why it had to."""
     if not file.remote or file.dry_run:
@@ -142,13 +152,14 @@ def say_failed(failed: Sequence[Any], total: int) -> int:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show each FilterWarning once, as one line on stderr."""
+    """Show each FilterWarning and TableWarning once, as one line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", FilterWarning)
+        warnings.simplefilter("once", TableWarning)
         plain = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
-            if issubclass(category, FilterWarning):
+            if issubclass(category, FilterWarning | TableWarning):
                 click.echo(f"parquet-bloom: warning: {message}", err=True)
             else:
                 plain(message, category, *rest, **options)

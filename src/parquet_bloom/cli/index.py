@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import json_option, print_json, say_unused
+from parquet_bloom.cli.common import json_option, print_json, raw_files_option, say_unused
 
 _index_argument = click.argument("index", nargs=-1, required=True, metavar="INDEX...")
 _column_option = click.option("--column", metavar="C", help="The column, of an index that does not say it.")
@@ -32,10 +32,11 @@ def command() -> None:
 @click.option("--output", "-o", required=True, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
+@raw_files_option
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, as_json: bool,
+    sync: bool, raw_files: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Build an index over columns of Parquet files or folders, or of one Lance data set.
 
@@ -46,7 +47,7 @@ def build(
     from parquet_bloom.report.tables import plural, size
 
     report = build_index(
-        data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync
+        data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync, raw_files=raw_files
     )  # fmt: skip
     if as_json:
         print_json(report)

@@ -6,7 +6,15 @@ import dataclasses
 
 import click
 
-from parquet_bloom.cli.common import columns_options, json_option, listed, print_json, say_failed, sources_argument
+from parquet_bloom.cli.common import (
+    columns_options,
+    json_option,
+    listed,
+    print_json,
+    say_failed,
+    say_notes,
+    sources_argument,
+)  # fmt: skip
 
 
 @click.command("inspect")
@@ -22,6 +30,7 @@ def command(sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[s
     from parquet_bloom.report.tables import count, plural, print_table, share, size
 
     report = inspect(sources, columns=listed(columns), exclude=listed(exclude))
+    say_notes(report.notes)
     if as_json:
         files = [
             {**{f.name: getattr(file, f.name) for f in dataclasses.fields(FileInfo)},

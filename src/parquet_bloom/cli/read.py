@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-from parquet_bloom.cli.common import range_option, say_unused, warnings_as_lines
+from parquet_bloom.cli.common import range_option, raw_files_option, say_notes, say_unused, warnings_as_lines
 from parquet_bloom.errors import RequestError
 
 _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
@@ -27,11 +27,12 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
 @click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
+@raw_files_option
 @range_option
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
-    range_values: int,
+    range_values: int, raw_files: bool,
 ) -> int:  # fmt: skip
     """Read rows, from the row groups that can hold them.
 
@@ -55,7 +56,9 @@ def command(
     cut = form == "table" and limit is None
     names = [name.strip() for name in columns.split(",")] if columns else None
     with warnings_as_lines():
-        scan = scan_of(sources, where, index=list(indexes) or None, range_values=range_values)
+        scan = scan_of(
+            sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files
+        )  # fmt: skip
         schema = scan.projected_schema(names)
         batches = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
         with _target(output, overwrite) as out:
@@ -66,6 +69,7 @@ def command(
     if more:
         click.echo(f"parquet-bloom: the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format", err=True)
     say_unused(scan.unused)
+    say_notes(scan.notes)
     click.echo(f"{written:,} rows; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"

@@ -15,6 +15,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_travel,
     sources_argument,
+    warnings_as_lines,
 )  # fmt: skip
 
 
@@ -33,7 +34,8 @@ def command(
     from parquet_bloom.files.remove import remove_filters
     from parquet_bloom.report.tables import plural, size
 
-    report = remove_filters(sources, columns=listed(columns), exclude=listed(exclude), **options)
+    with warnings_as_lines():
+        report = remove_filters(sources, columns=listed(columns), exclude=listed(exclude), **options)
     if as_json:
         print_json({"files": report.files, "failed": report.failed})
     else:

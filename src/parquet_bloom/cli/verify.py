@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import columns_options, json_option, listed, print_json, say_failed, sources_argument
+from parquet_bloom.cli.common import (
+    columns_options,
+    json_option,
+    listed,
+    print_json,
+    say_failed,
+    say_notes,
+    sources_argument,
+)  # fmt: skip
 
 
 @click.command("verify")
@@ -23,6 +31,7 @@ def command(
     from parquet_bloom.report.tables import plural, print_table, share
 
     report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample)
+    say_notes(report.notes)
     wrong = sum(len(file.wrong) for file in report.files)
     if as_json:
         print_json({"files": report.files, "failed": report.failed})

@@ -21,7 +21,7 @@ from parquet_bloom.files.commit import NewVersion, Travel
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
-from parquet_bloom.files.paths import Found, each, targets
+from parquet_bloom.files.paths import Found, each
 from parquet_bloom.files.plan import (
     Chunk,
     Plan,
@@ -41,8 +41,7 @@ from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version
+from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 from parquet_bloom.files.workers import Workers, processors
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
@@ -73,6 +72,7 @@ def add_filters(
     replace: bool = False,
     sync: bool = True,
     force: bool = False,
+    raw_files: bool = False,
     threads: int | None = None,
     filesystem: Any = None,
     dry_run: bool = False,
@@ -99,6 +99,7 @@ def add_filters(
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
     force       also inside a table's folder, a file with hard links, a read-only target
+    raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
 
@@ -110,11 +111,11 @@ def add_filters(
     style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
     if guava:
         columns = given_columns(guava, columns, style)
-    outputs = targets(source, output, in_place, overwrite, filesystem)
+    outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
     with Workers(threads or processors()) as workers:
         request = Request(
             columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
-            replace, sync, force, workers, Tables(), dry_run, progress,
+            replace, sync, force, workers, tables, dry_run, progress,
         )  # fmt: skip
         results = each(
             list(outputs.targets),
@@ -122,7 +123,7 @@ def add_filters(
             outputs.single,
             outputs.failed,
         )
-    return AddReport(list(results), results.failed)
+    return AddReport(list(results), results.failed, notes)
 
 
 def add_file(

@@ -16,6 +16,7 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFil
 from parquet_bloom.files.locate import Place, Places, contradiction, read_header
 from parquet_bloom.files.paths import Failed, Found, each, locate
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import Tables
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
@@ -84,10 +85,14 @@ class FileInfo:
 
 @dataclass(slots=True)
 class InspectReport:
-    """A report a file, and the files among several that could not be read."""
+    """A report a file, and the files among several that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
 
     files: list[FileInfo]
     failed: list[Failed]
+    notes: list[str] = field(default_factory=list)
 
 
 def inspect(
@@ -106,11 +111,13 @@ def inspect(
 
     def work(file: Found) -> FileInfo:
         with Source(file) as opened:
+            tables.see(opened.path, opened.footer())
             return _inspect(opened, columns, exclude)
 
-    located = locate(source, filesystem)
+    tables = Tables()
+    located = locate(source, filesystem, tables)
     results = each(located.found, work, located.single, located.failed)
-    return InspectReport(list(results), results.failed)
+    return InspectReport(list(results), results.failed, tables.notes())
 
 
 def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[Any], bool]:
