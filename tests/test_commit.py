@@ -18,7 +18,7 @@ import pytest
 from samples import digest, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.errors import LayoutError, StorageError, TableFormatError
+from parquet_bloom.errors import LayoutError, StorageError
 from parquet_bloom.files import commit, system
 
 
@@ -133,27 +133,6 @@ def test_a_folder_that_does_not_reach_the_disk_is_told_as_such(keys: Path, monke
     assert leftovers(keys.parent) == []
     parquet_bloom.remove_filters(keys, in_place=True, sync=False)
     assert digest(keys) == before
-
-
-@pytest.mark.parametrize("kind", ["Delta", "Hudi", "Iceberg"])
-def test_files_of_a_table_are_refused_without_force(tmp_path: Path, kind: str) -> None:
-    data = tmp_path / "table" / "data" / "day=1"
-    data.mkdir(parents=True)
-    keys = write_keys(data / "keys.parquet")
-    if kind == "Delta":
-        (tmp_path / "table/_delta_log").mkdir()
-    elif kind == "Hudi":
-        (tmp_path / "table/.hoodie").mkdir()
-    else:
-        (tmp_path / "table/metadata").mkdir()
-        (tmp_path / "table/metadata/v1.metadata.json").write_text("{}")
-    before = digest(keys)
-    with pytest.raises(TableFormatError, match=rf"keys.parquet: lies in the {kind} table .*--force"):
-        add_in_place(keys)
-    assert digest(keys) == before
-    parquet_bloom.add_filters(keys, tmp_path / "elsewhere.parquet", columns=["id"], sync=False)
-    add_in_place(keys, force=True)
-    assert digest(keys) != before
 
 
 def in_memory(fd: int, size: int) -> float:

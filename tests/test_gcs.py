@@ -11,6 +11,7 @@ from pyarrow import fs
 from samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
+from parquet_bloom.errors import TableFormatError
 from parquet_bloom.spark.listing import list_named
 from parquet_bloom.spark.storages import Storages
 
@@ -73,3 +74,13 @@ def test_level_by_level_as_tasks_of_spark_list(store: fs.GcsFileSystem, endpoint
     assert found == {
         "gs://data/d/top.parquet": "file", "gs://data/d/year=2025": "folder", "gs://data/d/year=2026": "folder",
     }  # fmt: skip
+
+
+def test_a_table_is_known_by_a_log_in_a_folder_that_nothing_marks(store: fs.GcsFileSystem) -> None:
+    with store.open_output_stream("data/d/year=2026/_delta_log/00000000000000000000.json") as out:
+        out.write(b"{}")
+    inside = next(name for name in NAMES if name.startswith("year=2026/"))
+    for name in ("data/d/year=2026", "data/d", "data/d/*", f"data/d/{inside}"):
+        with pytest.raises(TableFormatError, match="the Delta table data/d/year=2026,|is a Delta table"):
+            parquet_bloom.count(name, filesystem=store)
+    assert parquet_bloom.count("data/d/top.parquet", filesystem=store) == 1200

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +17,7 @@ import pytest
 from object_store import ObjectStore, serving
 
 import parquet_bloom
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import StorageError, TableFormatError
 from parquet_bloom.files.cache import FooterCache
 
 GROUPS, ROWS = 8, 5_000
@@ -58,7 +61,7 @@ ABSENT = 2**61 + 12345
 
 def test_a_value_costs_the_footer_and_a_block_a_filter(store: ObjectStore) -> None:
     store.wire.clear()
-    verdicts = parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT}")
+    verdicts = parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT}", raw_files=True)
     assert verdicts.skipped == GROUPS
     assert [v.decided_by for v in verdicts] == ["filter"] * GROUPS
     assert all(v.bytes_read <= 17 + 32 for v in verdicts), "a header and a block each"
@@ -66,9 +69,67 @@ def test_a_value_costs_the_footer_and_a_block_a_filter(store: ObjectStore) -> No
     assert store.wire.down < 300_000
 
 
+def test_a_table_is_looked_for_with_one_round_of_requests(store: ObjectStore) -> None:
+    """Before any work; each folder of the name is asked for a log of three kinds, whatever its files."""
+    folders = ("data/events/year=2026", "data/events", "data")
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT}")
+    assert store.wire.kinds == ["HEAD", *3 * len(folders) * ["LIST"], "GET", "GET"]
+    store.wire.clear()
+    parquet_bloom.check([store.uri(f"data/events/year=2026/{part}.parquet") for part in range(2)], f"id = {ABSENT}")
+    assert store.wire.kinds.count("LIST") == 3 * len(folders)
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events"), f"id = {ABSENT}", raw_files=True)
+    listing = store.wire.kinds.count("LIST")
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events"), f"id = {ABSENT}")
+    assert store.wire.kinds.count("LIST") == listing + 3, "the bucket; the listing told of the rest"
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/00000000000000000000.json", ".hoodie/hoodie.properties", "metadata/v1.metadata.json"]
+)
+def test_a_table_in_the_store(store: ObjectStore, log: str) -> None:
+    whole = store.get("data/events/year=2025/0.parquet")
+    for name, data in ((f"lake/t/{log}", b"{}"), ("lake/t/k=1/x.parquet", whole), ("plain/x.parquet", whole)):
+        store.put(f"data/{name}", data)
+    try:
+        at = r"s3://data/lake/t: is an? .* table|s3://data/lake.*: (lies in|holds) the .* table s3://data/lake/t,"
+        for name in ("lake/t", "lake/t/", "lake", "lake/t/k=1/x.parquet", "lake/t/k=1", "lake/*", "lake/t/*/*.parquet"):
+            with pytest.raises(TableFormatError, match=at):
+                parquet_bloom.count(store.uri(f"data/{name}"))
+            assert parquet_bloom.count(store.uri(f"data/{name}"), raw_files=True) == GROUPS * ROWS
+        assert parquet_bloom.count(store.uri("data/plain")) == GROUPS * ROWS
+        assert "is a" in parquet_bloom.inspect(store.uri("data/lake/t")).notes[0]
+    finally:
+        for name in (f"lake/t/{log}", "lake/t/k=1/x.parquet", "plain/x.parquet"):
+            store.client.delete_object(Bucket="data", Key=name)
+
+
+def test_an_iceberg_table_whose_data_lie_elsewhere(store: ObjectStore) -> None:
+    said = {"format-version": 2, "location": "s3://data/t", "properties": {"write.data.path": "s3://other/x/"}}
+    store.put("data/t/metadata/00001-a.gz.metadata.json", gzip.compress(json.dumps(said).encode()))
+    with pytest.raises(TableFormatError, match="s3://data/t: is an Iceberg table whose data lie at s3://other/x; "):
+        parquet_bloom.count(store.uri("data/t"))
+
+
+def test_who_may_not_list_reads_on(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights to read an object do not tell whether a folder above is a table's."""
+
+    def forbid(request: Any) -> None:
+        if request.kind == "LIST":
+            raise PermissionError
+
+    name = "data/events/year=2026/0.parquet"
+    monkeypatch.setattr(store.wire, "before", forbid)
+    assert parquet_bloom.count(name, filesystem=store.filesystem) == GROUPS * ROWS
+    assert parquet_bloom.inspect(name, filesystem=store.filesystem).notes == []
+
+
 def test_bounds_make_filters_needless(store: ObjectStore) -> None:
     store.wire.clear()
-    verdicts = parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT} AND at < 0")
+    name = store.uri("data/events/year=2026/0.parquet")
+    verdicts = parquet_bloom.check(name, f"id = {ABSENT} AND at < 0", raw_files=True)
     assert {v.decided_by for v in verdicts} == {"bounds"}
     assert store.wire.kinds == ["HEAD", "GET"], "the footer"
 

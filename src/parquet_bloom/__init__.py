@@ -28,6 +28,7 @@ from parquet_bloom.errors import (
     StaleIndexError,
     StorageError,
     TableFormatError,
+    TableWarning,
     TextError,
     UnknownColumnError,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "StaleIndexError",
     "StorageError",
     "TableFormatError",
+    "TableWarning",
     "TextError",
     "UnknownColumnError",
     "Verdicts",

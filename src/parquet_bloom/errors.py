@@ -58,7 +58,7 @@ class StaleIndexError(FileError):
 
 
 class TableFormatError(FileError):
-    """The file belongs to an Iceberg, Delta or Hudi table, whose log holds its size."""
+    """It belongs to an Iceberg, Delta or Hudi table, whose log tells which rows live and how large files are."""
 
 
 # --- the request's doing ----------------------------------------------------------------------
@@ -119,6 +119,10 @@ class FilterShapeError(FilterFormatError):
 
 class FilterWarning(UserWarning):
     """A filter was ignored because its header, length or place contradict each other."""
+
+
+class TableWarning(UserWarning):
+    """Files lie in a table: they are changed, as was forced, or dead ones may be among them; the message says which."""
 
 
 # --- bytes that are no footer -----------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from pathlib import Path
 
 warnings.simplefilter("ignore")
 
@@ -13,6 +14,7 @@ def main() -> None:
     from object_store import REGION
 
     from parquet_bloom import spark as bloom
+    from parquet_bloom.errors import TableFormatError
     from parquet_bloom.spark.sessions import session
 
     url, folder, output, key, endpoint = sys.argv[1:]
@@ -38,6 +40,12 @@ def main() -> None:
             "index": bloom.build_zone_index(spark, [folder], ["id"], f"{output}/index").select("column", "zones"),
         }  # fmt: skip
         told = {name: got if isinstance(got, str) else list(map(list, got.collect())) for name, got in told.items()}
+        (Path(output) / "small" / "_delta_log").mkdir()
+        (Path(output) / "small" / "_delta_log" / "0.json").write_text("{}")
+        try:
+            bloom.check(spark, [f"{output}/small/year=2026"], where)
+        except TableFormatError as error:
+            told["table"] = str(error).partition(",")[0].removeprefix(output)
     print(json.dumps(told))
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquet_bloom
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownColumnError
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError
 from parquet_bloom.spark import pipeline
 from parquet_bloom.spark.listing import list_by_size
 from parquet_bloom.spark.pipeline import add_filters
@@ -218,9 +218,12 @@ def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path
     with pytest.raises(RequestError, match=r"several files would go to .*parquet in output"):
         add_filters(spark, [folder, str(copy)], output=str(tmp_path / "o"))
     (data / "_delta_log").mkdir()
+    (data / "_delta_log" / "0.json").write_text("{}")
     with pytest.raises(TableFormatError, match="Delta table"):
         add_filters(spark, [folder], in_place=True)
-    (data / "_delta_log").rmdir()
+    with pytest.raises(TableFormatError, match=r"is a Delta table, whose files also hold dead.*--raw-files"):
+        add_filters(spark, [folder], output=str(tmp_path / "o"))
+    shutil.rmtree(data / "_delta_log")
     assert contents(data) == before
     assert not (tmp_path / "o").exists()
 
@@ -231,7 +234,8 @@ def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dic
     (data / "metadata" / "v1.metadata.json").write_text("{}")
     with pytest.raises(TableFormatError, match="Iceberg"):
         add_filters(spark, [str(data)], in_place=True, **WANTED)
-    add_filters(spark, [str(data)], in_place=True, force=True, **WANTED).unpersist()
+    with pytest.warns(TableWarning, match="is an Iceberg table, whose log holds file sizes"):
+        add_filters(spark, [str(data)], in_place=True, force=True, **WANTED).unpersist()
     assert contents(data) == {**expected, "metadata/v1.metadata.json": b"{}"}
 
 

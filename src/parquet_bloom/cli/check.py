@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import all_option, json_option, print_json, range_option, say, say_failed, say_unused
+from parquet_bloom.cli.common import (
+    all_option,
+    json_option,
+    print_json,
+    range_option,
+    raw_files_option,
+    say,
+    say_failed,
+    say_notes,
+    say_unused,
+)  # fmt: skip
 from parquet_bloom.cli.groups import Command, needs_predicate
 from parquet_bloom.cli.progress import Watch
 
@@ -13,11 +23,18 @@ from parquet_bloom.cli.progress import Watch
 @click.argument("sources", nargs=-1, metavar="PATH...")
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
+@raw_files_option
 @range_option
 @all_option
 @json_option
 def command(
-    sources: tuple[str, ...], predicate: str, explain: bool, range_values: int, show_all: bool, as_json: bool
+    sources: tuple[str, ...],
+    predicate: str,
+    explain: bool,
+    raw_files: bool,
+    range_values: int,
+    show_all: bool,
+    as_json: bool,
 ) -> int:
     """Say which row groups can match, from footers and a block of each filter; no data is read.
 
@@ -32,7 +49,9 @@ def command(
 
     needs_predicate(sources, predicate, 'FILES "id = 42"')
     with Watch("check", quiet=as_json) as watch:
-        verdicts = check(sources, predicate, range_values=range_values, progress=watch.files)
+        verdicts = check(
+            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files
+        )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
     if as_json:
         unused = [{"part": part, "reason": reason} for part, reason in verdicts.unused]
@@ -43,5 +62,6 @@ def command(
         for text in skipping.unfiltered_lines(verdicts.columns, sources):
             say(text)
     say_unused(verdicts.unused)
+    say_notes(verdicts.notes)
     failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
     return failed or (0 if kept else 1)

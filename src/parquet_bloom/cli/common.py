@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import FilterWarning, RequestError, StorageError
+from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 
@@ -41,6 +41,7 @@ def output_options(function: F) -> F:
             click.option("--in-place", is_flag=True, help="Replace each source by its new version, atomically."),
             click.option("--overwrite", is_flag=True, help="Replace an --output that exists."),
             click.option("--force", is_flag=True, help="Also in a table's folder, hard-linked and read-only files."),
+            click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones."),
             click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
             click.option(
                 "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
@@ -53,6 +54,9 @@ def output_options(function: F) -> F:
 
 all_option = click.option("--all", "show_all", is_flag=True, help="Show every row of what is summed up.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, always of everything.")
+raw_files_option = click.option(
+    "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
+)
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
@@ -142,6 +146,12 @@ def say_unused(unused: Sequence[tuple[str, str]]) -> None:
         complain(f"not used to skip: {part}: {reason}")
 
 
+def say_notes(notes: Sequence[str]) -> None:
+    """Tell what is known of tables that files belong to."""
+    for note in notes:
+        complain(f"note: {note}")
+
+
 def say_failed(failed: Sequence[Any], total: int) -> int:
     """Say why files failed, the same reason once, then how many did; returns the exit status they make."""
     for line in failure_lines(failed):
@@ -153,9 +163,10 @@ def say_failed(failed: Sequence[Any], total: int) -> int:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show warnings as one line each on stderr, each FilterWarning once."""
+    """Show warnings as one line each on stderr, each FilterWarning and TableWarning once."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", FilterWarning)
+        warnings.simplefilter("once", TableWarning)
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
             complain("warning: " + " ".join(str(message).split()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import all_option, json_option, print_json, say, say_unused
+from parquet_bloom.cli.common import all_option, json_option, print_json, raw_files_option, say, say_unused
 from parquet_bloom.cli.groups import Commands, needs_predicate
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import headline
@@ -37,10 +37,11 @@ def command() -> None:
 @click.option("--output", "-o", required=True, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
+@raw_files_option
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, as_json: bool,
+    sync: bool, raw_files: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Build an index over columns of Parquet files or folders, or of one Lance data set.
 
@@ -53,7 +54,7 @@ def build(
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
             data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
-            progress=watch.files,
+            raw_files=raw_files, progress=watch.files,
         )  # fmt: skip
     if as_json:
         print_json(report)

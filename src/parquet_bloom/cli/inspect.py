@@ -14,6 +14,7 @@ from parquet_bloom.cli.common import (
     print_json,
     say,
     say_failed,
+    say_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import Command
@@ -41,6 +42,7 @@ def command(
 
     with Watch("inspect", quiet=as_json) as watch:
         report = inspect(sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files)
+    say_notes(report.notes)
     if as_json:
         files = [
             {**{f.name: getattr(file, f.name) for f in dataclasses.fields(FileInfo)},

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-from parquet_bloom.cli.common import complain, range_option, say_unused
+from parquet_bloom.cli.common import complain, range_option, raw_files_option, say_notes, say_unused
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
@@ -29,11 +29,12 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
 @click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
+@raw_files_option
 @range_option
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
-    range_values: int,
+    range_values: int, raw_files: bool,
 ) -> int:  # fmt: skip
     """Read rows, from the row groups that can hold them.
 
@@ -59,7 +60,10 @@ def command(
     names = [name.strip() for name in columns.split(",")] if columns else None
     table: rows.Table | None = None
     with Watch("read") as watch:
-        scan = scan_of(sources, where, index=list(indexes) or None, range_values=range_values, progress=watch.files)
+        scan = scan_of(
+            sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files,
+            progress=watch.files,
+        )  # fmt: skip
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
         batches = rows.limited(found, _TABLE_ROWS) if cut else found
@@ -79,6 +83,7 @@ def command(
         shown = f"{table.columns} of {len(schema)} columns shown" if table.columns < len(schema) else "some texts cut"
         complain(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
     say_unused(scan.unused)
+    say_notes(scan.notes)
     click.echo(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"

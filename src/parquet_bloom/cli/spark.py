@@ -80,6 +80,7 @@ def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
 @click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
+@click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
 @click.option("--placement", type=click.Choice(["footer", "chunk-start"]), help="As `parquet-bloom add` has it.")

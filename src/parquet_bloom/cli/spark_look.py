@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import columns_options, listed, print_json, range_option
+from parquet_bloom.cli.common import columns_options, listed, print_json, range_option, raw_files_option
 from parquet_bloom.cli.spark import keep, open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
@@ -97,12 +97,13 @@ def verify(
 @click.command("check")
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
+@raw_files_option
 @range_option
 @rows_option
 @report_options
 def check(
-    paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
-    report: str | None, as_json: bool,
+    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
+    conf: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
@@ -115,7 +116,7 @@ def check(
     sums = {"row groups": "count_if(error IS NULL)", "kept": "count_if(NOT skipped)"}
     sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
     with open_session(master, conf) as spark:
-        frame = job(spark, paths, predicate, range_values=range_values)
+        frame = job(spark, paths, predicate, range_values=range_values, raw_files=raw_files)
         told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "NOT skipped")
     return status or (0 if told["kept"] else 1)
 
@@ -123,12 +124,13 @@ def check(
 @click.command("prune")
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
+@raw_files_option
 @range_option
 @rows_option
 @report_options
 def prune(
-    paths: tuple[str, ...], predicate: str, range_values: int, limit: int, master: str | None, conf: tuple[str, ...],
-    report: str | None, as_json: bool,
+    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
+    conf: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
@@ -139,7 +141,7 @@ def prune(
     shown = ["path", "row_groups", "rows", "size"]
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf) as spark:
-        frame = job(spark, paths, predicate, range_values=range_values)
+        frame = job(spark, paths, predicate, range_values=range_values, raw_files=raw_files)
         told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "true")
     return status or (0 if told["left"] else 1)
 
@@ -149,12 +151,13 @@ def prune(
 @click.option("--where", required=True, metavar="PREDICATE", help="SQL text: the rows that match.")
 @click.option("--columns", metavar="A,B", help="Only these columns.")
 @click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
+@raw_files_option
 @range_option
 @rows_option
 @session_options
 def read(
-    paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int, limit: int,
-    master: str | None, conf: tuple[str, ...],
+    paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
+    raw_files: bool, limit: int, master: str | None, conf: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value."""
     from parquet_bloom.report.tables import print_table
@@ -162,7 +165,7 @@ def read(
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_session(master, conf) as spark:
-        frame = job(spark, paths, where, names, range_values=range_values)
+        frame = job(spark, paths, where, names, range_values=range_values, raw_files=raw_files)
         if output is not None:
             try:
                 frame.write.parquet(output)
@@ -188,6 +191,7 @@ def read(
     "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
 )
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
+@raw_files_option
 @session_options
 def index(
     paths: tuple[str, ...],

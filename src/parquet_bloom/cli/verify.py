@@ -12,6 +12,7 @@ from parquet_bloom.cli.common import (
     print_json,
     say,
     say_failed,
+    say_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import Command
@@ -41,6 +42,7 @@ def command(
 
     with Watch("verify", quiet=as_json) as watch:
         report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
+    say_notes(report.notes)
     if as_json:
         print_json({"files": report.files, "failed": report.failed})
     else:

@@ -22,7 +22,7 @@ from parquet_bloom.files.commit import NewVersion, Travel
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
-from parquet_bloom.files.paths import Found, targets
+from parquet_bloom.files.paths import Found
 from parquet_bloom.files.plan import (
     Chunk,
     Plan,
@@ -43,8 +43,7 @@ from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.results import each
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version
+from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 from parquet_bloom.files.workers import Workers, processors
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
@@ -75,6 +74,7 @@ def add_filters(
     replace: bool = False,
     sync: bool = True,
     force: bool = False,
+    raw_files: bool = False,
     threads: int | None = None,
     filesystem: Any = None,
     dry_run: bool = False,
@@ -101,6 +101,7 @@ def add_filters(
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
     force       also inside a table's folder, a file with hard links, a read-only target
+    raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     progress    is called with a Progress for every file and every filter
@@ -114,12 +115,12 @@ def add_filters(
     style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
     if guava:
         columns = given_columns(guava, columns, style)
-    outputs = targets(source, output, in_place, overwrite, filesystem)
+    outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
     meter = Meter(progress, list(outputs.targets), unit="filters")
     with Workers(threads or processors()) as workers:
         request = Request(
             columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
-            replace, sync, force, workers, Tables(), dry_run, lambda _, done, parts: meter.part(done, parts),
+            replace, sync, force, workers, tables, dry_run, lambda _, done, parts: meter.part(done, parts),
         )  # fmt: skip
         results = each(
             list(outputs.targets),
@@ -128,7 +129,7 @@ def add_filters(
             outputs.failed,
             meter,
         )
-    return AddReport(list(results), results.failed)
+    return AddReport(list(results), results.failed, notes)
 
 
 def add_file(

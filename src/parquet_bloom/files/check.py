@@ -75,12 +75,14 @@ class Verdicts(list[RowGroupVerdict]):
 
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
-    columns  of the predicate's equalities: which row groups that are left have a filter
+    columns of the predicate's equalities: which row groups that are left have a filter
+    notes   what footers say of tables of which no log is in sight
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.columns: list[ColumnFilters] = []
+        self.notes: list[str] = []
         self.failed: list[Failed] = []
         self.unused: list[tuple[str, str]] = []
 
@@ -99,6 +101,7 @@ def check(
     range_values: int = RANGE_VALUES,
     cache: FooterCache | None = None,
     progress: ProgressCallback | None = None,
+    raw_files: bool = False,
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
@@ -110,10 +113,12 @@ def check(
     range_values  a range of so many integers or dates is asked for one by one
     cache         footers that the caller keeps from one call to the next
     progress      is called with a Progress for every file
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
 
-    Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone.
+    Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
+    TableFormatError for a table's folder, or a file in it, without raw_files.
     """
-    options = Options(nan, use_filters, range_values=range_values, cache=cache)
+    options = Options(nan, use_filters, range_values=range_values, cache=cache, raw_files=raw_files)
     search = Search(source, predicate, filesystem, options)
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
@@ -135,7 +140,7 @@ def check(
             if one.bound is not bound and one.bound is not None:
                 bound = one.bound
                 unused |= unused_parts(bound)
-    verdicts.unused = list(unused.items())
+    verdicts.unused, verdicts.notes = list(unused.items()), search.notes
     verdicts.columns = list(columns.values())
     return verdicts
 

@@ -162,6 +162,7 @@ def build_index(
     threads: int | None = None,
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
+    raw_files: bool = False,
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
 
@@ -175,15 +176,16 @@ def build_index(
     threads      that read fragments side by side; default: one a processor
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
     progress     is called with a Progress for every fragment
+    raw_files    also files of an Iceberg, Delta or Hudi table, dead ones too
 
-    Raises RefusedTypeError, UnknownColumnError, RequestError, FileError. Nothing is left of an
-    index that could not be finished.
+    Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TableFormatError for files of a
+    table without raw_files. Nothing is left of an index that could not be finished.
     """
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
     if isinstance(columns, str) or not columns:
         raise RequestError("columns takes a list of names, at least one")
-    data = open_data(source, columns, filesystem)
+    data = open_data(source, columns, filesystem, raw_files)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[Piece]:

@@ -31,6 +31,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.files.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.files.paths import Found, expand
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import refusing
 from parquet_bloom.files.zones import lance_errors, pylance
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.footer import decode_footer, footer_length
@@ -100,16 +101,20 @@ def is_lance(path: PathLike) -> bool:
 
 
 def open_data(
-    sources: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, filesystem: Any = None
+    sources: PathLike | Sequence[PathLike],
+    columns: Sequence[str] | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
 ) -> Data:
     """Find the fragments of Parquet files or of one Lance data set, and columns by name or pattern (None: no column).
 
-    Raises UnknownColumnError, RefusedTypeError, RequestError, FileError.
+    raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
+    Raises UnknownColumnError, RefusedTypeError, RequestError, FileError; TableFormatError without raw_files.
     """
     many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     named = [path for path in many if is_lance(path)]
     if not named:
-        return _parquet_data(many if len(many) > 1 else many[0] if many else many, columns, filesystem)
+        return _parquet_data(many if len(many) > 1 else many[0] if many else many, columns, filesystem, raw_files)
     if len(many) > 1:
         raise RequestError(f"{named[0]} is a Lance data set; an index is of one data set, or of Parquet files")
     return _lance_data(os.fspath(named[0]), columns)
@@ -206,8 +211,8 @@ def kind_of(leaf: Leaf, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any) -> Data:
-    found = expand(sources, filesystem)
+def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any, raw_files: bool) -> Data:
+    found = expand(sources, filesystem, refusing(raw_files))
     with Source(found[0]) as source:
         leaves = source.footer().leaves
         arrow = arrow_schema(source)

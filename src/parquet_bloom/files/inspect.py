@@ -18,6 +18,7 @@ from parquet_bloom.files.paths import Failed, Found, locate
 from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.results import each
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import Tables
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
@@ -86,10 +87,14 @@ class FileInfo:
 
 @dataclass(slots=True)
 class InspectReport:
-    """A report a file, and the files among several that could not be read."""
+    """A report a file, and the files among several that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
 
     files: list[FileInfo]
     failed: list[Failed]
+    notes: list[str] = field(default_factory=list)
 
 
 def inspect(
@@ -111,12 +116,14 @@ def inspect(
 
     def work(file: Found) -> FileInfo:
         with Source(file) as opened:
+            tables.see(opened.path, opened.footer())
             return _inspect(opened, columns, exclude, meter)
 
-    located = locate(source, filesystem)
+    tables = Tables()
+    located = locate(source, filesystem, tables)
     meter = Meter(progress, located.found, unit="row groups")
     results = each(located.found, work, located.single, located.failed, meter)
-    return InspectReport(list(results), results.failed)
+    return InspectReport(list(results), results.failed, tables.notes())
 
 
 def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[Any], bool]:

@@ -11,7 +11,7 @@ Also listing and matching on such file systems, by the same rules as for local f
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -207,21 +207,31 @@ def is_folder(store: Store, path: str) -> bool:
     return kind is False
 
 
-def match(store: Store, pattern: str) -> tuple[str, list[str]]:
-    """The fixed part of a pattern, and the files that fit it or lie in folders that do."""
+Seen = Callable[[Store, str, Sequence[tuple[str, bool]], bool], None]
+
+
+def match(store: Store, pattern: str, seen: Seen) -> tuple[str, list[str]]:
+    """The fixed part of a pattern, and the files that fit it or lie in folders that do.
+
+    seen  is shown each listing: its store and folder, what list_folder gave, whether of all below
+    """
     parts = pattern.split("/")
     first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
     root, wanted = "/".join(parts[:first]), [part for part in parts[first:] if part]
     recursive = len(wanted) > 1 or "**" in wanted
     hidden = any(part.startswith("_") for part in wanted)  # asked for
     found = []
-    for path, is_file in list_folder(store, root, recursive):
+    entries = list_folder(store, root, recursive)
+    seen(store, root, entries, recursive)
+    for path, is_file in entries:
         names = path.removeprefix(root).strip("/").split("/")
         if not hidden and any(name.startswith("_") for name in names):
             continue
         if not is_file:
             if not recursive and _fits(names, wanted):
-                found += [p for p, f in list_folder(store, path) if f and is_data(p.removeprefix(path).strip("/"))]
+                inside = list_folder(store, path)
+                seen(store, path, inside, True)
+                found += [p for p, f in inside if f and is_data(p.removeprefix(path).strip("/"))]
         elif _fits(names, wanted) or any(
             _fits(names[:n], wanted) and is_data("/".join(names[n:])) for n in range(1, len(names))
         ):

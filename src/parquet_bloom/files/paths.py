@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.files.locations import GLOB, SUFFIXES, Store, Stores, is_data, is_folder, kinds, list_folder, match
 from parquet_bloom.files.remote import Location, open_remote, storage_error
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.files.tables import Tables, without_data
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 Partitions = tuple[tuple[str, str | None], ...]
@@ -58,7 +59,7 @@ class Located:
     failed: list[Failed]
 
 
-def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> Located:
+def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> Located:
     """Find the files of a call: paths, folders, globs, `file:` and other URIs, or several of them.
 
     A named file counts whatever its name; folders are searched for Parquet files. Hidden files and
@@ -66,26 +67,27 @@ def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> Lo
 
     sources     may also be Found files: they are taken as they are, and nothing is searched
     filesystem  of pyarrow or fsspec; plain paths are then on it
+    tables      gets those that the files have to do with, and may refuse them; None: nobody looks
     Raises RequestError for none, or for several on different file systems; StorageError for one
-    name alone that is not there or holds no Parquet file.
+    name alone that is not there or holds no Parquet file, TableFormatError for a table's folder.
     """
     many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     found = [source for source in many if isinstance(source, Found)]
     if many and len(found) == len(many):
         return Located(found[0].filesystem, found, len(found) == 1, [])
-    return _Search(sources, Stores(filesystem)).run()
+    return _Search(sources, Stores(filesystem), tables).run()
 
 
-def expand(sources: PathLike | Sequence[PathLike], filesystem: Any = None) -> list[Found]:
+def expand(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> list[Found]:
     """Find the files, as `locate` does; the first name that gives none is an error."""
-    located = locate(sources, filesystem)
+    located = locate(sources, filesystem, tables)
     if located.failed:
         raise located.failed[0].error
     return located.found
 
 
 class _Search:
-    def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores) -> None:
+    def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores, tables: Tables | None) -> None:
         many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
         if not many:
             raise RequestError("no file was named")
@@ -94,12 +96,14 @@ class _Search:
         self._alone = len(many) == 1
         self._failed: list[Failed] = []
         self._single = False
+        self._tables = tables
         self._store = self._named[0][0]
         for text, (store, _) in zip(self._texts, self._named, strict=True):
             if not store.same(self._store):
                 raise RequestError(f"{self._texts[0]} and {text} are on different file systems; use one call for each")
 
     def run(self) -> Located:
+        named = []
         asked: list[Any] = [None] * len(self._named)
         if self._store.filesystem is not None and not self._alone:
             asked = kinds(self._store, [path.rstrip("/") for _, path in self._named])
@@ -109,9 +113,11 @@ class _Search:
             try:
                 files = self._local(store, path) if store.filesystem is None else self._remote(store, path, kind)
                 if not files and len(self._failed) == failed:
-                    self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
+                    self._empty(store, path)
                 trees.append((path, files))
-            except StorageError as error:
+                if self._tables is not None:
+                    named.append(self._tables.lies_in(store.location(path.rstrip("/") or "/"), files))
+            except (StorageError, TableFormatError) as error:
                 if self._alone:
                     raise
                 self._failed.append(Failed(error.path, error))
@@ -120,10 +126,17 @@ class _Search:
             found.setdefault(os.path.realpath(file.path) if file.filesystem is None else file.path, file)
         if self._alone and not found:
             raise self._failed[0].error
+        if self._tables is not None:
+            self._tables.around(named)
         return Located(self._store.filesystem, list(found.values()), self._single, self._failed)
 
     def _missing(self, store: Store, path: str, reason: str) -> None:
         raise StorageError(store.location(path), reason)
+
+    def _empty(self, store: Store, path: str) -> None:
+        if (table := without_data(at := store.location(path.rstrip("/")))) is not None:
+            raise TableFormatError(at, table)
+        self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
 
     def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> Found:
         """A file named itself (no root), or found below a root."""
@@ -151,6 +164,8 @@ class _Search:
             self._failed.append(Failed(failed.path, failed))
 
         for where, folders, names in os.walk(folder, onerror=fail):
+            if self._tables is not None:
+                self._tables.walked(store.location(folder), where, folders)
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
             files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
         return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
@@ -191,10 +206,12 @@ class _Search:
             raise kind
         if kind is False:
             folder = path.rstrip("/")
-            names = [name for name, is_file in list_folder(store, folder) if is_file]
+            entries = list_folder(store, folder)
+            self._listed(store, folder, entries, True)
+            names = [name for name, is_file in entries if is_file]
             return [self._file(store, n, folder) for n in names if is_data(n.removeprefix(folder).strip("/"))]
         if kind is None and is_pattern:
-            root, names = match(store, path)
+            root, names = match(store, path, self._listed)
             if not names:
                 self._missing(store, path, "no file fits this pattern")
             return [self._file(store, name, root) for name in names]
@@ -202,6 +219,10 @@ class _Search:
         if kind is None:
             self._missing(store, path, "no such file or folder")
         return [self._file(store, path)]
+
+    def _listed(self, store: Store, folder: str, entries: Sequence[tuple[str, bool]], recursive: bool) -> None:
+        if self._tables is not None:
+            self._tables.listed(store.location(folder), entries, recursive)
 
 
 def _apart(trees: Sequence[tuple[str, list[Found]]]) -> Iterator[Found]:
@@ -255,6 +276,7 @@ def targets(
     in_place: bool,
     overwrite: bool,
     filesystem: Any = None,
+    tables: Tables | None = None,
 ) -> Outputs:
     """Pair each source file with where its new version goes; the two may be on different file systems.
 
@@ -270,7 +292,7 @@ def targets(
     if not in_place and output is None:
         raise RequestError("give --output FILE_OR_DIR for a new file, or --in-place to replace the source")
     stores = Stores(filesystem)
-    located = _Search(sources, stores).run()
+    located = _Search(sources, stores, tables).run()
     if output is None:
         return Outputs({file: file for file in located.found}, located.single, located.failed)
     store, path = stores.locate(os.fspath(output))

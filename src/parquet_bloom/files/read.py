@@ -36,13 +36,14 @@ def read_table(
                 Expression. None: all rows
     columns     names; None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    options     cache, use_filters, range_values, progress: as `check` has them (progress is told of the files
-                that are searched, and then of the row groups that are read); index: a zone index that
+    options     cache, use_filters, range_values, raw_files, progress: as `check` has them (progress is told of the
+                files that are searched, and then of the row groups that are read); index: a zone index that
                 parquet_bloom.lance.build_index made of the source, its folder, or several: then only
                 pages that hold rows of its surviving zones are read
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
-    rows cannot be filtered by; FileError and its kinds. What was skipped is logged (logger
+    rows cannot be filtered by; FileError and its kinds, TableFormatError without raw_files for files of an
+    Iceberg, Delta or Hudi table, which also hold dead and deleted rows. What was skipped is logged (logger
     "parquet_bloom", INFO); `Scan` gives it as values.
     """
     return scan_of(source, filters, filesystem, **options).to_table(columns)
@@ -93,7 +94,7 @@ def prune(
     column, values  a name and many keys (an array or list), probed with the kernel against whole
                     filters: row groups that can hold any of the keys, for semi-joins
     count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
-    options         cache, use_filters, range_values, nan: as `check` has them; index: as read_table
+    options         cache, use_filters, range_values, nan, raw_files: as `check` has them; index: as read_table
 
     Raises as `check`; RequestError for both or neither of predicate and values.
     """

@@ -9,7 +9,7 @@ from typing import Any
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.files.finish import FileSink, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
-from parquet_bloom.files.paths import Found, targets
+from parquet_bloom.files.paths import Found
 from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.removal import plan_removal, removal_edit
@@ -18,7 +18,7 @@ from parquet_bloom.files.results import each
 from parquet_bloom.files.rewrite import write_body
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version
+from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import footer_places
@@ -38,6 +38,7 @@ def remove_filters(
     overwrite: bool = False,
     sync: bool = True,
     force: bool = False,
+    raw_files: bool = False,
     filesystem: Any = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
@@ -50,8 +51,7 @@ def remove_filters(
     """
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    outputs = targets(source, output, in_place, overwrite, filesystem)
-    tables = Tables()
+    outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
 
     def work(file: Found) -> RemovedFile:
         started = time.perf_counter()
@@ -71,7 +71,7 @@ def remove_filters(
 
     files = list(outputs.targets)
     results = each(files, work, outputs.single, outputs.failed, Meter(progress, files))
-    return RemoveReport(list(results), results.failed)
+    return RemoveReport(list(results), results.failed, notes)
 
 
 def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Chunk]:

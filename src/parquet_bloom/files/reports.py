@@ -75,10 +75,14 @@ class AddedFile(Travelled):
 
 @dataclass(slots=True)
 class AddReport:
-    """What `add` did: a report a file, and the files among several that failed."""
+    """What `add` did: a report a file, and the files among several that failed.
+
+    notes  of tables whose files were changed, as was forced: which readers fail on them
+    """
 
     files: list[AddedFile]
     failed: list[Failed]
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -102,7 +106,11 @@ class RemovedFile(Travelled):
 
 @dataclass(slots=True)
 class RemoveReport:
-    """What `remove` did: a report a file, and the files among several that failed."""
+    """What `remove` did: a report a file, and the files among several that failed.
+
+    notes  of tables whose files were changed, as was forced: which readers fail on them
+    """
 
     files: list[RemovedFile]
     failed: list[Failed]
+    notes: list[str] = field(default_factory=list)

@@ -47,6 +47,7 @@ class Scan:
                  excludes there are none, as they were not opened
     excluded     these files
     unused       (part, reason) of each part of the predicate that told nothing
+    notes        what footers say of tables of which no log is in sight
     """
 
     def __init__(
@@ -61,8 +62,11 @@ class Scan:
         cache: FooterCache | None = None,
         decide_true: bool = False,
         progress: ProgressCallback | None = None,
+        raw_files: bool = False,
     ) -> None:
-        options = Options(nan, use_filters, decide_true, range_values, skip_files=True, cache=cache)
+        options = Options(
+            nan, use_filters, decide_true, range_values, skip_files=True, cache=cache, raw_files=raw_files
+        )
         self.filters = filters
         self.progress = progress
         self._search = Search(source, And(()) if filters is None else filters, filesystem, options)
@@ -103,6 +107,10 @@ class Scan:
     def unused(self) -> list[tuple[str, str]]:
         bound = next((file.bound for file in self.files if file.bound is not None), None)
         return list(unused_parts(bound).items()) if bound is not None else []
+
+    @property
+    def notes(self) -> list[str]:
+        return self._search.notes if self.files else []
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:

@@ -19,6 +19,7 @@ from parquet_bloom.files.evidence import Decision, Question, decide, literal_out
 from parquet_bloom.files.partitions import partition_keys
 from parquet_bloom.files.paths import Found, locate
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats.outline import Outline
 from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Schema, bind
@@ -50,6 +51,7 @@ class Options:
     cache        footers that the caller keeps
     known        in the place of what the first file and all folders' names tell
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
+    raw_files    files of tables are read as they are
     """
 
     nan: str = "ieee"
@@ -60,6 +62,7 @@ class Options:
     cache: FooterCache | None = None
     known: Known | None = None
     ignore_case: bool = False
+    raw_files: bool = False
 
 
 @dataclass(slots=True)
@@ -99,7 +102,8 @@ class Search:
         self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options
     ) -> None:
         self.predicate = as_predicate(predicate)
-        self.located = locate(sources, filesystem)
+        self._tables = refusing(options.raw_files)
+        self.located = locate(sources, filesystem, self._tables)
         self.options = options
         self._first: tuple[Leaf, ...] | None = None
         if options.known is not None:
@@ -138,6 +142,8 @@ class Search:
         with Source(found) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
+            if self._tables is not None and (note := self._tables.see(source.path, outline)) is not None:
+                logger.warning(note)
             question = self._question(outline.leaves, found)
             decision = decide(source, outline, question)
             searched = Searched(
@@ -146,6 +152,11 @@ class Search:
         if decision.damaged:
             warn_of_damage(str(found), decision.damaged)
         return searched
+
+    @property
+    def notes(self) -> list[str]:
+        """What footers say of tables that no folder shows, once for each kind of table."""
+        return [] if self._tables is None else self._tables.notes()
 
     def _question(self, leaves: tuple[Leaf, ...], found: Found) -> Question:
         bound, literal = self._bind(leaves)

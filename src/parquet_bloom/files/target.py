@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,11 @@ from parquet_bloom.errors import StorageError
 from parquet_bloom.files import s3
 from parquet_bloom.files.commit import NewFile, NewVersion, Travel
 from parquet_bloom.files.finish import FileSink
+from parquet_bloom.files.paths import Outputs, targets
 from parquet_bloom.files.remote import Location
-from parquet_bloom.files.storage import Source
+from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.system import require_space
-from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.tables import Tables, look_before
 from parquet_bloom.files.upload import UploadedFile
 
 WITHOUT_BOTO3 = "the extra s3 is not installed, with which S3 copies unchanged bytes inside the store"
@@ -39,6 +41,23 @@ class Writing:
     sync: bool
     force: bool
     cached: bool = True
+
+
+def outputs_of(
+    source: PathLike | Sequence[PathLike], output: PathLike | None, in_place: bool, overwrite: bool, force: bool,
+    raw_files: bool, filesystem: Any,
+) -> tuple[Outputs, Tables, list[str]]:  # fmt: skip
+    """Where each file's new version goes, for check_target the folders that were looked at, and notes.
+
+    notes  what is to be said of tables whose files change, as was forced; a TableWarning says it too
+    Raises as paths.targets; TableFormatError where files of a table would be copied elsewhere, dead
+    ones too, without raw_files or force, and as Tables.change.
+    """
+    tables = look_before(output is not None, raw_files, force)
+    outputs = targets(source, output, in_place, overwrite, filesystem, tables)
+    if tables is None:
+        return outputs, Tables(), []
+    return outputs, tables, tables.change(force) if in_place else []
 
 
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:

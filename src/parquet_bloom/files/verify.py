@@ -22,6 +22,7 @@ from parquet_bloom.files.paths import Failed, Found, locate
 from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.results import each
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.tables import Tables
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf, select_leaves
@@ -71,10 +72,14 @@ class VerifiedFile:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """Verdicts a file, and the files that could not be read."""
+    """Verdicts a file, and the files that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
 
     files: list[VerifiedFile]
     failed: list[Failed]
+    notes: list[str] = field(default_factory=list)
 
 
 def verify(
@@ -99,12 +104,14 @@ def verify(
 
     def work(file: Found) -> VerifiedFile:
         with Source(file) as opened:
+            tables.see(opened.path, opened.footer())
             return _verify(opened, columns, exclude, sample, meter)
 
-    located = locate(source, filesystem)
+    tables = Tables()
+    located = locate(source, filesystem, tables)
     meter = Meter(progress, located.found, unit="column chunks")
     results = each(located.found, work, located.single, located.failed, meter)
-    return VerifyReport(list(results), results.failed)
+    return VerifyReport(list(results), results.failed, tables.notes())
 
 
 def _verify(

@@ -23,11 +23,12 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnE
 from parquet_bloom.files.paths import Found, Partitions
 from parquet_bloom.files.search import Known
 from parquet_bloom.files.storage import Source
+from parquet_bloom.files.tables import Tables
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves, join_path
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
 from parquet_bloom.spark.frames import mapped
-from parquet_bloom.spark.listing import FILE, Listed, list_files
+from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
 from parquet_bloom.spark.storages import Storages, storages
 
@@ -171,13 +172,22 @@ class Dataset:
         return tuple(replace(leaf, index=len(first.leaves) + at) for at, leaf in enumerate(added.values()))
 
 
-def dataset(spark: Any, paths: Sequence[str]) -> Dataset:
-    """List what paths name, by the executors. Raises RequestError for names that nothing can open."""
+def dataset(spark: Any, paths: Sequence[str], tables: Tables | None) -> Dataset:
+    """List what paths name, by the executors.
+
+    tables  gets those that the files have to do with, and may refuse them; None: nobody looks
+    Raises RequestError for names that nothing can open, TableFormatError.
+    """
     if isinstance(paths, str):
         raise RequestError("paths takes a list of names")
     paths = list(paths)
     where = storages(spark, paths)
-    return Dataset(spark, list_files(spark, paths, where), where)
+    if tables is not None:
+        find_tables(spark, paths, where, tables)
+    listed = list_files(spark, paths, where)
+    if tables is not None:
+        tables.join(listed.tables)
+    return Dataset(spark, listed, where)
 
 
 def found(where: Storages, path: str, root: str) -> Found:

@@ -55,15 +55,21 @@ class Inferred:
 
 
 def infer_schema(
-    names: Sequence[str], where: Storages, columns: Sequence[str] | None = None, merge: bool = False
+    names: Sequence[str],
+    where: Storages,
+    columns: Sequence[str] | None = None,
+    merge: bool = False,
+    raw_files: bool = False,
 ) -> Inferred:
     """Look at one file, or with `merge` at all, and at the folders that the driver lists anyway.
 
     columns  the only ones whose types matter; None: all
-    Raises StorageError where there is no file; RequestError for types that cannot be merged.
+    Raises StorageError where there is no file; RequestError for types that cannot be merged;
+    TableFormatError for a folder that is a table's, without raw_files.
     """
-    seen = look(names, where, *((sys.maxsize, sys.maxsize) if merge else ()))
-    first = first_file(seen, where)
+    limits = (sys.maxsize, sys.maxsize) if merge else ()
+    seen = look(names, where, *limits, raw_files=raw_files)
+    first = first_file(seen, where, raw_files)
     if first is None:
         raise no_files(names)
     files = [where.found(file.path, file.root) for file in seen.files] or [where.found(first.path, first.root)]

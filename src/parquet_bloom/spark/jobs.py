@@ -9,6 +9,7 @@ comes back is asked for rows, and again each time it is. Nothing but its rows cr
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,12 +17,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
 from parquet_bloom.files.check import sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.inspect import inspect
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.search import Options, Search, Searched, as_predicate
+from parquet_bloom.files.tables import Tables, refusing
 from parquet_bloom.files.verify import verify
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
@@ -65,9 +67,10 @@ def inspect_filters(
     columns, exclude  names or patterns; None: all columns
     error             of a file that could not be read, the one thing its row says beside its path
 
+    A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
-    data = dataset(spark, paths)
+    data = _looked_at(spark, paths)
     _hold(data, columns, exclude)
     return _rows(data, INSPECTED, functools.partial(_inspected, columns=columns, exclude=exclude))
 
@@ -83,7 +86,7 @@ def verify_filters(
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
-    data = dataset(spark, paths)
+    data = _looked_at(spark, paths)
     _hold(data, columns, exclude)
     work = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     return _rows(data, VERIFIED, work, packed(data.listed, spark))
@@ -91,25 +94,26 @@ def verify_filters(
 
 def check(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
-    range_values: int = RANGE_VALUES,
+    range_values: int = RANGE_VALUES, raw_files: bool = False,
 ) -> Any:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
     predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
     nan        "largest" and equal to itself, as in Spark; "ieee": no comparison with it is TRUE
+    raw_files  also files of an Iceberg, Delta or Hudi table, whatever its log says of them
 
-    Raises TextError with the spot marked, UnknownColumnError for a name that no file has. A column that
-    only some files have is NULL in the others.
+    Raises TextError with the spot marked, UnknownColumnError for a name that no file has; TableFormatError for
+    a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, ignore_case=True)
-    data = dataset(spark, paths)
+    data = dataset(spark, paths, refusing(raw_files))
     return _rows(data, CHECKED, _searching(data, tree, options, _verdicts), together=_TOGETHER)
 
 
 def prune(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
-    range_values: int = RANGE_VALUES,
+    range_values: int = RANGE_VALUES, raw_files: bool = False,
 ) -> Any:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
@@ -119,7 +123,7 @@ def prune(
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, ignore_case=True)
-    return pruned(dataset(spark, paths), tree, options)
+    return pruned(dataset(spark, paths, refusing(raw_files)), tree, options)
 
 
 def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
@@ -179,6 +183,15 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
 
 def _failed(file: Found, error: object) -> Row:
     return {"path": str(file), "error": " ".join(str(error).split())}
+
+
+def _looked_at(spark: Any, paths: Sequence[str]) -> Dataset:
+    """The files of those who look at filters, in tables too, with a warning."""
+    tables = Tables()
+    data = dataset(spark, paths, tables)
+    for note in tables.notes():
+        warnings.warn(note, TableWarning, stacklevel=3)
+    return data
 
 
 def _hold(data: Dataset, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> None:

@@ -23,7 +23,9 @@ import pyarrow as pa
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.files.commit import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, infos_in, is_data
-from parquet_bloom.files.remote import storage_error
+from parquet_bloom.files.remote import Location, storage_error
+from parquet_bloom.files.table_signs import SIGNS, table_in
+from parquet_bloom.files.tables import Table, Tables
 from parquet_bloom.spark.frames import computed, mapped, mark, width
 from parquet_bloom.spark.storages import Storages
 
@@ -31,7 +33,8 @@ SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
 )
 _BATCH = 10_000
-FILE, FOLDER, FAILED = "file", "folder", "failed"
+_TABLES = 10_000  # of one level, that the driver is told of
+FILE, FOLDER, FAILED, TABLE = "file", "folder", "failed", "table"
 Row = tuple[str, str, int, str, str | None]
 Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
 
@@ -45,12 +48,14 @@ class Listed:
     files  how many rows
     size   bytes of them all
     mark   of their paths, by frames.mark
+    tables that lie in the folders that were named, or are these
     """
 
     rows: Any
     files: int
     size: int
     mark: int = 0
+    tables: tuple[Table, ...] = ()
 
 
 def list_files(spark: Any, paths: Sequence[str], where: Storages) -> Listed:
@@ -68,19 +73,23 @@ def list_by_size(
     if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
         raise RequestError("paths takes a list of names")
     sums: dict[str, Callable[[int, int], int]] = {}  # of one level, and how those of two are joined
-    for half in (f"kind != '{FOLDER}' AND size < {split}", f"kind != '{FOLDER}' AND size >= {split}"):
+    listed_kinds = f"kind IN ('{FILE}', '{FAILED}')"
+    for half in (f"{listed_kinds} AND size < {split}", f"{listed_kinds} AND size >= {split}"):
         sums |= {f"count_if({half})": add, f"coalesce(sum(if({half}, size, 0L)), 0L)": add, mark(half): xor}
     # Names travel with the code that lists them: nothing has to be shuffled before the first folder is opened.
     level = spark.range(0, len(paths), 1, min(len(paths), width(spark)))
     work: Work = functools.partial(_list_names, names=list(paths), where=where, tidy=tidy)
     found = None
     totals = [0] * len(sums)
+    tables: list[Table] = []
     while True:
-        listed, n_folders, *these = computed(
-            mapped(level, _batches_of(work), SCHEMA), f"count_if(kind = '{FOLDER}')", *sums
+        listed, n_folders, n_tables, *these = computed(
+            mapped(level, _batches_of(work), SCHEMA), *(f"count_if(kind = '{kind}')" for kind in (FOLDER, TABLE)), *sums
         )
-        files = listed.filter(f"kind != '{FOLDER}'") if n_folders else listed
-        found = files if found is None else found.unionAll(files)
+        if n_tables:
+            tables += map(table_of, listed.filter(f"kind = '{TABLE}'").limit(_TABLES).collect())
+        some = listed.filter(listed_kinds) if n_folders or n_tables else listed
+        found = some if found is None else found.unionAll(some)
         totals = [joined(a, b) for joined, a, b in zip(sums.values(), totals, these, strict=True)]
         if not n_folders:
             break
@@ -88,16 +97,55 @@ def list_by_size(
         work = functools.partial(_list_folders, where=where, tidy=tidy)
     if len(paths) > 1:  # they may share files; one file must not be two tasks' work
         found, *totals = computed(found.repartition(width(spark), "path").dropDuplicates(["path"]), *sums)
-    small, large = totals[:3], totals[3:]
+    files, size, its_mark, *large = totals
     return (
-        Listed(found.filter(f"size < {split}") if large[0] else found, *small),
-        Listed(found.filter(f"size >= {split}"), *large),
+        Listed(found.filter(f"size < {split}") if large[0] else found, files, size, its_mark, tuple(tables)),
+        Listed(found.filter(f"size >= {split}"), large[0], large[1], large[2], tuple(tables)),
     )
+
+
+def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Tables) -> None:
+    """Look, on the driver, for tables that names are, or lie in: before any job. Raises as Tables.join.
+
+    A client of Spark Connect may have no way to the storages, and other disks: there a task looks.
+    """
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        look_around(names, where, tables)
+        return
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            seen = Tables()
+            look_around(names, where, seen)
+            rows = [(table.folder, table.named, 0, table.relation, table.kind) for table in seen.found.values()]
+            yield _as_batch(rows)
+
+    rows = mapped(spark.range(0, 1, 1, 1), run, SCHEMA).collect()
+    tables.join(Table(kind, folder, named, relation) for folder, named, _, relation, kind in rows)
+
+
+def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
+    """Look for tables that names are, or lie in; where that cannot be told, the listing says what is wrong."""
+    named = []
+    for name in (name.rstrip("/") or "/" for name in names):
+        with contextlib.suppress(RequestError):
+            at = folder = where.found(name)
+            if set(posixpath.basename(name)) & GLOB:
+                folder = where.found(posixpath.dirname(name))
+            real = [] if folder.filesystem is not None else [Location(os.path.realpath(folder.path))]
+            named.append((at, [folder, *real]))
+    tables.around(named)
 
 
 def not_listed(row: Any) -> StorageError:
     """The error that a row of kind "failed" tells."""
     return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
+
+
+def table_of(row: Sequence[Any]) -> Table:
+    """The table that a row of kind "table" tells."""
+    folder, root, *_, kind = row
+    return Table(kind, folder, root, "is" if folder == root else "holds")
 
 
 def _batches_of(rows: Work) -> Any:
@@ -171,6 +219,9 @@ def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator
         restored = _tidy(folder, {posixpath.basename(path) for path, _ in entries}, where)
         if restored:
             entries = list(_entries(folder, where))
+    below = [name for path, size in entries if size < 0 and (name := posixpath.basename(path)) in SIGNS]
+    if below and (kind := table_in(where.found(folder), below)) is not None:
+        yield folder, root, 0, TABLE, kind
     for path, size in entries:
         name = posixpath.basename(path)
         if size < 0:

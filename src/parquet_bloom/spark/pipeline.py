@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.commit import remove_stale
-from parquet_bloom.files.tables import Tables
+from parquet_bloom.files.tables import Tables, look_before
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
-from parquet_bloom.spark.listing import FILE, Listed, list_by_size
+from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
 
@@ -75,6 +75,7 @@ def add_filters(
     replace: bool = False,
     sync: bool = True,
     force: bool = False,
+    raw_files: bool = False,
     threads: int = 1,
     task_bytes: int = 512 << 20,
     split_bytes: int = 256 << 20,
@@ -86,7 +87,7 @@ def add_filters(
     paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:)
     output       a folder for the new versions, which keeps the tree; or else in_place=True
     columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, overwrite, replace,
-    sync, force  as parquet_bloom.add_filters has them
+    sync, force, raw_files  as parquet_bloom.add_filters has them
     threads      that decode and hash at a time in one task: as many as spark.task.cpus
     task_bytes   small files of so many bytes together make a task
     split_bytes  files from this size on are split: their filters are built by many tasks
@@ -95,9 +96,10 @@ def add_filters(
                  filter_bytes, seconds, error), cached, a row a file; status is "done", "had them" (an
                  earlier run, or another program, did it all) or "failed"
 
-    Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg,
-    Delta or Hudi table without force. What is wrong with a file is in its row. StorageError where
-    executors died in every one of three runs, so that some files have no row.
+    Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg, Delta
+    or Hudi table without force, or with output without raw_files; with force in place a TableWarning. What is
+    wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
+    files have no row.
     """
     where = storages(spark, [*paths, *([output] if output is not None else [])])
     options = {
@@ -108,9 +110,17 @@ def add_filters(
     job = tasks.Job(where, output, overwrite, options, threads)
     with Workers(1) as workers:
         job.request(workers)  # its errors come before any work
-    _check_places(paths, output, in_place, force, where)
+    tables = look_before(output is not None, raw_files, force)
+    _check_places(paths, output, in_place, force, where, tables or Tables())
+    if tables is not None:
+        find_tables(spark, paths, where, tables)
     for _ in range(_ATTEMPTS):
         small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
+        if tables is not None:
+            tables.join(small.tables)
+            if in_place:
+                tables.change(force)
+            tables = None  # once is enough
         if output is not None and len(paths) > 1:
             _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
         if progress is not None:
@@ -171,7 +181,9 @@ def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:
 # --- before any work ------------------------------------------------------------------------------
 
 
-def _check_places(paths: Sequence[str], output: str | None, in_place: bool, force: bool, where: Storages) -> None:
+def _check_places(
+    paths: Sequence[str], output: str | None, in_place: bool, force: bool, where: Storages, tables: Tables
+) -> None:
     if in_place and output is not None:
         raise RequestError("output and in_place exclude each other; give one")
     if not in_place and output is None:
@@ -182,7 +194,6 @@ def _check_places(paths: Sequence[str], output: str | None, in_place: bool, forc
             inner, outer = (posixpath.normpath(where.split(one)[2]) + "/" for one in (output, path))
             if same and inner.startswith(outer):
                 raise RequestError(f"output {output} lies in {path}, so a second run would take it for a source")
-    tables = Tables()
     for path in paths if output is None else [output]:
         scheme = where.split(path)[0]
         if in_place and not force and scheme in ("hdfs", "viewfs"):

@@ -26,11 +26,13 @@ from parquet_bloom.predicates.tree import And, Predicate, leaves_of
 from parquet_bloom.spark.arrow_types import arrow_schema, spark_schema
 from parquet_bloom.spark.file_rows import Reading
 from parquet_bloom.spark.inference import infer_schema
+from parquet_bloom.spark.listing import look_around
 from parquet_bloom.spark.pushed import translate
 from parquet_bloom.spark.storages import Storages, every_setting
-from parquet_bloom.spark.units import files_of, plan, rooted
+from parquet_bloom.spark.units import files_of, plan, refusal, rooted
 
-_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown")
+_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown", "rawfiles")
+_NAMES = "where, columns, mergeSchema, partitions, pushdown, rawFiles"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Request:
     predicate   of the option `where`; None: all rows
     columns     None: all
     partitions  None: as many as units.plan finds good
+    raw_files   also files of an Iceberg, Delta or Hudi table, dead ones too
     """
 
     names: tuple[str, ...]
@@ -50,6 +53,13 @@ class Request:
     merge: bool
     partitions: int | None
     pushdown: bool
+    raw_files: bool
+
+    def refuse_tables(self) -> None:
+        """Raise TableFormatError for names that are, or lie in, a table's folder; listings tell those below."""
+        tables = refusal(self.raw_files)
+        if tables is not None:
+            look_around(self.names, self.where, tables)
 
 
 def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> Request:
@@ -57,7 +67,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     options = {name.lower(): value for name, value in options.items()}
     strange = [name for name in options if name not in _OPTIONS and "." not in name]
     if strange:
-        raise RequestError(f"unknown option {strange[0]}; there are: where, columns, mergeSchema, partitions, pushdown")
+        raise RequestError(f"unknown option {strange[0]}; there are: {_NAMES}")
     given = {name: value for name, value in options.items() if name.startswith("fs.")}
     where = Storages({**settings, **given}, given.get("fs.defaultfs", default))
     names = json.loads(options["paths"]) if "paths" in options else []
@@ -71,7 +81,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     return Request(
         tuple(rooted(names, where)), where, as_predicate(text) if text else None,
         columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
-        _flag(options, "pushdown", False),
+        _flag(options, "pushdown", False), _flag(options, "rawfiles", False),
     )  # fmt: skip
 
 
@@ -115,13 +125,15 @@ class ParquetBloomSource(DataSource):
         request = self._request()
         asked = [] if request.predicate is None else _columns_of(request.predicate)
         wanted = None if request.columns is None else [*request.columns, *asked]
-        found = infer_schema(request.names, request.where, wanted, request.merge)
+        request.refuse_tables()
+        found = infer_schema(request.names, request.where, wanted, request.merge, request.raw_files)
         if request.predicate is not None:
             row_filter(request.predicate, found.of(asked), nan="largest")
         return spark_schema(found.of(request.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         request = self._request()
+        request.refuse_tables()
         return (PushingReader if request.pushdown else Reader)(request, schema)
 
     def _request(self) -> Request:
@@ -156,16 +168,18 @@ class Reader(DataSourceReader):
         names = [name for name in _columns_of(predicate) if name not in self.schema.names]
         beside = pa.schema([])
         if names:
-            beside = infer_schema(self.request.names, self.request.where, names, self.request.merge).of(names)
+            request = self.request
+            inferred = infer_schema(request.names, request.where, names, request.merge, request.raw_files)
+            beside = inferred.of(names)
         row_filter(predicate, pa.schema([*self.schema, *beside]), nan="largest")
         return beside
 
     def partitions(self) -> Sequence[InputPartition]:
-        return plan(self.request.names, self.request.where, self.request.partitions)
+        return plan(self.request.names, self.request.where, self.request.partitions, self.request.raw_files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         reading = Reading(self.schema, self.beside, And(tuple(self.predicates)))
-        for found, part, parts in files_of(partition, self.request.where):
+        for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
             yield from reading.rows(found, part, parts)
 
 

@@ -23,7 +23,8 @@ from parquet_bloom.errors import StorageError
 from parquet_bloom.files.locations import is_data
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.remote import side_by_side, storage_error
-from parquet_bloom.spark.listing import FILE, Row, list_folder, list_named
+from parquet_bloom.files.tables import Tables, refusing
+from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_named, table_of
 from parquet_bloom.spark.storages import Storages
 
 LOOK, FOLDERS = 10_000, 500
@@ -69,8 +70,10 @@ class Seen:
     unseen: list[tuple[str, str | None]] = field(default_factory=list)
 
 
-def look(names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS) -> Seen:
-    """List level by level, within limits. Raises StorageError for a name that is not there."""
+def look(
+    names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
+) -> Seen:
+    """List level by level, within limits. Raises StorageError for a name that is not there, and as `_rows`."""
     seen = Seen()
     pending: deque[tuple[str, str | None]] = deque((name, None) for name in names)
     while pending:
@@ -83,7 +86,7 @@ def look(names: Sequence[str], where: Storages, limit: int = LOOK, folders: int 
         crowded = [_crowded(name, where, left) for name, _ in some]
         seen.unseen += [one for one, many in zip(some, crowded, strict=True) if many]
         some = [one for one, many in zip(some, crowded, strict=True) if not many]
-        for rows in side_by_side(lambda one: _rows(*one, where), some):
+        for rows in side_by_side(lambda one: _rows(*one, where, raw_files), some):
             for path, root, size, kind, _ in rows:
                 if kind == FILE:
                     seen.files.append(Piece(path, root, size))
@@ -92,8 +95,17 @@ def look(names: Sequence[str], where: Storages, limit: int = LOOK, folders: int 
     return seen
 
 
-def _rows(name: str, root: str | None, where: Storages) -> list[Row]:
-    return list(list_named(name, where, False) if root is None else list_folder(name, root, where, False))
+def refusal(raw_files: bool) -> Tables | None:
+    return refusing(raw_files, '.option("rawFiles", "true")')
+
+
+def _rows(name: str, root: str | None, where: Storages, raw_files: bool) -> list[Row]:
+    """The files and folders in a folder. Raises TableFormatError, without raw_files, for one that is a table's."""
+    rows = list(list_named(name, where, False) if root is None else list_folder(name, root, where, False))
+    tables = refusal(raw_files)
+    if tables is not None:
+        tables.join(table_of(row) for row in rows if row[3] == TABLE)
+    return [row for row in rows if row[3] != TABLE]
 
 
 def _crowded(name: str, where: Storages, limit: int) -> bool:
@@ -108,7 +120,7 @@ def _crowded(name: str, where: Storages, limit: int) -> bool:
         raise storage_error(name, error) from error
 
 
-def first_file(seen: Seen, where: Storages) -> Piece | None:
+def first_file(seen: Seen, where: Storages, raw_files: bool = False) -> Piece | None:
     """Any file, for its schema: of those seen, or else the first on the way down; None if there is none."""
     if seen.files:
         return seen.files[0]
@@ -119,7 +131,7 @@ def first_file(seen: Seen, where: Storages) -> Piece | None:
         if quick is not None:
             return quick
         folders = []
-        for path, below, size, kind, _ in _rows(name, root, where):
+        for path, below, size, kind, _ in _rows(name, root, where, raw_files):
             if kind == FILE:
                 return Piece(path, below, size)
             folders.append((path, below))
@@ -146,11 +158,11 @@ def _first_local(name: str, root: str | None, where: Storages) -> Piece | None:
 # --- units ----------------------------------------------------------------------------------------
 
 
-def plan(names: Sequence[str], where: Storages, partitions: int | None = None) -> list[Unit]:
+def plan(names: Sequence[str], where: Storages, partitions: int | None = None, raw_files: bool = False) -> list[Unit]:
     """The units of a read. Raises StorageError for a name that is not there, if anything is listed."""
     if partitions is not None:
         return [Unit([Share(name, None, part, partitions) for name in names]) for part in range(partitions)]
-    seen = look(names, where)
+    seen = look(names, where, raw_files=raw_files)
     return _packed(seen.files) + _shared(seen.unseen) or [Unit([])]
 
 
@@ -184,21 +196,21 @@ def _shared(folders: Sequence[tuple[str, str | None]]) -> list[Unit]:
     return [Unit(shares[at : at + step]) for at in range(0, len(shares), step)]
 
 
-def files_of(unit: Unit, where: Storages) -> Iterator[tuple[Found, int, int]]:
+def files_of(unit: Unit, where: Storages, raw_files: bool = False) -> Iterator[tuple[Found, int, int]]:
     """The files of a unit, each with the part of its row groups, counted from 0, and how many parts there are."""
     for one in unit.value:
         if isinstance(one, Piece):
             yield where.found(one.path, one.root), one.part, one.parts
         else:
-            for path, root in _below(one, where):
+            for path, root in _below(one, where, raw_files):
                 yield where.found(path, root), 0, 1
 
 
-def _below(share: Share, where: Storages) -> Iterator[tuple[str, str]]:
+def _below(share: Share, where: Storages, raw_files: bool) -> Iterator[tuple[str, str]]:
     pending: list[tuple[str, str | None]] = [(share.path, share.root)]
     while pending:
         folders = []
-        for path, root, _, kind, _ in _rows(*pending.pop(), where):
+        for path, root, _, kind, _ in _rows(*pending.pop(), where, raw_files):
             if kind != FILE:
                 folders.append((path, root))
             elif zlib.crc32(path.encode("utf-8", "surrogateescape")) % share.of == share.part:

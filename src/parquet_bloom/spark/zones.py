@@ -16,9 +16,11 @@ import pyarrow as pa
 from parquet_bloom.errors import RequestError
 from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
 from parquet_bloom.files.index_sources import Data, is_lance, open_data
+from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats import lance as form
+from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
-from parquet_bloom.spark.listing import FAILED, list_files, not_listed
+from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import storages
 
 _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
@@ -27,13 +29,13 @@ _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
-    probability: float = 0.00057, overwrite: bool = False, sync: bool = True,
+    probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
 ) -> Any:  # fmt: skip
     """Build a zone index over each column of Parquet files. Runs at once.
 
     paths    files, folders and globs, as Spark names them
     output   a folder that the executors share with whoever will read the index; local in local mode
-    items, probability, overwrite, sync  as parquet_bloom.lance.build_index has them
+    items, probability, overwrite, sync, raw_files  as parquet_bloom.lance.build_index has them
     returns  DataFrame(path, column, type, zones, bytes), cached, a row an index
 
     Raises as build_index; RequestError for Lance data sets, which build_index is for.
@@ -43,7 +45,7 @@ def build_zone_index(
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
     where = storages(spark, [*paths, output])
-    listed = list_files(spark, paths, where).rows.orderBy("path").collect()
+    listed = dataset(spark, paths, refusing(raw_files)).listed.rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
