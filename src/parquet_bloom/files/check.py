@@ -92,8 +92,7 @@ def check(
     search = Search(source, predicate, filesystem, options)
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
-    unused: dict[str, str] = {}
-    bound = None
+    unused = Unused()
     with uncollected():
         for one in search:
             if isinstance(one, tuple):
@@ -103,16 +102,41 @@ def check(
                 verdicts.failed.append(Failed(str(found), error))
                 continue
             verdicts.extend(verdicts_of(one))
-            if one.bound is not bound and one.bound is not None:
-                bound = one.bound
-                unused |= unused_parts(bound)
-    verdicts.unused = list(unused.items())
+            unused.add(one)
+    verdicts.unused = unused.parts
     return verdicts
 
 
-def unused_parts(bound: Bound) -> dict[str, str]:
-    """The parts of a predicate that could tell nothing, and why."""
-    return {str(term.part): term.reason for term in terms_of(bound) if isinstance(term, Opaque)}
+class Unused:
+    """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
+
+    def __init__(self) -> None:
+        self._files = 0
+        self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
+        self._found: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def add(self, file: Searched) -> None:
+        """Take one file's parts over; of a file that its folder's name excludes there are none."""
+        if file.bound is None:
+            return
+        self._files += 1
+        if file.bound is not self._last[0]:  # files of one schema share it
+            opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
+            self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
+        for key in self._last[1]:
+            first, count = self._found.get(key, (str(file.found), 0))
+            self._found[key] = first, count + 1
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """(part, reason); the reason names a file, and how many there are, where others do use the part."""
+        told = []
+        for (part, reason), (first, count) in self._found.items():
+            if count < self._files:
+                such = ", such as" if count > 1 else ":"
+                reason = f"{reason} (in {count:,} of {self._files:,} files{such} {first})"
+            told.append((part, reason))
+        return told
 
 
 _OUTCOMES = [Outcomes(bits) for bits in range(8)]
@@ -192,4 +216,4 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Verdicts", "check", "sizes_of", "unused_parts", "verdicts_of"]
+__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "verdicts_of"]

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StorageError, UnknownColumnError
 from parquet_bloom.files.cache import FooterCache
-from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
+from parquet_bloom.files.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
 from parquet_bloom.files.remote import side_by_side
@@ -45,7 +45,7 @@ class Scan:
     verdicts     one a row group, as parquet_bloom.check gives them; of files that their folder's name
                  excludes there are none, as they were not opened
     excluded     these files
-    unused       (part, reason) of each part of the predicate that told nothing
+    unused       (part, reason) of each part of the predicate that told nothing in some file
     """
 
     def __init__(
@@ -84,6 +84,17 @@ class Scan:
             files.append(one)
         return files
 
+    def require(self, columns: Sequence[str] | None = None, leaf: str | None = None) -> None:
+        """Look at the files. Raises UnknownColumnError, once the first is read, for a name that it lacks.
+
+        columns  top-level names, as pyarrow takes them
+        leaf     the name of one leaf, or of a folder's key
+        """
+        self._search.columns, self._search.leaf = list(columns or ()), leaf
+        first = self.files[0]
+        assert first.outline is not None
+        self._search.hold_names(first.outline.leaves, first.found)
+
     @property
     def verdicts(self) -> list[RowGroupVerdict]:
         return [v for file in self.files if file.decision is not None for v in verdicts_of(file)]
@@ -94,8 +105,10 @@ class Scan:
 
     @property
     def unused(self) -> list[tuple[str, str]]:
-        bound = next((file.bound for file in self.files if file.bound is not None), None)
-        return list(unused_parts(bound).items()) if bound is not None else []
+        unused = Unused()
+        for file in self.files:
+            unused.add(file)
+        return unused.parts
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
@@ -116,20 +129,22 @@ class Scan:
     def use_filters(self) -> bool:
         return self._search.options.use_filters
 
-    def leaf_of(self, file: Searched, column: str) -> Leaf | None:
-        """The column of a file that a name means, or the key of its folder; None if only the first file has it."""
+    def leaf_of(self, file: Searched, column: str) -> tuple[Leaf | None, Leaf]:
+        """The column of a file that a name means, None if only the first file has it; and that of the first file.
+
+        The key of the folder is both.
+        """
         for key in self._search.keys:
             if key.path == split_path(column):
-                return key
+                return key, key
+        first = self.files[0].outline
+        assert first is not None
         assert file.outline is not None
+        there = find_leaf(first.leaves, column)
         try:
-            return find_leaf(file.outline.leaves, column)
+            return find_leaf(file.outline.leaves, column), there
         except UnknownColumnError:
-            first = self.files[0].outline
-            if first is None or first is file.outline:
-                raise
-            find_leaf(first.leaves, column)
-            return None
+            return None, there
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -168,8 +183,8 @@ class Scan:
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
-        rows = self._row_filter()
         self._check_columns(columns)
+        rows = self._row_filter()
         with self._reading():
             if rows is None:
                 return self.dataset().to_table(columns=listed(columns))
@@ -180,8 +195,8 @@ class Scan:
 
     def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
-        rows = self._row_filter()
         self._check_columns(columns)
+        rows = self._row_filter()
         with self._reading():
             scanner = self.dataset().scanner(
                 columns=listed(columns) if rows is None else self._with(columns, rows),
@@ -228,7 +243,8 @@ class Scan:
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):
-            return row_filter(self.predicate, self.schema)
+            dates = [key.path[0] for key in self._search.keys if key.logical == "DATE"]
+            return row_filter(self.predicate, self.schema, dates=dates)
         from parquet_bloom.predicates.arrow import as_expression
 
         return _Given(as_expression(self.filters), self.predicate)
@@ -236,13 +252,7 @@ class Scan:
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise RequestError("columns takes a list of names, not one text")
-        for name in columns or ():
-            if name not in self.schema.names and name.split(".")[0] not in self.schema.names:
-                import difflib
-
-                near = difflib.get_close_matches(name, self.schema.names, 3, 0.5)
-                said = f"near names: {', '.join(near)}" if near else f"there are: {', '.join(self.schema.names[:8])}"
-                raise UnknownColumnError(f"no column {name}; {said}")
+        self.require(columns)
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | _Given) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave
