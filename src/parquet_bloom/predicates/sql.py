@@ -217,6 +217,12 @@ _COMPARING = (
 )  # fmt: skip
 
 
+def contains(node: object) -> bool:
+    """Whether a node is list_contains(..), or one of the names it has elsewhere."""
+    names = ("list_contains", "array_contains", "list_has", "array_has")
+    return type(node) is exp.Anonymous and str(node.this).lower() in names
+
+
 def bare_names(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
     """The columns that a part compares with each other or with literals; none if it does anything else with them.
 
@@ -224,7 +230,7 @@ def bare_names(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
     """
     names: dict[tuple[str, ...], None] = {}
     for part in node.walk(prune=lambda one: type(one) in (exp.Column, exp.Dot)):
-        if type(part) not in _COMPARING:
+        if type(part) not in _COMPARING and not contains(part):
             return ()
         if isinstance(part, exp.Column | exp.Dot):
             try:
