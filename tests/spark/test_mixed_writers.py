@@ -96,3 +96,15 @@ def test_mistakes_are_one_error_before_any_row(spark: Any, folder: Path) -> None
         bloom.prune(spark, paths, "i64 = 'abc' AND text = 'x'")
     with pytest.raises(RequestError, match="5 is no literal for it"):
         bloom.read(spark, paths, "text = 5")
+
+
+def test_folders_named_by_dates(spark: Any, tmp_path: Path) -> None:
+    """As the command on one machine has it: a date and a text mean the same day."""
+    for day in ("2026-01-02", "2026-01-03", "2026-02-01"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(table(0).select(["row"]), tmp_path / f"day={day}" / "x.parquet")
+    paths = [str(tmp_path)]
+    for text in ("day = DATE '2026-01-03'", "day = '2026-01-03'", "day > DATE '2026-01-02' AND day < '2026-01-31'"):
+        kept = {row["path"] for row in bloom.prune(spark, paths, text).collect()}
+        assert kept == {str(tmp_path / "day=2026-01-03" / "x.parquet")}, text
+        assert kept == {path for path, _ in parquet_bloom.prune(tmp_path, text)}

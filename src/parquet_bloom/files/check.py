@@ -110,10 +110,12 @@ def check(
 class Unused:
     """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Iterable[Searched] = ()) -> None:
         self._files = 0
         self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
         self._found: dict[tuple[str, str], tuple[str, int]] = {}
+        for file in files:
+            self.add(file)
 
     def add(self, file: Searched) -> None:
         """Take one file's parts over; of a file that its folder's name excludes there are none."""

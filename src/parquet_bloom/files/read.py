@@ -41,8 +41,8 @@ def read_table(
                 pages that hold rows of its surviving zones are read
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
-    rows cannot be filtered by; FileError and its kinds. What was skipped is logged (logger
-    "parquet_bloom", INFO); `Scan` gives it as values.
+    rows cannot be filtered by; FileError and its kinds. What was skipped, and which parts of the filters told
+    nothing, is logged (logger "parquet_bloom", INFO); `Scan` gives it as values.
     """
     return scan_of(source, filters, filesystem, **options).to_table(columns)
 

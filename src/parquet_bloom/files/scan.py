@@ -105,10 +105,7 @@ class Scan:
 
     @property
     def unused(self) -> list[tuple[str, str]]:
-        unused = Unused()
-        for file in self.files:
-            unused.add(file)
-        return unused.parts
+        return Unused(self.files).parts
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
@@ -280,6 +277,8 @@ class Scan:
             "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
             self.predicate, groups - kept, groups, size - left, size, closed, len(files),
         )  # fmt: skip
+        for part, reason in Unused(files).parts:
+            logger.info("not used to skip: %s: %s", part, reason)
 
 
 class _Given:

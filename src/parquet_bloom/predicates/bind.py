@@ -103,8 +103,8 @@ def bind(predicate: Predicate, schema: Schema) -> Bound:
         return AnyOf(tuple(bind(p, schema) for p in predicate.parts))
     if isinstance(predicate, tree.Not):
         return NotOf(bind(predicate.part, schema))
-    check_names(predicate, schema)
     if isinstance(predicate, tree.Unknown):
+        check_names(predicate, schema)
         return Opaque(predicate, predicate.reason)
     column = resolve(predicate, schema)
     if isinstance(column, str):

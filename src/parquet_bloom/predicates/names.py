@@ -118,13 +118,16 @@ def _under(leaves: Sequence[Leaf], path: tree.Path) -> list[Leaf]:
 
 
 def resolve(part: tree.Named, schema: Schema) -> Column | str:
-    """The column that a part speaks of, or why it can say nothing."""
+    """The column that a part speaks of, or why it can say nothing. Raises UnknownColumnError."""
     path, first = part.path, schema.first
     casts = not schema.strict or first is not None or (isinstance(part, tree.IsIn) and part.casts)
     for key in schema.keys:
         if key.path == path:
             return "a partition column holds no lists" if isinstance(part, tree.Contains) else _key(part, key, casts)
-    under, known = _under(schema.leaves, path), _under(schema.leaves if first is None else first.leaves, path)
+    under = _under(schema.leaves, path)
+    known = under if first is None else _under(first.leaves, path)
+    if not known:
+        check_names(part, schema)
     name = join_path(path)
     for found in (known, under):
         if len(found) > 1:
