@@ -136,6 +136,15 @@ def test_columns_are_looked_up_before_other_files_are_opened(folder: Path, tmp_p
         parquet_bloom.prune(tmp_path / "a.parquet", column="name", values=[5])
 
 
+def test_keys_over_a_group_of_two_columns_in_a_later_file(tmp_path: Path) -> None:
+    """It was taken for a column that the file lacks, and its row groups for NULL."""
+    for name, row in (("a", {"v": 1}), ("b", {"v": 1, "w": 2})):
+        pq.write_table(pa.table({"user": [row]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(UnknownColumnError, match=r"b\.parquet: column user is ambiguous"):
+        parquet_bloom.prune(tmp_path, column="user", values=[1])
+    assert len(parquet_bloom.prune(tmp_path, column="user.v", values=[1])) == 2
+
+
 def test_a_first_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no Parquet file at all")
     for name in ("b", "c"):

@@ -137,11 +137,13 @@ class Scan:
         first = self.files[0].outline
         assert first is not None
         assert file.outline is not None
-        there = find_leaf(first.leaves, column)
+        there, path = find_leaf(first.leaves, column), split_path(column)
+        if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
+            return None, there
         try:
             return find_leaf(file.outline.leaves, column), there
-        except UnknownColumnError:
-            return None, there
+        except UnknownColumnError as error:
+            raise UnknownColumnError(f"{file.found}: {error}") from error
 
     # --- rows -------------------------------------------------------------------------------------
 
