@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,11 @@ def write_keys(path: Path, **options: object) -> Path:
 def same_rows(a: pa.Table, b: pa.Table) -> bool:
     """Equal schema and values, NaN equal to NaN and -0.0 different from 0.0."""
     return a.schema.equals(b.schema) and repr(a.to_pylist()) == repr(b.to_pylist())
+
+
+def case_id(value: object) -> str:
+    """The name of a test's case; without addresses, which differ between the processes that share the tests."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))[:50]
 
 
 def digest(path: Path | str) -> str:

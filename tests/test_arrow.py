@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kleene import Answers, answers, compare, rounded
+from samples import case_id
 from tables import NESTED, PATHS, TYPES, rows_of, tables
 
 from parquet_bloom.errors import RequestError
@@ -425,7 +426,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("filters", "tree"), FILTERS, ids=[repr(filters)[:60] for filters, _ in FILTERS])
+@pytest.mark.parametrize(("filters", "tree"), FILTERS, ids=[case_id(filters) for filters, _ in FILTERS])
 def test_filters_as_lists(filters, tree):
     if tree is None:
         tree = Or((Compare(A, "=", 1), And((Compare(B, "<=", 1), Compare(A, ">", 2)))))
@@ -469,7 +470,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "message"), MALFORMED, ids=[repr(filters)[:50] for filters, _ in MALFORMED])
+@pytest.mark.parametrize(("filters", "message"), MALFORMED, ids=[case_id(filters) for filters, _ in MALFORMED])
 def test_lists_that_are_no_filters(filters, message):
     with pytest.raises(RequestError, match=message) as caught:
         from_filters(filters)

@@ -41,7 +41,7 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_demo_file_answers_as_its_maker_says(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    parquet_bloom.add_filters(FIXTURES / "pyarrow/trace_ids.parquet", out, sync=False)
+    parquet_bloom.add_filters(FIXTURES / "pyarrow/trace_ids.parquet", out, sync=False, columns=["*"])
     assert kept(out, "user_id = 4611686018427387904") == [3]
     assert kept(out, "trace_id = '00000000000000000000000000c0ffee'") == [2]
 
@@ -150,7 +150,7 @@ def test_a_stored_value_is_found_by_its_literal(tmp_path: Path, case: str, spec:
     path = tmp_path / "one.parquet"
     options = {"row_group_size": 3, "use_dictionary": False, "store_decimal_as_integer": case.startswith("decimal")}
     pq.write_table(pa.table({"c": column}), path, **options)
-    parquet_bloom.add_filters(path, in_place=True, spec=spec, sync=False)
+    parquet_bloom.add_filters(path, in_place=True, spec=spec, sync=False, columns=["*"])
     verdicts = parquet_bloom.check(path, f"c = {literal}")
     assert not verdicts[0].skipped, "row group 0 holds it"
     assert verdicts[1].skipped, f"row group 1 does not: {verdicts[1].reason}"
@@ -212,7 +212,7 @@ def test_quoted_names(tmp_path: Path) -> None:
     path = tmp_path / "names.parquet"
     names = ["a.b", 'say "hi"', "with space", "ünïcode", "Id", "id"]
     pq.write_table(pa.table({name: [i + 100] for i, name in enumerate(names)}), path, use_dictionary=False)
-    parquet_bloom.add_filters(path, in_place=True, sync=False)
+    parquet_bloom.add_filters(path, in_place=True, sync=False, columns=["*"])
     for i, text in enumerate(['"a.b"', '"say ""hi"""', '"with space"', "ünïcode", "Id", "id"]):
         assert kept(path, f"{text} = {i + 100}") == [0]
         assert kept(path, f"{text} = 7") == []

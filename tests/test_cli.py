@@ -56,7 +56,7 @@ def test_json_is_one_document(tmp_path: Path, keys: Path) -> None:
     assert document["verdicts"][0]["outcome"] == ["FALSE"]
     assert document["totals"]["by"] == {"bounds": 3}
     document = json.loads(command("remove", keys, "--in-place", "--json").stdout)
-    assert document["files"][0]["removed"] == 18
+    assert document["files"][0]["removed"] == 15
 
 
 def test_help_and_version_are_quick_and_light() -> None:
@@ -237,7 +237,7 @@ def test_verify_says_one_when_a_filter_is_wrong() -> None:
 def test_dry_run_tells_columns_and_space(keys: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     status, out, _ = run_here(["add", "keys.parquet", "--in-place", "--dry-run"], tmp_path, monkeypatch, capsys)
     assert status == 0
-    assert "would add 18 filters on id, name" in out
+    assert "would add 15 filters on id, name" in out
     assert "of disk" in out
 
 

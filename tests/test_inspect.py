@@ -110,7 +110,7 @@ def test_filters_of_other_programs_admit_what_they_stored(path: Path) -> None:
 def test_rate_and_estimate_are_those_of_the_data(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": np.arange(20_000)}), path, use_dictionary=False)
-    parquet_bloom.add_filters(path, in_place=True, sync=False)
+    parquet_bloom.add_filters(path, in_place=True, sync=False, columns=["*"])
     (info,) = parquet_bloom.inspect(path).files[0].filters
     assert math.isclose(info.estimated_ndv, 20_000, rel_tol=0.02)
     (verdict,) = parquet_bloom.verify(path).files[0].filters

@@ -145,7 +145,7 @@ def test_files_by_pyarrow_with_and_without_filters(name: str, tmp_path: Path) ->
     path = tmp_path / f"{name}.parquet"
     pq.write_table(make(), path, **options)
     assert same(footer_of(path)) == "walked"
-    parquet_bloom.add_filters(path, in_place=True, sync=False)
+    parquet_bloom.add_filters(path, in_place=True, sync=False, columns=["*"])
     assert same(footer_of(path)) == "walked"
 
 

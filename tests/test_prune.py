@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engines import made, ordered
+from samples import case_id
 
 from parquet_bloom import add_filters, prune
 from parquet_bloom.errors import RequestError, UnknownColumnError
@@ -165,7 +166,7 @@ def test_keys_of_every_type(by_row: list[Path], column: str, values: Any, groups
         ("utc", [dt.datetime(2026, 1, 1)]), ("id", ["no uuid, 16 long"]), ("ok", [True]), ("day", ["2026-13-45"]),
         ("s", pa.array([dt.timedelta(1)])), ("wide", [float(2**60)]), ("i", [[50]]),
     ],
-    ids=str,
+    ids=case_id,
 )  # fmt: skip
 def test_a_key_without_a_certain_meaning_keeps_all(by_row: list[Path], column: str, values: Any) -> None:
     for path in by_row:
@@ -218,7 +219,7 @@ def test_one_column_of_two_types(tmp_path: Path) -> None:
     for name, kind in (("a", pa.int32()), ("b", pa.int64()), ("c", pa.string())):
         values = pa.array([1, 2, 3]).cast(kind)
         pq.write_table(pa.table({"k": values}), tmp_path / f"{name}.parquet")
-    add_filters(tmp_path, in_place=True, sync=False)
+    add_filters(tmp_path, in_place=True, sync=False, columns=["*"])
     found = prune(tmp_path, column="k", values=[2, 2**40])
     assert [(Path(p).name, groups) for p, groups in found] == [
         ("a.parquet", [0]),
@@ -247,7 +248,7 @@ def test_many_keys(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     stored = rng.integers(0, 2**62, 20_000)
     made.write(tmp_path / "a.parquet", [pa.table({"k": part}) for part in np.split(stored, 20)], write_statistics=False)
-    add_filters(tmp_path / "a.parquet", tmp_path / "b.parquet", fpp=1e-6, sync=False)
+    add_filters(tmp_path / "a.parquet", tmp_path / "b.parquet", fpp=1e-6, sync=False, columns=["*"])
     for n in (1, 3, 1000):
         keys = np.concatenate([rng.choice(stored, n), rng.integers(0, 2**62, 1000)])
         holds = [g for g, part in enumerate(np.split(stored, 20)) if np.isin(part, keys).any()]

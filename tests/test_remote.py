@@ -74,7 +74,7 @@ def locally(tmp_path: Path, data: bytes, **options: object) -> bytes:
     """What `add` makes of a local file."""
     (tmp_path / "in.parquet").write_bytes(data)
     parquet_bloom.add_filters(
-        tmp_path / "in.parquet", tmp_path / "local.parquet", sync=False, overwrite=True, **options
+        tmp_path / "in.parquet", tmp_path / "local.parquet", sync=False, overwrite=True, **{"columns": ["*"], **options}
     )
     return (tmp_path / "local.parquet").read_bytes()
 
@@ -123,7 +123,7 @@ def test_inspect_reads_many_filters_with_few_requests(store: ObjectStore, tmp_pa
     store.put("data/y.parquet", locally(tmp_path, small))
     store.wire.clear()
     report = parquet_bloom.inspect("data/y.parquet", filesystem=store.filesystem)
-    assert len(report.files[0].filters) == 6 * ROW_GROUPS
+    assert len(report.files[0].filters) == 7 * ROW_GROUPS
     assert report.files[0].problems == 0
     assert len(store.wire.requests) <= 3
     assert not parquet_bloom.verify("data/y.parquet", filesystem=store.filesystem).files[0].wrong
@@ -244,13 +244,17 @@ def test_a_small_file_travels_and_is_the_same(
     store: ObjectStore, tmp_path: Path, small: bytes, options: dict[str, object]
 ) -> None:
     store.put("data/x.parquet", small, ContentType="a/b")
-    report = parquet_bloom.add_filters("data/x.parquet", in_place=True, filesystem=store.filesystem, **options)
+    report = parquet_bloom.add_filters(
+        "data/x.parquet", in_place=True, columns=["*"], filesystem=store.filesystem, **options
+    )
     assert store.get("data/x.parquet") == locally(tmp_path, small, **options)
     assert report.files[0].bytes_copied == 0
     assert "5 MiB" in report.files[0].why_travelled
     assert store.client.head_object(Bucket="data", Key="x.parquet")["ContentType"] == "a/b"
-    again = parquet_bloom.add_filters("data/x.parquet", in_place=True, replace=True, filesystem=store.filesystem)
-    assert len(again.files[0].filters) == 6 * ROW_GROUPS
+    again = parquet_bloom.add_filters(
+        "data/x.parquet", in_place=True, replace=True, filesystem=store.filesystem, columns=["*"]
+    )
+    assert len(again.files[0].filters) == 7 * ROW_GROUPS
     parquet_bloom.remove_filters("data/x.parquet", in_place=True, filesystem=store.filesystem)
     assert pq.read_table(io.BytesIO(store.get("data/x.parquet"))).equals(keys_table())
 
@@ -324,9 +328,11 @@ def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) ->
     store.put("data/x.parquet", small)
     store.put("data/y.parquet", b"old")
     with pytest.raises(StorageError, match="--overwrite"):
-        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem)
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem, columns=["*"])
     with pytest.raises(RequestError, match="itself a source"):
-        parquet_bloom.add_filters("data/x.parquet", "data/x.parquet", overwrite=True, filesystem=store.filesystem)
+        parquet_bloom.add_filters(
+            "data/x.parquet", "data/x.parquet", overwrite=True, filesystem=store.filesystem, columns=["*"]
+        )
 
     def appear(request: Request) -> None:
         if request.kind == "complete":
@@ -335,19 +341,21 @@ def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) ->
 
     store.wire.before = appear
     with pytest.raises(StorageError):
-        parquet_bloom.add_filters("data/x.parquet", "data/z.parquet", filesystem=store.filesystem)
+        parquet_bloom.add_filters("data/x.parquet", "data/z.parquet", filesystem=store.filesystem, columns=["*"])
     assert store.get("data/z.parquet") == b"just now"
     assert store.get("data/y.parquet") == b"old"
-    parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", overwrite=True, filesystem=store.filesystem)
+    parquet_bloom.add_filters(
+        "data/x.parquet", "data/y.parquet", overwrite=True, filesystem=store.filesystem, columns=["*"]
+    )
     assert store.get("data/y.parquet") != b"old"
 
 
 def test_several_go_to_a_folder_and_keep_their_tree(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
     store.put("data/in/a.parquet", small)
     store.put("data/in/k=1/b.parquet", small)
-    report = parquet_bloom.add_filters(store.uri("data/in"), store.uri("data/out"))
+    report = parquet_bloom.add_filters(store.uri("data/in"), store.uri("data/out"), columns=["*"])
     assert [f.output for f in report.files] == ["s3://data/out/a.parquet", "s3://data/out/k=1/b.parquet"]
-    local = parquet_bloom.add_filters(store.uri("data/in"), tmp_path / "here", sync=False)
+    local = parquet_bloom.add_filters(store.uri("data/in"), tmp_path / "here", sync=False, columns=["*"])
     assert not local.failed
     assert (tmp_path / "here/k=1/b.parquet").read_bytes() == store.get("data/out/k=1/b.parquet")
     assert leftovers(tmp_path / "here") == []
@@ -359,8 +367,10 @@ def test_several_go_to_a_folder_and_keep_their_tree(store: ObjectStore, tmp_path
 def test_dry_run_and_nothing_to_do_write_nothing(store: ObjectStore, small: bytes) -> None:
     store.put("data/x.parquet", small)
     store.wire.clear()
-    dry = parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", dry_run=True, filesystem=store.filesystem)
-    assert dry.files[0].planned_filters == 6 * ROW_GROUPS
+    dry = parquet_bloom.add_filters(
+        "data/x.parquet", "data/y.parquet", dry_run=True, filesystem=store.filesystem, columns=["*"]
+    )
+    assert dry.files[0].planned_filters == 7 * ROW_GROUPS
     parquet_bloom.remove_filters("data/x.parquet", in_place=True, filesystem=store.filesystem)
     assert not {"PUT", "begin", "COPY"} & set(store.wire.kinds)
     copied = parquet_bloom.remove_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem)
@@ -377,9 +387,9 @@ def test_a_table_s_files_are_refused(store: ObjectStore, small: bytes, mark: str
     store.put("data/table/k=1/x.parquet", small)
     name = "data/table/k=1/x.parquet"
     with pytest.raises(TableFormatError, match=f"{kind} table data/table"):
-        parquet_bloom.add_filters(name, in_place=True, filesystem=store.filesystem)
+        parquet_bloom.add_filters(name, in_place=True, filesystem=store.filesystem, columns=["*"])
     assert store.get(name) == small
-    parquet_bloom.add_filters(name, in_place=True, force=True, filesystem=store.filesystem)
+    parquet_bloom.add_filters(name, in_place=True, force=True, filesystem=store.filesystem, columns=["*"])
 
 
 def test_without_boto3_all_bytes_travel_and_the_command_says_so(
@@ -615,7 +625,7 @@ def test_fsspec_in_memory(tmp_path: Path, small: bytes, capsys: pytest.CaptureFi
     memory.store.clear()
     memory.pipe("/d/in/k=1/x.parquet", small)
     assert [f.partitions for f in expand("/d/in", memory)] == [(("k", "1"),)]
-    report = parquet_bloom.add_filters("/d/in", "/d/out", filesystem=memory)
+    report = parquet_bloom.add_filters("/d/in", "/d/out", filesystem=memory, columns=["*"])
     assert report.files[0].output == "/d/out/k=1/x.parquet"
     assert "parts" in report.files[0].why_travelled
     assert memory.cat("/d/out/k=1/x.parquet") == locally(tmp_path, small)
@@ -647,7 +657,7 @@ def test_fsspec_s_own_errors_are_ours(small: bytes, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     monkeypatch.setattr(type(memory), "cp_file", fail)
     with pytest.raises(StorageError, match="no credentials"):
-        parquet_bloom.add_filters("/d/x.parquet", in_place=True, filesystem=memory)
+        parquet_bloom.add_filters("/d/x.parquet", in_place=True, filesystem=memory, columns=["*"])
     assert memory.find("/d") == ["/d/x.parquet"]
     assert memory.cat("/d/x.parquet") == small
     memory.store.clear()
@@ -662,7 +672,9 @@ def test_local_file_systems_are_local(tmp_path: Path, small: bytes, kind: str) -
         "fsspec": (fsspec.filesystem("file"), f"{tmp_path}/"),
     }[kind]
     assert locate(f"{folder}x.parquet", filesystem).filesystem is None
-    report = parquet_bloom.add_filters(f"{folder}x.parquet", f"{folder}y.parquet", filesystem=filesystem, sync=False)
+    report = parquet_bloom.add_filters(
+        f"{folder}x.parquet", f"{folder}y.parquet", filesystem=filesystem, sync=False, columns=["*"]
+    )
     assert report.files[0].output == f"{folder}y.parquet", "as it was named"
     assert (tmp_path / "y.parquet").read_bytes() == locally(tmp_path, small)
     assert parquet_bloom.inspect(f"file://{tmp_path}/y.parquet").files[0].path == f"{tmp_path}/y.parquet"
@@ -671,7 +683,7 @@ def test_local_file_systems_are_local(tmp_path: Path, small: bytes, kind: str) -
 def test_a_subtree_of_another_storage(store: ObjectStore, small: bytes) -> None:
     store.put("data/in/x.parquet", small)
     below = fs.SubTreeFileSystem("data/in", store.filesystem)
-    report = parquet_bloom.add_filters("x.parquet", "y.parquet", filesystem=below)
+    report = parquet_bloom.add_filters("x.parquet", "y.parquet", filesystem=below, columns=["*"])
     assert report.files[0].output == "y.parquet"
     assert store.names("data") == ["in/x.parquet", "in/y.parquet"]
 
@@ -704,4 +716,4 @@ def test_importing_what_reads_needs_no_boto3(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(builtins, "__import__", guarded)
     with pytest.raises(StorageError):
-        parquet_bloom.add_filters("/none.parquet", in_place=True)
+        parquet_bloom.add_filters("/none.parquet", in_place=True, columns=["*"])

@@ -43,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def filtered(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("filtered") / "keys.parquet"
-    parquet_bloom.add_filters(source, path, spec="statistics", fpp=0.001, sync=False)
+    parquet_bloom.add_filters(source, path, spec="statistics", fpp=0.001, sync=False, columns=["*"], exclude=["colour"])
     return path
 
 
@@ -252,7 +252,14 @@ def test_guava_s_filters_on_the_command_line(
 def test_only_the_footer_changes_and_comes_back(source: Path, tmp_path: Path, family: str, strategy: str) -> None:
     ours, back = tmp_path / "ours.parquet", tmp_path / "back.parquet"
     report = parquet_bloom.add_filters(
-        source, ours, spec="statistics", hash_family=family, strategy=strategy, sync=False
+        source,
+        ours,
+        spec="statistics",
+        hash_family=family,
+        strategy=strategy,
+        sync=False,
+        columns=["*"],
+        exclude=["colour"],
     ).files[0]
     assert {f.column for f in report.filters} == {
         "id",
@@ -348,7 +355,7 @@ def test_an_empty_list_of_key_values(source: Path, tmp_path: Path) -> None:
 def test_a_footer_that_readers_would_refuse(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finish, "_FOOTER_BYTES", 10_000)
     with pytest.raises(LayoutError, match=r"the footer would take [\d,]+ bytes"):
-        parquet_bloom.add_filters(source, tmp_path / "x.parquet", spec="statistics", sync=False)
+        parquet_bloom.add_filters(source, tmp_path / "x.parquet", spec="statistics", sync=False, columns=["*"])
     assert leftovers(tmp_path) == []
 
 
@@ -398,7 +405,7 @@ def test_twins_of_zeros_and_nan(tmp_path: Path) -> None:
         ours = tmp_path / "ours.parquet"
         parquet_bloom.add_filters(
             tmp_path / "x.parquet", ours, spec="statistics", hash_family=family, strategy=strategy, fpp=1e-6,
-            overwrite=True, sync=False,
+            overwrite=True, sync=False, columns=["*"],
         )  # fmt: skip
         assert {f.status for f in parquet_bloom.verify(ours).files[0].filters} == {"right"}
         with Source(ours) as opened:
@@ -424,7 +431,7 @@ def test_types(tmp_path: Path) -> None:
     })  # fmt: skip
     path, ours = tmp_path / "x.parquet", tmp_path / "ours.parquet"
     pq.write_table(table, path, use_deprecated_int96_timestamps=True, use_dictionary=False)
-    report = parquet_bloom.add_filters(path, ours, spec="statistics", sync=False).files[0]
+    report = parquet_bloom.add_filters(path, ours, spec="statistics", sync=False, columns=["*"]).files[0]
     assert {f.column for f in report.filters} == {"stamp", "fixed", "half", "list.list.element"}
     assert {s.column for s in report.skipped} == {"flag", "nothing"}
     verified = {f.column: f for f in parquet_bloom.verify(ours).files[0].filters}
@@ -667,8 +674,8 @@ def test_a_file_of_the_draft(tmp_path: Path, form: str, family: str, strategy: s
     bare = drafts.with_drafts(tmp_path / "plain.parquet", tmp_path / "bare.parquet", {})
     assert back.read_bytes() == bare.read_bytes()
     replaced = tmp_path / "replaced.parquet"
-    assert not parquet_bloom.add_filters(path, replaced, spec="final", sync=False).files[0].filters
-    parquet_bloom.add_filters(path, replaced, replace=True, overwrite=True, sync=False)
+    assert not parquet_bloom.add_filters(path, replaced, spec="final", sync=False, columns=["*"]).files[0].filters
+    parquet_bloom.add_filters(path, replaced, replace=True, overwrite=True, sync=False, columns=["*"])
     assert [f.spec for f in parquet_bloom.inspect(replaced).files[0].filters] == ["final"]
 
 
@@ -727,7 +734,7 @@ def test_rates_of_files(tmp_path: Path) -> None:
         for fpp in (0.1, 0.01):
             parquet_bloom.add_filters(
                 tmp_path / "x.parquet", tmp_path / "ours.parquet", spec="statistics", hash_family=family,
-                strategy=strategy, fpp=fpp, overwrite=True, sync=False,
+                strategy=strategy, fpp=fpp, overwrite=True, sync=False, columns=["*"],
             )  # fmt: skip
             for f in parquet_bloom.verify(tmp_path / "ours.parquet").files[0].filters:
                 assert f.status == "right"

@@ -61,17 +61,20 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     path.write_bytes(b"precious")
     table = keys_table()
     with pytest.raises(UnknownColumnError, match="no column nope"):
-        parquet_bloom.write_table(table, path, bloom_filters=["nope"])
+        parquet_bloom.write_table(table, path, bloom_filters=["nope"], overwrite=True)
     with pytest.raises(RefusedTypeError, match="flag"):
-        parquet_bloom.write_table(table, path, bloom_filters=["flag"])
-    with pytest.raises(ZeroDivisionError), parquet_bloom.FilterWriter(path, table.schema) as writer:
+        parquet_bloom.write_table(table, path, bloom_filters=["flag"], overwrite=True)
+    with pytest.raises(ZeroDivisionError), parquet_bloom.FilterWriter(path, table.schema, overwrite=True) as writer:
         writer.write_table(table)
         _ = 1 / 0
-    with pytest.raises(ValueError, match="schema"), parquet_bloom.FilterWriter(path, table.schema) as writer:
+    with (
+        pytest.raises(ValueError, match="schema"),
+        parquet_bloom.FilterWriter(path, table.schema, overwrite=True) as writer,
+    ):
         writer.write_table(table)
         writer.write_table(table.select(["id"]))
     with pytest.raises(pa.ArrowException, match="nonsense"):
-        parquet_bloom.write_table(table, path, compression="nonsense")
+        parquet_bloom.write_table(table, path, compression="nonsense", overwrite=True)
     assert path.read_bytes() == b"precious"
     assert leftovers(tmp_path) == []
 
@@ -114,3 +117,63 @@ def test_looking_at_the_schema_first_collects_no_metadata(tmp_path: Path) -> Non
     collected: list[object] = []
     parquet_bloom.write_table(keys_table(), tmp_path / "x.parquet", metadata_collector=collected)
     assert len(collected) == 1
+
+
+@pytest.mark.parametrize("filters", [True, False], ids=["filters", "no filters"])
+def test_a_file_that_exists_is_replaced_only_if_that_was_said(tmp_path: Path, filters: bool) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"precious")
+    path.chmod(0o640)
+    with pytest.raises(StorageError, match="x.parquet: exists; give overwrite=True"):
+        parquet_bloom.write_table(keys_table(), path, bloom_filters=filters)
+    assert path.read_bytes() == b"precious"
+    parquet_bloom.write_table(keys_table(), path, bloom_filters=filters, overwrite=True)
+    assert pq.read_table(path).equals(keys_table())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640, "as secret as what it replaces"
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("filters", [True, False], ids=["filters", "no filters"])
+def test_one_that_appears_meanwhile_stays(tmp_path: Path, filters: bool) -> None:
+    path = tmp_path / "x.parquet"
+    with (
+        pytest.raises(StorageError, match="x.parquet: exists"),
+        parquet_bloom.FilterWriter(path, keys_table().schema, bloom_filters=filters) as writer,
+    ):
+        writer.write_table(keys_table())
+        path.write_bytes(b"somebody else's")
+    assert path.read_bytes() == b"somebody else's"
+    assert leftovers(tmp_path) == []
+
+
+def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="is a folder; name a file in it"):
+        parquet_bloom.write_table(keys_table(), tmp_path, overwrite=True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="pipe: is not a regular file"):
+        parquet_bloom.write_table(keys_table(), tmp_path / "pipe", overwrite=True)
+    for name in ("s3://bucket/x.parquet", "file:///tmp/x.parquet", "file:/tmp/x.parquet"):
+        with pytest.raises(RequestError, match="to a local disk only"):
+            parquet_bloom.write_table(keys_table(), name)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb", "reader", "batch"])
+def test_takes_whatever_speaks_arrow(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"id": range(3000), "name": [f"n{i * 7919 % 3000}" for i in range(3000)]})
+    made = {
+        "pandas": lambda: table.to_pandas(),
+        "polars": lambda: pytest.importorskip("polars").from_arrow(table),
+        "duckdb": lambda: pytest.importorskip("duckdb").from_arrow(table),
+        "reader": lambda: table.to_reader(max_chunksize=7),
+        "batch": lambda: table.combine_chunks().to_batches()[0],
+    }
+    path = tmp_path / "x.parquet"
+    report = parquet_bloom.write_table(made[kind](), path, bloom_filters=["name"], row_group_size=800)
+    assert report is not None
+    assert [f.row_group for f in report.filters] == [0, 1, 2, 3], "row groups of the size asked for, whatever batches"
+    assert pq.read_metadata(path).row_group(3).num_rows == 600
+    assert pq.read_table(path).cast(table.schema).equals(table)
+    assert parquet_bloom.count(path, "name = 'n14'") == 1
+    with pytest.raises(RequestError, match="table is a dict; give a table or frame"):
+        parquet_bloom.write_table({"id": [1]}, path)

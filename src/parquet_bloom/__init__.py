@@ -14,29 +14,59 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parquet_bloom._version import __version__
+from parquet_bloom.errors import (
+    ConflictError,
+    DamagedFileError,
+    EncryptedFileError,
+    FileError,
+    FilterWarning,
+    LayoutError,
+    NotParquetError,
+    ParquetBloomError,
+    RefusedTypeError,
+    RequestError,
+    StaleIndexError,
+    StorageError,
+    TableFormatError,
+    TextError,
+    UnknownColumnError,
+)
 
 if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
     from parquet_bloom.files.cache import FooterCache
     from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
     from parquet_bloom.files.guava import export_guava
-    from parquet_bloom.files.inspect import inspect
+    from parquet_bloom.files.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.files.paths import Failed
+    from parquet_bloom.files.plan import Skipped
     from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
-    from parquet_bloom.files.reports import AddReport, RemoveReport
+    from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.files.scan import Scan
-    from parquet_bloom.files.verify import verify
+    from parquet_bloom.files.verify import Verified, VerifiedFile, VerifyReport, verify
     from parquet_bloom.files.write import FilterWriter, write_table
 
 _HOMES = {
     "AddReport": "reports",
+    "AddedFile": "reports",
+    "AddedFilter": "reports",
+    "Failed": "paths",
+    "FileInfo": "inspect",
+    "FilterInfo": "inspect",
     "FilterWriter": "write",
     "FooterCache": "cache",
+    "InspectReport": "inspect",
     "Pruned": "read",
     "RemoveReport": "reports",
+    "RemovedFile": "reports",
     "RowGroupVerdict": "check",
     "Scan": "scan",
+    "Skipped": "plan",
     "Verdicts": "check",
+    "Verified": "verify",
+    "VerifiedFile": "verify",
+    "VerifyReport": "verify",
     "add_filters": "add",
     "check": "check",
     "count": "read",
@@ -53,13 +83,39 @@ _HOMES = {
 
 __all__ = [
     "AddReport",
+    "AddedFile",
+    "AddedFilter",
+    "ConflictError",
+    "DamagedFileError",
+    "EncryptedFileError",
+    "Failed",
+    "FileError",
+    "FileInfo",
+    "FilterInfo",
+    "FilterWarning",
     "FilterWriter",
     "FooterCache",
+    "InspectReport",
+    "LayoutError",
+    "NotParquetError",
+    "ParquetBloomError",
     "Pruned",
+    "RefusedTypeError",
     "RemoveReport",
+    "RemovedFile",
+    "RequestError",
     "RowGroupVerdict",
     "Scan",
+    "Skipped",
+    "StaleIndexError",
+    "StorageError",
+    "TableFormatError",
+    "TextError",
+    "UnknownColumnError",
     "Verdicts",
+    "Verified",
+    "VerifiedFile",
+    "VerifyReport",
     "__version__",
     "add_filters",
     "check",

@@ -94,7 +94,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         for group, table in enumerate([pa.table(near, schema=edges.schema), edges])
     ]
     source = made.write(folder / "source.parquet", tables)
-    add_filters(source, folder / "ours.parquet", exclude=["row_group"], sync=False)
+    add_filters(source, folder / "ours.parquet", exclude=["row_group"], sync=False, columns=["*"])
     return source, folder / "ours.parquet"
 
 

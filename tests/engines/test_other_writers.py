@@ -117,7 +117,7 @@ def test_new_files_of_ours(placement: str, tmp_path: Path) -> None:
     options = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
     plain, ours, batched = (tmp_path / f"{name}.parquet" for name in ("plain", "ours", "batched"))
     pq.write_table(TABLE, plain, row_group_size=40, **options)
-    write_table(TABLE, ours, row_group_size=40, placement=placement, **options)
+    write_table(TABLE, ours, row_group_size=40, bloom_filters=["*"], placement=placement, **options)
     with FilterWriter(batched, TABLE.schema, bloom_filters=["random_int64"], placement=placement, **options) as writer:
         for batch in TABLE.to_batches(max_chunksize=40):
             writer.write_batch(batch)
@@ -139,7 +139,7 @@ class TestRewritten:
     def stale(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         """pyarrow keeps the key-values of a file without ARROW:schema, and writes filters of its own."""
         source = made.write(tmp_path / "source.parquet", [TABLE.select(["random_int64"])], store_schema=False)
-        add_filters(source, tmp_path / "ours.parquet", spec=request.param, sync=False)
+        add_filters(source, tmp_path / "ours.parquet", spec=request.param, sync=False, columns=["*"])
         options = {"random_int64": {"ndv": 160, "fpp": 0.01}}
         table = pq.read_table(tmp_path / "ours.parquet")
         made.write(tmp_path / "stale.parquet", [table], bloom_filter_options=options)
@@ -155,7 +155,7 @@ class TestRewritten:
     def test_add_and_remove(self, stale: Path, tmp_path: Path) -> None:
         """The stale entry is no hindrance: filters come and go, and the file is as it was."""
         remove_filters(stale, tmp_path / "bare.parquet", sync=False)
-        add_filters(tmp_path / "bare.parquet", tmp_path / "again.parquet", sync=False)
+        add_filters(tmp_path / "bare.parquet", tmp_path / "again.parquet", sync=False, columns=["*"])
         assert {v.status for v in verify(tmp_path / "again.parquet").files[0].filters} == {"right"}
         remove_filters(tmp_path / "again.parquet", tmp_path / "back.parquet", sync=False)
         assert (tmp_path / "back.parquet").read_bytes() == (tmp_path / "bare.parquet").read_bytes()

@@ -127,7 +127,7 @@ def pair(
     folder = tmp_path_factory.mktemp("pair")
     tables = [pa.table({"key": group, "text": [f"{key:016x}" for key in group.tolist()]}) for group in keys]
     source = made.write(folder / "source.parquet", tables, data_page_size=8192)
-    add_filters(source, folder / "ours.parquet", placement=request.param, sync=False)
+    add_filters(source, folder / "ours.parquet", placement=request.param, sync=False, columns=["*"])
     return source, folder / "ours.parquet"
 
 

@@ -137,7 +137,7 @@ def skipping(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("skipping")
     tables = [table.select(list(SKIPPING)) for table in STORED]
     control = made.with_decimals_as_integers(folder / "control.parquet", tables, write_statistics=False)
-    add_filters(control, folder / "ours.parquet", placement=request.param, sync=False)
+    add_filters(control, folder / "ours.parquet", placement=request.param, sync=False, columns=["*"])
     return control, folder / "ours.parquet"
 
 
@@ -175,7 +175,7 @@ def test_single_pages(spark: Any, placement: str, tmp_path: Path) -> None:
     numbers = np.arange(3000)
     tables = [pa.table({"number": n, "text": n.astype(str), "other": n[::-1]}) for n in np.split(numbers, 3)]
     source = made.write(tmp_path / "source.parquet", tables, made.Layout("gzip", page_index=True))
-    add_filters(source, tmp_path / "ours.parquet", placement=placement, sync=False)
+    add_filters(source, tmp_path / "ours.parquet", placement=placement, sync=False, columns=["*"])
     frames = [
         spark.read.parquet(str(p)).where("number BETWEEN 1234 AND 1299") for p in (source, tmp_path / "ours.parquet")
     ]
@@ -193,7 +193,7 @@ def test_zeros(spark: Any, kind: str, stored: float, asked: str, tmp_path: Path)
     groups = [[-7.25, 8.25], [-1.5, stored, 2.5], [-7.25, 8.25]]
     tables = [pa.table({"x": pa.array(group, arrow)}) for group in groups]
     source = made.write(tmp_path / "source.parquet", tables)
-    add_filters(source, tmp_path / "ours.parquet", sync=False)
+    add_filters(source, tmp_path / "ours.parquet", sync=False, columns=["*"])
     where = f"x = cast('{asked}' as {kind})"
     assert found(spark, source, where) == (1, 7)
     assert found(spark, tmp_path / "ours.parquet", where) == (1, 3)
@@ -202,7 +202,7 @@ def test_zeros(spark: Any, kind: str, stored: float, asked: str, tmp_path: Path)
 def test_the_readme_s_file(spark: Any, tmp_path: Path) -> None:
     """One trace id in 10,000 rows of five row groups: one row group is read."""
     source, ours = made.fixture("pyarrow/trace_ids"), tmp_path / "ours.parquet"
-    add_filters(source, ours, sync=False)
+    add_filters(source, ours, sync=False, columns=["*"])
     where = "trace_id = '00000000000000000000000000c0ffee'"
     assert found(spark, source, where) == (1, 10_000)
     assert found(spark, ours, where) == (1, 2_000)

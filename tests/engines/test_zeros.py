@@ -48,7 +48,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture(params=made.PLACEMENTS)
 def ours(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Path:
-    add_filters(source, tmp_path / "ours.parquet", placement=request.param, sync=False)
+    add_filters(source, tmp_path / "ours.parquet", placement=request.param, sync=False, columns=["*"])
     return tmp_path / "ours.parquet"
 
 

@@ -78,7 +78,9 @@ def test_filters_for_a_folder_are_two_jobs(spark: Any, tmp_path: Any) -> None:
     (tmp_path / "d").mkdir()
     for i in range(3):
         pq.write_table(pa.table({"id": range(9)}), tmp_path / "d" / f"{i}.parquet", use_dictionary=False)
-    n, report = jobs_of(spark, lambda: add_filters(spark, [str(tmp_path / "d")], in_place=True, sync=False))
+    n, report = jobs_of(
+        spark, lambda: add_filters(spark, [str(tmp_path / "d")], in_place=True, sync=False, columns=["*"])
+    )
     assert n == 2
     assert [row.status for row in report.collect()] == ["done"] * 3
     report.unpersist()

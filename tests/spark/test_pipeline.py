@@ -147,6 +147,21 @@ def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str
     assert set(statuses(again).values()) == {"had them"}
 
 
+def test_tasks_of_a_large_file_agree_on_the_columns(spark: Any, tmp_path: Path) -> None:
+    """Nobody names columns: one task chooses, by a sample, and those that build and write follow it."""
+    rng = np.random.default_rng(2)
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        table = pa.table({"id": rng.integers(0, 2**60, 4000), "at": np.arange(4000), "level": rng.integers(0, 4, 4000)})
+        pq.write_table(table, tmp_path / "in" / f"{name}.parquet", row_group_size=500)
+    parquet_bloom.add_filters(tmp_path / "in", tmp_path / "expected", sync=False)
+    options = {"output": str(tmp_path / "out"), "split_bytes": 1, "sync": False}
+    assert set(statuses(add_filters(spark, [str(tmp_path / "in")], **options)).values()) == {"done"}
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    assert {f.column for file in parquet_bloom.inspect(tmp_path / "out").files for f in file.filters} == {"id"}
+    assert set(statuses(add_filters(spark, [str(tmp_path / "in")], **options)).values()) == {"had them"}
+
+
 @pytest.mark.parametrize("split_bytes", [1, 1 << 30])
 def test_bad_files_are_rows(spark: Any, tmp_path: Path, split_bytes: int) -> None:
     folder = tmp_path / "d"

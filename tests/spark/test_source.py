@@ -160,7 +160,7 @@ def numbers(table: pa.Table) -> list[int]:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random")
     source = made.write(folder / "source.parquet", tables(Random(5)))
-    add_filters(source, folder / "ours.parquet", sync=False)
+    add_filters(source, folder / "ours.parquet", sync=False, columns=["*"])
     return folder / "ours.parquet"
 
 
@@ -519,7 +519,7 @@ class TestSeveralSchemas:
         for at, columns in enumerate((first, second)):
             made.write(tmp_path / "source.parquet", [pa.table(columns)])
             (tmp_path / "data").mkdir(exist_ok=True)
-            add_filters(tmp_path / "source.parquet", tmp_path / "data" / f"{at}.parquet", sync=False)
+            add_filters(tmp_path / "source.parquet", tmp_path / "data" / f"{at}.parquet", sync=False, columns=["*"])
         return tmp_path / "data"
 
     def test_merged(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from parquet_bloom._version import __version__
@@ -82,7 +82,8 @@ def add_filters(
 
     source      path or paths, or URIs (file:, s3:, gs:, hdfs: and others)
     output      a new file, or a folder for several; or else in_place=True
-    columns     names or patterns; None: every column a filter can help
+    columns     names or patterns; None: every column that a filter helps, by its bounds and a sample of its
+                values (files.choose)
     spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
     placement   "footer" (default of final) or "chunk-start" (default of 2018's); none for statistics
     hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
@@ -124,16 +125,20 @@ def add_filters(
     return AddReport(list(results), results.failed)
 
 
-def add_file(file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None) -> AddedFile:
+def add_file(
+    file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None,
+    columns: Collection[int] | None = None,
+) -> AddedFile:  # fmt: skip
     """Add filters to one file.
 
-    built  gives filters that were built elsewhere, once it has seen that the file is still the same
+    built    gives filters that were built elsewhere, once it has seen that the file is still the same
+    columns  that were chosen elsewhere, by their index; see plan.planned
     Raises as add_filters does for one file.
     """
     started = time.perf_counter()
     with Source(file, pin=True) as source:
         footer = source.footer()
-        made = planned(footer, request)
+        made = planned(source, request, columns)
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )

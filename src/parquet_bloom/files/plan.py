@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, Encoding, PageType
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import RefusedTypeError, RequestError
 from parquet_bloom.files.build import Sizing
+from parquet_bloom.files.choose import columns_left_out
 from parquet_bloom.files.rewrite import insert_events
+from parquet_bloom.files.storage import Source
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.formats.edits import foreign_filter_fields
@@ -21,10 +23,6 @@ from parquet_bloom.kernels import k_probe, split_block
 
 Chunk = tuple[int, int]
 Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
-
-_DICTIONARY = {Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY}
-_LEVELS = {Encoding.RLE, Encoding.BIT_PACKED}
-_DATA_PAGES = {PageType.DATA_PAGE, PageType.DATA_PAGE_V2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ def plan(
         for group in range(footer.n_row_groups):
             meta = footer.meta(group, leaf.index)
             here = (meta.bloom_filter_offset or 0) > 0 or (group, leaf.index) in stored
-            reason = _why_not(meta, here, replace, forced=leaf.index in named)
+            reason = _why_not(meta, here, replace)
             if reason is None and not in_body and meta.key_value_metadata == []:
                 reason = "its list of key-values is there and empty, which remove could not bring back"
             if (group, leaf.index) in foreign:
@@ -201,26 +199,13 @@ def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, defa
     return rates
 
 
-def _why_not(meta: ColumnMetaData, here: bool, replace: bool, forced: bool) -> str | None:
+def _why_not(meta: ColumnMetaData, here: bool, replace: bool) -> str | None:
     if here:
         return None if replace else "has a filter"  # whatever is found, the old one goes
     nulls = meta.statistics.null_count if meta.statistics is not None else None
     if meta.num_values <= 0 or (nulls is not None and nulls >= meta.num_values):
         return "no value is stored"
-    if not forced and wholly_dictionary_encoded(meta):
-        return "wholly dictionary-encoded: its dictionary answers already (name the column to add one anyway)"
     return None
-
-
-def wholly_dictionary_encoded(meta: ColumnMetaData) -> bool:
-    """Whether every data page certainly refers to the dictionary; False where that is not known."""
-    if meta.encoding_stats:
-        pages = [s for s in meta.encoding_stats if s.page_type in _DATA_PAGES and s.count]
-        return bool(pages) and all(s.encoding in _DICTIONARY for s in pages)
-    # Without statistics only the old name is clear: PLAIN beside RLE_DICTIONARY may be the
-    # dictionary page's own encoding or that of data pages behind it.
-    encodings = set(meta.encodings or ())
-    return bool(encodings & _DICTIONARY) and encodings <= _DICTIONARY | _LEVELS
 
 
 def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[Skipped]:
@@ -270,11 +255,28 @@ def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> 
     return total
 
 
-def planned(footer: Footer, request: Request) -> Plan:
-    """Which chunks of a file get a filter, and why others do not."""
+def planned(source: Source, request: Request, chosen: Collection[int] | None = None) -> Plan:
+    """Which chunks of a file get a filter, and why others do not.
+
+    chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
+            reads a sample of the columns if the request names none
+    """
     r = request
+    footer = source.footer()
     made = plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace, r.form)
     keep_given(made, footer, r.guava)
+    if r.columns is not None or not made.chosen:
+        return made
+    if chosen is None:
+        groups: dict[int, list[int]] = {}
+        sizings = {}
+        for (group, column), sizing in made.chosen.items():
+            groups.setdefault(column, []).append(group)
+            sizings[column] = sizing
+        left_out = columns_left_out(source, footer, groups, sizings, r.workers)
+        made.skipped += [Skipped(footer.leaves[column].name, None, reason) for column, reason in left_out.items()]
+        chosen = groups.keys() - left_out.keys()
+    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key[1] in chosen}
     return made
 
 

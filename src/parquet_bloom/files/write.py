@@ -7,16 +7,17 @@ sees it without its filters, and an error leaves what was there before.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import FileError, FooterError, RequestError
+from parquet_bloom.errors import FileError, FooterError, RequestError, StorageError
 from parquet_bloom.files.add import add_filters
 from parquet_bloom.files.commit import NewFile
 from parquet_bloom.files.plan import check_request, plan, style_for, with_properties
@@ -27,6 +28,13 @@ from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import TAIL_BYTES, decode_footer, footer_length
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
+_ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
+
+
+class SupportsArrowStream(Protocol):
+    """A table or a stream of batches by Arrow's PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 class FilterWriter:
@@ -36,13 +44,16 @@ class FilterWriter:
             for batch in batches:
                 writer.write_batch(batch)
 
-    where          the new file; one that exists is replaced, as pyarrow does
-    bloom_filters  True: every column a filter can help; names or patterns; or column -> fpp
+    where          the new file, on a local disk
+    overwrite      replace a file that exists; otherwise that is an error
+    bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
+                   column -> fpp; False: none
     spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
     options        what pyarrow.parquet.ParquetWriter takes
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
-    Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter.
+    Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter, and for the
+    URI of another storage; StorageError where `where` exists, or is a folder or a device.
     """
 
     def __init__(
@@ -51,6 +62,7 @@ class FilterWriter:
         schema: pa.Schema,
         *,
         bloom_filters: BloomFilters = True,
+        overwrite: bool = False,
         spec: str = "final",
         placement: str | None = None,
         hash_family: str | None = None,
@@ -66,14 +78,14 @@ class FilterWriter:
         if options.get("filesystem") is not None:
             raise RequestError("files with filters are written locally only; leave filesystem out")
         self.report: AddedFile | None = None
-        self._where = os.path.realpath(os.fspath(where))
+        self._where = _target(where, overwrite)
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
         columns, rates = _columns(bloom_filters, fpp)
         self._filters = bloom_filters is not False
         self._options: dict[str, Any] = {
             "columns": columns, "fpp": rates, "spec": spec, "placement": placement,
             "hash_family": hash_family, "strategy": strategy,
-            "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads,
+            "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads, "overwrite": overwrite,
         }  # fmt: skip
         if self._filters:
             form, _ = check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
@@ -83,9 +95,10 @@ class FilterWriter:
             except RequestError as error:
                 raise type(error)(f"{self._where}: {error}") from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
-        self._data = NewFile(self._where, self._where, overwrite=True, sync=False, mode=0o666)
-        if os.path.exists(self._where):  # as secret as what it replaces
-            os.chmod(self._data.path, stat.S_IMODE(os.stat(self._where).st_mode))
+        like = self._where if os.path.exists(self._where) else None
+        self._data = NewFile(self._where, like, overwrite, sync and not self._filters, mode=0o666)
+        if like is not None:  # as secret as what it replaces
+            os.chmod(self._data.path, stat.S_IMODE(os.stat(like).st_mode))
         try:
             self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
         except BaseException:
@@ -113,10 +126,10 @@ class FilterWriter:
         try:
             writer.close()
             if self._filters:
-                self.report = add_filters(self._data.path, self._where, overwrite=True, **self._options).files[0]
+                self.report = add_filters(self._data.path, self._where, **self._options).files[0]
                 self.report.source = self.report.output
             else:
-                os.replace(self._data.path, self._where)
+                self._data.commit()
         except FileError as error:
             raise type(error)(self._where, error.reason) from error
         except OSError as error:
@@ -140,6 +153,21 @@ class FilterWriter:
             self.close()
         else:
             self.abandon()
+
+
+def _target(where: PathLike, overwrite: bool) -> str:
+    """The path of the new file, links followed. Raises RequestError, StorageError where none can be."""
+    name = os.fspath(where)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)", name):
+        raise RequestError(f"{name}: files are written to a local disk only; write one, and add_filters(it, {name!r})")
+    path = os.path.realpath(name)
+    if os.path.isdir(path):
+        raise StorageError(name, "is a folder; name a file in it")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise StorageError(name, "is not a regular file")
+    if os.path.lexists(path) and not overwrite:
+        raise StorageError(name, "exists; give overwrite=True to replace it")
+    return path
 
 
 def _check_columns(
@@ -176,11 +204,12 @@ def _columns(
 
 
 def write_table(
-    table: pa.Table,
+    table: SupportsArrowStream,
     where: PathLike,
     *,
     row_group_size: int | None = None,
     bloom_filters: BloomFilters = True,
+    overwrite: bool = False,
     spec: str = "final",
     placement: str | None = None,
     hash_family: str | None = None,
@@ -195,13 +224,21 @@ def write_table(
 ) -> AddedFile | None:
     """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
 
-    options  what pyarrow.parquet.write_table takes
-    returns  what was added; None with bloom_filters=False
+    table           a pyarrow Table or RecordBatchReader, a frame of pandas or Polars, a result of DuckDB: anything
+                    with Arrow's `__arrow_c_stream__`. Of a reader one row group at a time is in memory
+    row_group_size  rows; 1,048,576 unless given
+    options         what pyarrow.parquet.write_table takes
+    returns         what was added; None with bloom_filters=False
     """
+    if not isinstance(table, pa.Table) and not hasattr(table, "__arrow_c_stream__"):
+        kind = type(table).__name__
+        raise RequestError(f"table is a {kind}; give a table or frame that has __arrow_c_stream__, such as pyarrow's")
+    stream = table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table)
     with FilterWriter(
         where,
-        table.schema,
+        stream.schema,
         bloom_filters=bloom_filters,
+        overwrite=overwrite,
         spec=spec,
         placement=placement,
         hash_family=hash_family,
@@ -214,5 +251,25 @@ def write_table(
         threads=threads,
         **options,
     ) as writer:
-        writer.write_table(table, row_group_size)
+        for part in _row_groups(stream, row_group_size or _ROW_GROUP_ROWS):
+            writer.write_table(part, row_group_size)
     return writer.report
+
+
+def _row_groups(stream: pa.Table | pa.RecordBatchReader, rows: int) -> Iterator[pa.Table]:
+    """A table as it is; of a stream so many rows at a time, whatever its batches are."""
+    if isinstance(stream, pa.Table):
+        yield stream
+        return
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in stream:
+        while len(batch):
+            held.append(batch[: rows - count])
+            count += len(held[-1])
+            batch = batch[len(held[-1]) :]
+            if count == rows:
+                yield pa.Table.from_batches(held, stream.schema)
+                held, count = [], 0
+    if held:
+        yield pa.Table.from_batches(held, stream.schema)

@@ -38,13 +38,14 @@ REPORT = pa.schema(
 _UNITS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("stop", pa.int64()), ("crc", pa.int64()), ("stamp", pa.string()),
+        ("stop", pa.int64()), ("crc", pa.int64()), ("stamp", pa.string()), ("chosen", pa.list_(pa.int32())),
     ]
 )  # fmt: skip
 _FILTERS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("crc", pa.int64()), ("stamp", pa.string()), ("row_group", pa.int32()), ("column", pa.int32()),
+        ("crc", pa.int64()), ("stamp", pa.string()), ("chosen", pa.list_(pa.int32())),
+        ("row_group", pa.int32()), ("column", pa.int32()),
         ("data", pa.binary()), ("built", pa.string()), ("error", pa.string()),
     ]
 )  # fmt: skip
@@ -154,8 +155,8 @@ def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:
         _rows(rows, functools.partial(tasks.cut, job=job), _UNITS), f"count_if(place != {tasks.HEADER})"
     )
     headers = units.filter(units.place == tasks.HEADER).selectExpr(
-        "path", "root", "size", "place", "crc", "stamp", "-1 row_group", "-1 column", "cast(null as binary) data",
-        "cast(null as string) built", "cast(null as string) error",
+        "path", "root", "size", "place", "crc", "stamp", "chosen", "-1 row_group", "-1 column",
+        "cast(null as binary) data", "cast(null as string) built", "cast(null as string) error",
     )  # fmt: skip
     rows = headers
     if n_units:

@@ -5,7 +5,8 @@
 
 A unit is a run of column chunks in the order in which their filters are written. Its file may be
 replaced between the steps, so the header row carries the footer's CRC-32 and what the storage calls
-this version of the file; filters of other bytes are never put in.
+this version of the file; filters of other bytes are never put in. Which columns get filters is decided
+once, by `cut`; the header and the units carry it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.plan import (
     Chunk,
+    Plan,
     Request,
     check_request,
     planned,
@@ -147,14 +149,16 @@ def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         yield from stack.enter_context(Workers(_ABREAST)).in_order(work, rows)
 
 
-def _add(row: Row, job: Job, request: Request, built: BuiltElsewhere | None = None) -> Row:
+def _add(
+    row: Row, job: Job, request: Request, built: BuiltElsewhere | None = None, chosen: Sequence[int] | None = None
+) -> Row:
     started = time.perf_counter()
     target = None
     try:
         found = job.found(row)
         target = job.target(found)
         try:
-            status, report = _once(found, target, request, built)
+            status, report = _once(found, target, request, built, chosen)
         except ConflictError:
             # A twin of this task, or the one it repeats, has just finished this very file.
             status, report = _once(found, target, request, None)
@@ -163,14 +167,16 @@ def _add(row: Row, job: Job, request: Request, built: BuiltElsewhere | None = No
         return failed_row(row["path"], error, time.perf_counter() - started, str(target) if target else None)
 
 
-def _once(found: Found, target: Location, request: Request, built: BuiltElsewhere | None) -> tuple[str, AddedFile]:
+def _once(
+    found: Found, target: Location, request: Request, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
+) -> tuple[str, AddedFile]:
     if not request.in_place and not request.overwrite and exists(target):
         report = _made_before(found, target, request)
         if report is not None:
             return HAD_THEM, report
         # Ours, of this very source, but without some of the filters asked for.
         request = dataclasses.replace(request, overwrite=True)
-    report = add_file(found, target, request, built)
+    report = add_file(found, target, request, built, chosen)
     return DONE if report.filters or not request.in_place else HAD_THEM, report
 
 
@@ -182,7 +188,7 @@ def _made_before(found: Found, target: Location, request: Request) -> AddedFile 
     with Source(found) as source, Source(target) as new:
         if request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(planned(source.footer(), request).chosen) & set(planned(new.footer(), request).chosen):
+        if set(planned(source, request).chosen) & set(planned(new, request).chosen):
             return None
         footer = source.footer()
         return AddedFile(str(found), str(target), footer.n_row_groups, [], source.size, new.size)
@@ -199,14 +205,15 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         request = job.request(workers)
         for row in rows:
             same = {"path": row["path"], "root": row["root"], "size": row["size"]}
-            header = {**same, "place": HEADER, "stop": 0, "crc": None, "stamp": None}
+            header = {**same, "place": HEADER, "stop": 0, "crc": None, "stamp": None, "chosen": None}
             units: list[Row] = []
             try:
                 with Source(job.found(row), pin=True) as source:
-                    mark = _mark(source)
-                    header |= mark
-                    for first, stop in _runs(source, request):
-                        units.append({**same, "place": first, "stop": stop, **mark})
+                    made = planned(source, request)
+                    known = {**_mark(source), "chosen": made.columns}
+                    header |= known
+                    for first, stop in _runs(source, made, request):
+                        units.append({**same, "place": first, "stop": stop, **known})
             except Exception:
                 units = []  # `assemble` meets the same error, and says so
             yield header
@@ -218,9 +225,9 @@ def _mark(source: Source) -> Row:
     return {"crc": zlib.crc32(source.footer().data), "stamp": f"{source.size} {source.stamp!r}"}
 
 
-def _runs(source: Source, request: Request) -> Iterator[tuple[int, int]]:
+def _runs(source: Source, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
     footer = source.footer()
-    order = writing_order(footer, planned(footer, request), request.at_chunk_start)
+    order = writing_order(footer, made, request.at_chunk_start)
     first = size = 0
     for at, key in enumerate(order):
         size += max(footer.meta(*key).total_compressed_size or 0, 0)
@@ -249,7 +256,7 @@ def _build_unit(row: Row, job: Job, request: Request) -> Iterator[tuple[Chunk, B
         if _mark(source) != {"crc": row["crc"], "stamp": row["stamp"]}:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
-        made = planned(footer, request)
+        made = planned(source, request, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
 
@@ -279,7 +286,7 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, request, _given(header, own))
+            yield _add(header, job, request, _given(header, own), header["chosen"])
 
 
 def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk]], Iterator[Built]]:
