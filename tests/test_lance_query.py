@@ -181,8 +181,11 @@ def test_parts_that_tell_nothing_are_named(tmp_path):
     assert [part for part, _ in found.unused] == ["b = 3", "lower(a) = 'x'"]
     assert [zone.start for zone in found.zones] == [0]
     assert zones.query_index(tmp_path / "out", "b = 3").rows == 100
+    assert zones.query_index(tmp_path / "out", "a = b").rows == 100, "b may be a column of the file"
     with pytest.raises(TextError):
         zones.query_index(tmp_path / "out", "a = = 5")
+    with pytest.raises(RequestError, match="column a is INT64: 'x' is no literal for it"):
+        zones.query_index(tmp_path / "out", "a = 'x' AND b = 3")
 
 
 def test_their_indexes_answer(tmp_path):

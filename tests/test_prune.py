@@ -162,16 +162,29 @@ def test_keys_of_every_type(by_row: list[Path], column: str, values: Any, groups
 @pytest.mark.parametrize(
     ("column", "values"),
     [
-        ("x", [10**400]), ("x", [float("nan")]), ("i", ["50"]), ("s", [5]),
-        ("ts", [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]),
-        ("utc", [dt.datetime(2026, 1, 1)]), ("id", ["no uuid"]), ("ok", [True]), ("day", [5]), ("i", [object()]),
-        ("i", [50, "x"]), ("s", pa.array([dt.timedelta(1)])), ("wide", [float(2**60)]), ("i", [[50]]),
+        ("x", [10**400]), ("x", [float("nan")]), ("ts", [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]),
+        ("utc", [dt.datetime(2026, 1, 1)]), ("id", ["no uuid, 16 long"]), ("ok", [True]), ("day", ["2026-13-45"]),
+        ("s", pa.array([dt.timedelta(1)])), ("wide", [float(2**60)]), ("i", [[50]]),
     ],
     ids=case_id,
 )  # fmt: skip
 def test_a_key_without_a_certain_meaning_keeps_all(by_row: list[Path], column: str, values: Any) -> None:
     for path in by_row:
         assert len(kept(path, column, values)) >= 3, "the last row group of `ok` has only nulls"
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("i", ["50"]), ("s", [5]), ("s", pa.array([5])), ("id", ["no uuid"]), ("day", [5]), ("i", [object()]),
+        ("i", [50, "x"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_key_of_another_kind_is_an_error(by_row: list[Path], column: str, values: Any) -> None:
+    for path in by_row:
+        with pytest.raises(RequestError, match=f"column {column} is .* is no literal for it"):
+            prune(path, column=column, values=values)
 
 
 def test_hits_say_how_many_keys_may_be_there(by_row: list[Path]) -> None:

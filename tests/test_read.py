@@ -346,6 +346,9 @@ def test_what_was_skipped_is_logged(path: Path, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.INFO, "parquet_bloom"):
         read_table(path, "part = 1")
     assert [r.message for r in caplog.records if "part = 1: 2 of 3 row groups and " in r.message]
+    with caplog.at_level(logging.INFO, "parquet_bloom"):
+        parquet_bloom.prune(path, "part = 1 AND lower(name) = 'x'")
+    assert "not used to skip: lower(name) = 'x': LOWER is not understood" in caplog.messages
 
 
 def test_on_a_file_system(folder: Path) -> None:

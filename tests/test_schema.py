@@ -237,6 +237,10 @@ def test_old_converted_types():
         number = ConvertedType._NAMES_TO_VALUES[name]
         [leaf] = leaves_of(schema(SchemaElement(name="a", type=INT64, converted_type=number, scale=3, precision=9)))
         assert {key: getattr(leaf, key) for key in wanted} == wanted
+        others = {"bits": 0, "scale": 0, "unit_ns": 0}
+        assert {key: getattr(leaf, key) for key in others if key not in wanted} == {
+            key: value for key, value in others.items() if key not in wanted
+        }, "what means nothing for a type must not tell two files apart"
     [leaf] = leaves_of(schema(SchemaElement(name="a", type=INT64, converted_type=99)))
     assert leaf.logical == "?", "a converted type that is newer than we are"
 

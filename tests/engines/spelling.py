@@ -116,4 +116,6 @@ def from_expected(text: str, physical: str, logical: str | None) -> str | None:
         return "'" + text.replace("'", "''") + "'"
     if kind == "Decimal" or physical in ("INT32", "INT64"):
         return text
+    if physical == "BOOLEAN":
+        return text.upper()
     return f"x'{text}'" if physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY") else f"'{text}'"

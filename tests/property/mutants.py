@@ -14,7 +14,7 @@ from typing import Any
 
 from parquet_bloom.files import evidence, partitions, scan, spots
 from parquet_bloom.formats import bounds, numbers, operands
-from parquet_bloom.predicates import arrow, bind, deciding, outcomes
+from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ MUTANTS = [
     # --- filters
     _M("the filter of another row group", evidence._ask_filters,
        "groups[answers.denied]", "np.flatnonzero(answers.denied)"),
-    _M("a list's filter used for a comparison", bind._resolve, "if leaf.repeated:", "if False:"),
+    _M("a list's filter used for a comparison", names.resolve, "if leaf.repeated:", "if False:"),
     _M("one zero of the two asked for", numbers.floating, "(kind(0.0), kind(-0.0))\n", "(kind(0.0),)\n"),
     _M("a float asked for as rounded only", numbers.floating,
        "near = (nearest,", "near = (nearest, nearest, nearest) or ("),

@@ -61,6 +61,17 @@ class Truth:
         except NoLiteralError:
             return self._anything(rows)
 
+    def compares(self, part: Predicate) -> bool:
+        """Whether each literal of a part is one for its column."""
+        if not isinstance(part, Compare | IsIn | Contains):
+            return True
+        try:
+            for value in part.values if isinstance(part, IsIn) else (part.value,):
+                exact_literal(value, self.columns.get(part.path[0]))
+        except NoLiteralError:
+            return False
+        return True
+
     def _anything(self, rows: int) -> list[int]:
         return self.rng.choices([TRUE, FALSE, NULL], k=rows)
 

@@ -122,9 +122,8 @@ def check(
     search = Search(source, predicate, filesystem, options)
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
-    unused: dict[str, str] = {}
+    unused = Unused()
     columns: dict[str, ColumnFilters] = {}
-    bound = None
     meter = Meter(progress, search.files, "search")
     with uncollected():
         for one in search:
@@ -137,10 +136,8 @@ def check(
                 continue
             verdicts.extend(verdicts_of(one))
             _count_filters(one, columns)
-            if one.bound is not bound and one.bound is not None:
-                bound = one.bound
-                unused |= unused_parts(bound)
-    verdicts.unused, verdicts.notes = list(unused.items()), search.notes
+            unused.add(one)
+    verdicts.unused, verdicts.notes = unused.parts, search.notes
     verdicts.columns = list(columns.values())
     return verdicts
 
@@ -173,9 +170,38 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
         yield bound.leaf
 
 
-def unused_parts(bound: Bound) -> dict[str, str]:
-    """The parts of a predicate that could tell nothing, and why."""
-    return {str(term.part): term.reason for term in terms_of(bound) if isinstance(term, Opaque)}
+class Unused:
+    """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
+
+    def __init__(self, files: Iterable[Searched] = ()) -> None:
+        self._files = 0
+        self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
+        self._found: dict[tuple[str, str], tuple[str, int]] = {}
+        for file in files:
+            self.add(file)
+
+    def add(self, file: Searched) -> None:
+        """Take one file's parts over; of a file that its folder's name excludes there are none."""
+        if file.bound is None:
+            return
+        self._files += 1
+        if file.bound is not self._last[0]:  # files of one schema share it
+            opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
+            self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
+        for key in self._last[1]:
+            first, count = self._found.get(key, (str(file.found), 0))
+            self._found[key] = first, count + 1
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """(part, reason); the reason names a file, and how many there are, where others do use the part."""
+        told = []
+        for (part, reason), (first, count) in self._found.items():
+            if count < self._files:
+                such = ", such as" if count > 1 else ":"
+                reason = f"{reason} (in {count:,} of {self._files:,} files{such} {first})"
+            told.append((part, reason))
+        return told
 
 
 _OUTCOMES = [Outcomes(bits) for bits in range(8)]
@@ -255,4 +281,4 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Verdicts", "check", "sizes_of", "unused_parts", "verdicts_of"]
+__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "verdicts_of"]

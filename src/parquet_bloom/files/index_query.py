@@ -17,7 +17,8 @@ from parquet_bloom.files.search import as_predicate
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.zones import lance_errors, pylance
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, terms_of
+from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
+from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
 
 
@@ -156,5 +157,5 @@ def _only(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
     if isinstance(tree, Not):
         return Not(_only(tree.part, names))
     if isinstance(tree, Unknown):
-        return tree
+        return Unknown(tree.text, tree.reason)  # its names may be columns of the data
     return tree if tree.path in names else Unknown(str(tree), "no index over this column was given")

@@ -107,8 +107,8 @@ class IndexedScan(Scan):
 
     def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch."""
-        rows = self._row_filter()
         self._check_columns(columns)
+        rows = self._row_filter()
         names = listed(columns) if rows is None else self._with(columns, rows)
         parts = [(file, groups) for file in self.files if (groups := open_groups(file))]
         with self._reading():

@@ -22,6 +22,7 @@ from parquet_bloom.files.partitions import Pairs, partition_value
 from parquet_bloom.files.spots import Spots, counted, header_of, headers_of, spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
+from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
@@ -30,6 +31,7 @@ from parquet_bloom.formats.values import own
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+from parquet_bloom.predicates.names import misfit_error
 
 Integers = NDArray[np.int64]
 _MOST_BYTES = 1 << 26  # of whole filters in memory at a time
@@ -60,8 +62,30 @@ def as_many(values: Any) -> Any:
     return values if isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray) else list(values)
 
 
-def keys_for(values: Any, leaf: Leaf) -> Keys:
-    """Cast keys, as as_many gives them, to a column."""
+def folder_key(key: Leaf, values: Any) -> Leaf:
+    """A folder's key as these values see it: dates are texts as well."""
+    return key_for(key, values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else values)
+
+
+def keys_of_file(values: Any, leaf: Leaf, first: Leaf) -> Keys:
+    """As keys_for, of a column that may have another type in the first file of its data set.
+
+    Keys of which one may mean something else there are open. Raises RequestError for a key that can never
+    be compared with the first file's column.
+    """
+    if same_type(leaf, first):
+        return keys_for(values, leaf, strict=True)
+    if not same_kind(leaf, first):
+        return _open(f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file")
+    there = keys_for(values, first, strict=True)
+    return there if there.open else keys_for(values, leaf)
+
+
+def keys_for(values: Any, leaf: Leaf, strict: bool = False) -> Keys:
+    """Cast keys, as as_many gives them, to a column.
+
+    strict  a key that can never be compared with the column is a RequestError
+    """
     domain = domain_of(leaf)
     plain = leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64)
     array = _as_array(values)
@@ -73,7 +97,7 @@ def keys_for(values: Any, leaf: Leaf) -> Keys:
         order = np.empty(len(stored), object)
         order[:] = stored.to_pylist()
         return Keys(stored, order, hash_array(stored))
-    return _one_by_one(values if array is None else array, leaf)
+    return _one_by_one(values if array is None else array, leaf, strict)
 
 
 def _as_array(values: Any) -> pa.Array | None:
@@ -109,7 +133,7 @@ def _integers(array: pa.Array, leaf: Leaf) -> Keys:
     return Keys(stored, signed, hash_array(stored))
 
 
-def _one_by_one(values: Iterable[Any], leaf: Leaf) -> Keys:
+def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
     probes: dict[bytes, Any] = {}
     for value in values:
         try:
@@ -119,6 +143,8 @@ def _one_by_one(values: Iterable[Any], leaf: Leaf) -> Keys:
         if literal is None:
             continue
         found = operand(literal, leaf)
+        if found.misfit and strict:
+            raise misfit_error(literal, leaf)
         if not found.known or (not found.never and found.probes is None):
             return _open(found.reason)
         if not found.never:

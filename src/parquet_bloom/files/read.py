@@ -43,8 +43,8 @@ def read_table(
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
     rows cannot be filtered by; FileError and its kinds, TableFormatError without raw_files for files of an
-    Iceberg, Delta or Hudi table, which also hold dead and deleted rows. What was skipped is logged (logger
-    "parquet_bloom", INFO); `Scan` gives it as values.
+    Iceberg, Delta or Hudi table, which also hold dead and deleted rows. What was skipped, and which parts of the
+    filters told nothing, is logged (logger "parquet_bloom", INFO); `Scan` gives it as values.
     """
     return scan_of(source, filters, filesystem, **options).to_table(columns)
 
@@ -105,20 +105,24 @@ def prune(
         pruned = Pruned(scan.kept)
         pruned.row_groups = len(scan.verdicts)
         return pruned
-    from parquet_bloom.files.keys import Keys, as_many, hits_of, keys_for, partition_hits
+    from parquet_bloom.files.keys import Keys, as_many, folder_key, hits_of, keys_of_file, partition_hits
+    from parquet_bloom.formats.kinds import type_of
 
     pruned = Pruned()
     known: dict[Any, Keys] = {}
     values = as_many(values)
+    scan.require(leaf=column)
     for file in scan.files:
         assert file.outline is not None
-        leaf = scan.leaf_of(file, column)
+        leaf, first = scan.leaf_of(file, column)
         if leaf is None:
             hits: list[int | None] = [0] * file.outline.n_row_groups
         else:
-            kind = tuple(getattr(leaf, name) for name in _KIND)
+            if leaf.index < 0:
+                leaf = first = folder_key(leaf, values)
+            kind = type_of(leaf)
             if kind not in known:
-                known[kind] = keys_for(values, leaf)
+                known[kind] = keys_of_file(values, leaf, first)
             if leaf.index < 0:
                 hits = partition_hits(leaf, file.found.partitions, file.outline, known[kind])
             else:
@@ -131,7 +135,3 @@ def prune(
         if kept:
             pruned.append((str(file.found), kept))
     return pruned
-
-
-# What two columns have in common if a key means the same in both.
-_KIND = ("physical", "logical", "bits", "signed", "scale", "unit_ns", "utc", "type_length")

@@ -19,16 +19,16 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StorageError, UnknownColumnError
+from parquet_bloom.errors import RequestError, StorageError, UnknownColumnError
 from parquet_bloom.files.cache import FooterCache
-from parquet_bloom.files.check import RowGroupVerdict, sizes_of, unused_parts, verdicts_of
+from parquet_bloom.files.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
 from parquet_bloom.files.given import GivenFilter
 from parquet_bloom.files.progress import Meter, ProgressCallback, RowMeter
-from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.unchanged import PYARROW_ERRORS, Reading, read_error
 from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
 
 logger = logging.getLogger("parquet_bloom")
-_PYARROW_ERRORS = (pa.ArrowException, OSError)
 
 
 class Scan:
@@ -46,7 +45,7 @@ class Scan:
     verdicts     one a row group, as parquet_bloom.check gives them; of files that their folder's name
                  excludes there are none, as they were not opened
     excluded     these files
-    unused       (part, reason) of each part of the predicate that told nothing
+    unused       (part, reason) of each part of the predicate that told nothing in some file
     notes        what footers say of tables of which no log is in sight
     """
 
@@ -95,6 +94,17 @@ class Scan:
             files.append(one)
         return files
 
+    def require(self, columns: Sequence[str] | None = None, leaf: str | None = None) -> None:
+        """Look at the files. Raises UnknownColumnError, once the first is read, for a name that it lacks.
+
+        columns  top-level names, as pyarrow takes them
+        leaf     the name of one leaf, or of a folder's key
+        """
+        self._search.columns, self._search.leaf = list(columns or ()), leaf
+        first = self.files[0]
+        assert first.outline is not None
+        self._search.hold_names(first.outline.leaves, first.found)
+
     @property
     def verdicts(self) -> list[RowGroupVerdict]:
         return [v for file in self.files if file.decision is not None for v in verdicts_of(file)]
@@ -105,8 +115,7 @@ class Scan:
 
     @property
     def unused(self) -> list[tuple[str, str]]:
-        bound = next((file.bound for file in self.files if file.bound is not None), None)
-        return list(unused_parts(bound).items()) if bound is not None else []
+        return Unused(self.files).parts
 
     @property
     def notes(self) -> list[str]:
@@ -131,20 +140,24 @@ class Scan:
     def use_filters(self) -> bool:
         return self._search.options.use_filters
 
-    def leaf_of(self, file: Searched, column: str) -> Leaf | None:
-        """The column of a file that a name means, or the key of its folder; None if only the first file has it."""
+    def leaf_of(self, file: Searched, column: str) -> tuple[Leaf | None, Leaf]:
+        """The column of a file that a name means, None if only the first file has it; and that of the first file.
+
+        The key of the folder is both.
+        """
         for key in self._search.keys:
             if key.path == split_path(column):
-                return key
+                return key, key
+        first = self.files[0].outline
+        assert first is not None
         assert file.outline is not None
+        there, path = find_leaf(first.leaves, column), split_path(column)
+        if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
+            return None, there
         try:
-            return find_leaf(file.outline.leaves, column)
-        except UnknownColumnError:
-            first = self.files[0].outline
-            if first is None or first is file.outline:
-                raise
-            find_leaf(first.leaves, column)
-            return None
+            return find_leaf(file.outline.leaves, column), there
+        except UnknownColumnError as error:
+            raise UnknownColumnError(f"{file.found}: {error}") from error
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -157,8 +170,8 @@ class Scan:
                 source.outline()  # what is wrong with the file is said by us, not by pyarrow
                 with source.arrow_file() as file:
                     schema = pq.read_schema(file)
-        except _PYARROW_ERRORS as error:
-            raise _read_error(str(found), error) from error
+        except PYARROW_ERRORS as error:
+            raise read_error(str(found), error) from error
         for key in self._search.keys:
             if schema.get_field_index(key.path[0]) >= 0 or key.path[0] in schema.names:
                 raise RequestError(f"column {key.path[0]} is both in {found} and in its folder's name")
@@ -187,8 +200,8 @@ class Scan:
         """The rows that match, of the columns named (None: all)."""
         if self.progress is not None:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
-        rows = self._row_filter()
         self._check_columns(columns)
+        rows = self._row_filter()
         with self._reading():
             if rows is None:
                 return self.dataset().to_table(columns=listed(columns))
@@ -199,8 +212,8 @@ class Scan:
 
     def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
-        rows = self._row_filter()
         self._check_columns(columns)
+        rows = self._row_filter()
         with self._reading():
             scanner = self.dataset().scanner(
                 columns=listed(columns) if rows is None else self._with(columns, rows),
@@ -255,7 +268,8 @@ class Scan:
         from parquet_bloom.predicates.rows import row_filter
 
         if isinstance(self.filters, str | Predicate):
-            return row_filter(self.predicate, self.schema)
+            dates = [key.path[0] for key in self._search.keys if key.logical == "DATE"]
+            return row_filter(self.predicate, self.schema, dates=dates)
         from parquet_bloom.predicates.arrow import as_expression
 
         return GivenFilter(as_expression(self.filters), self.predicate)
@@ -263,13 +277,7 @@ class Scan:
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise RequestError("columns takes a list of names, not one text")
-        for name in columns or ():
-            if name not in self.schema.names and name.split(".")[0] not in self.schema.names:
-                import difflib
-
-                near = difflib.get_close_matches(name, self.schema.names, 3, 0.5)
-                said = f"near names: {', '.join(near)}" if near else f"there are: {', '.join(self.schema.names[:8])}"
-                raise UnknownColumnError(f"{self._search.files[0]}: no column {name}; {said}")
+        self.require(columns)
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave
@@ -282,8 +290,8 @@ class Scan:
         path = file.found.path
         return os.path.abspath(path) if self._search.located.filesystem is None else path
 
-    def _reading(self) -> _Reading:
-        return _Reading(self)
+    def _reading(self) -> Reading:
+        return Reading([file for file in self.files if open_groups(file)])
 
     def _log(self, files: list[Searched]) -> None:
         groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
@@ -297,40 +305,8 @@ class Scan:
             "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
             self.predicate, groups - kept, groups, size - left, size, closed, len(files),
         )  # fmt: skip
-
-
-class _Reading:
-    """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
-
-    def __init__(self, scan: Scan) -> None:
-        self._files = [file for file in scan.files if open_groups(file)]
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is not None and not issubclass(kind, _PYARROW_ERRORS):
-            return
-        for file, same in zip(self._files, side_by_side(_is_same, self._files), strict=True):
-            if not same:
-                reason = "was changed by another program while it was read; read it again"
-                raise StorageError(file.found, reason) from error
-        if isinstance(error, _PYARROW_ERRORS):
-            where = str(self._files[0].found) if len(self._files) == 1 else "one of the files"
-            raise _read_error(where, error) from error
-
-
-def _is_same(file: Searched) -> bool:
-    try:
-        with Source(file.found) as now:
-            return now.stamp == file.stamp and now.size == file.size
-    except StorageError:
-        return False
-
-
-def _read_error(path: str, error: Exception) -> ParquetBloomError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return DamagedFileError(path, f"cannot be read: {first}")
+        for part, reason in Unused(files).parts:
+            logger.info("not used to skip: %s: %s", part, reason)
 
 
 def listed(columns: Sequence[str] | None) -> list[str] | None:

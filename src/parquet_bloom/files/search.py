@@ -10,7 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
@@ -21,8 +21,9 @@ from parquet_bloom.files.paths import Found, locate
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats.outline import Outline
-from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import Bound, Schema, bind
+from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
+from parquet_bloom.predicates.bind import Bound, bind
+from parquet_bloom.predicates.names import First, Schema
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Predicate
 
@@ -37,10 +38,12 @@ class Known:
 
     leaves  what a file does not have of these is NULL there
     keys    the partition columns, as partitions.partition_keys gives them
+    path    of the file whose columns these are, for messages
     """
 
     leaves: tuple[Leaf, ...]
     keys: tuple[Leaf, ...]
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,10 @@ def as_predicate(predicate: Any) -> Predicate:
 
 
 class Search:
-    """A predicate over located files. Iterating gives one Searched or one error a file, in order."""
+    """A predicate over located files. Iterating gives one Searched or one error a file, in order.
+
+    columns, leaf  names beside the predicate's that the first file must have, see hold_names
+    """
 
     def __init__(
         self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options
@@ -105,9 +111,13 @@ class Search:
         self._tables = refusing(options.raw_files)
         self.located = locate(sources, filesystem, self._tables)
         self.options = options
-        self._first: tuple[Leaf, ...] | None = None
+        self._first: First | None = None
+        self._refused: RequestError | None = None
+        self.columns: list[str] = []
+        self.leaf: str | None = None
         if options.known is not None:
-            self.keys, self._first = options.known.keys, options.known.leaves
+            self.keys = options.known.keys
+            self._first = First(options.known.leaves, options.known.path, options.ignore_case)
         else:
             self.keys = partition_keys(found.partitions for found in self.located.found)
         self._bound: tuple[Any, Bound, int] | None = None
@@ -117,26 +127,28 @@ class Search:
         return self.located.found
 
     def __iter__(self) -> Iterator[Searched | tuple[Found, ParquetBloomError]]:
-        found = self.files
-        if self.located.filesystem is None or len(found) < 2:
-            yield from map(self._try, found)
-            return
-        # The first file alone: its schema is what names of the others are held against.
-        yield self._try(found[0])
+        """Raises RequestError for what is wrong with the predicate, by the first footer that can be read."""
+        rest = iter(self.files)
+        for found in rest:
+            yield self._try(found)
+            if self.located.filesystem is not None and self._first is not None:
+                break  # its schema is what names of the others are held against
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
-            yield from pool.map(self._try, found[1:])
+            yield from pool.map(self._try, rest)
 
     def _try(self, found: Found) -> Searched | tuple[Found, ParquetBloomError]:
         try:
             return self._search(found)
-        except RequestError as error:  # a column that this file lacks
+        except RequestError as error:
+            if error is self._refused:
+                raise
             return found, type(error)(f"{found}: {error}")
         except ParquetBloomError as error:
             return found, error
 
     def _search(self, found: Found) -> Searched:
         if self.options.skip_files and found.partitions and self._first is not None:
-            outcome = partition_outcome(self._question(self._first, found))
+            outcome = partition_outcome(self._question(self._first.leaves, found))
             if not outcome & TRUE:
                 return Searched(found)
         with Source(found) as source:
@@ -158,38 +170,49 @@ class Search:
         """What footers say of tables that no folder shows, once for each kind of table."""
         return [] if self._tables is None else self._tables.notes()
 
-    def _question(self, leaves: tuple[Leaf, ...], found: Found) -> Question:
-        bound, literal = self._bind(leaves)
+    def _question(self, leaves: Sequence[Leaf], found: Found) -> Question:
+        bound, literal = self._bind(leaves, found)
         o = self.options
         return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values, literal)
 
-    def _bind(self, leaves: tuple[Leaf, ...]) -> tuple[Bound, int]:
+    def _bind(self, leaves: Sequence[Leaf], found: Found) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""
         last = self._bound
         if last is not None and last[0] is leaves:
             return last[1:]
-        first = self._first if self._first is not None else leaves
-        known = {leaf.path for leaf in leaves}
-        missing = [replace(leaf, index=len(leaves) + leaf.index) for leaf in first if leaf.path not in known]
-        kinds = {leaf.path: _kind(leaf) for leaf in first}
-        foreign = {leaf.index for leaf in leaves if kinds.get(leaf.path, _kind(leaf)) != _kind(leaf)}
-        if self.options.ignore_case:
-            folded = {_folded(leaf) for leaf in leaves}
-            foreign |= {leaf.index for leaf in missing if _folded(leaf) in folded}
-        bound = bind(self.predicate, Schema(leaves, self.keys, missing, frozenset(foreign)))
+        first = self._first if self._first is not None and self._first.leaves else None
+        try:
+            bound = bind(self.predicate, Schema(leaves, self.keys, first, strict=self.options.known is None))
+        except RequestError as error:
+            self._refused = self._refusal(found, error)
+            raise self._refused from error
         literal = literal_outcome(bound, self.options.nan)
-        self._first, self._bound = first, (leaves, bound, literal)
+        if self._first is None:
+            self.hold_names(leaves, found)
+            self._first = First(leaves, str(found))
+        self._bound = leaves, bound, literal
         return bound, literal
 
+    def hold_names(self, leaves: Sequence[Leaf], found: Found) -> None:
+        """Raise UnknownColumnError for a name that is not among the leaves of the first file and the folders' keys.
 
-def _folded(leaf: Leaf) -> tuple[str, ...]:
-    return tuple(part.lower() for part in leaf.path)
+        `columns` are top-level names, as pyarrow takes them; `leaf` is the name of one leaf.
+        """
+        try:
+            names = list(dict.fromkeys(leaf.path[0] for leaf in [*leaves, *self.keys]))
+            for name in self.columns:
+                if name not in names and name.split(".")[0] not in names:
+                    find_leaf([Leaf(at, (there,), 0) for at, there in enumerate(names)], (name,))
+            if self.leaf is not None and all(key.path != split_path(self.leaf) for key in self.keys):
+                find_leaf(leaves, self.leaf)
+        except RequestError as error:
+            self._refused = self._refusal(found, error)
+            raise self._refused from error
 
-
-def _kind(leaf: Leaf) -> tuple[Any, ...]:
-    """What must be the same in two files for one literal to mean the same; widths of integers may differ."""
-    physical = "integer" if leaf.logical in (None, "INTEGER") and leaf.physical in (1, 2) else leaf.physical
-    return physical, leaf.logical if physical != "integer" else None, leaf.scale, leaf.unit_ns, leaf.utc, leaf.repeated
+    def _refusal(self, found: Found, error: RequestError) -> RequestError:
+        """An error about names or types, which says by which file it was found out."""
+        count = len(self.files)
+        return type(error)(f"{found}{f' (the first of {count:,} files)' if count > 1 else ''}: {error}")
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

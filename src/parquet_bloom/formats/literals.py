@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,30 @@ def unknown(reason: str) -> Encoded:
 
 
 def mismatch(value: Literal, leaf: Leaf) -> Encoded:
-    hint = _SPELLED.get(leaf.logical or "")
-    return unknown(f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; write {hint}" if hint else ""))
+    hint = what_to_write(value, leaf)
+    return unknown(f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else ""))
+
+
+def what_to_write(value: Literal, leaf: Leaf) -> str:
+    """How a literal for a column is written, in the place of one of another kind."""
+    if leaf.logical in _SPELLED:
+        return f"write {_SPELLED[leaf.logical]}"
+    if leaf.physical == BOOLEAN:
+        return "write TRUE or FALSE"
+    if leaf.logical == "DECIMAL" or leaf.physical in (INT32, INT64) or leaf.float_bits:
+        return "write a number, without quotes"
+    if leaf.physical not in (BYTE_ARRAY, FLBA):
+        return ""
+    text = value.isoformat() if isinstance(value, dt.date) else shown(value)
+    known = isinstance(value, int | float | Decimal | dt.date | uuid.UUID) and not isinstance(value, bool)
+    return "write a text in single quotes" + (f": '{text}'" if known and len(text) <= 40 else "")
 
 
 _SPELLED = {
     "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
     "TIME": "TIME '12:00:00'",
     "DATE": "DATE '2026-01-31'",
+    "UUID": "UUID '00112233-4455-6677-8899-aabbccddeeff'",
 }
 
 

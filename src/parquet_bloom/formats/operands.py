@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from parquet_bloom.formats.bounds import domain_of
+from parquet_bloom.formats.kinds import is_misfit, is_uuid
 from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, mismatch, shown
 from parquet_bloom.formats.numbers import FLOATS
 from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
@@ -38,6 +39,7 @@ class Operand:
     probes     PLAIN bytes to ask a filter for: nothing stored equals the literal if it admits none;
                None if a filter cannot tell
     reason     why it is not known, or never, or has no probes
+    misfit     it is not known because the literal can never be compared with the column (kinds.is_misfit)
     """
 
     known: bool
@@ -46,6 +48,7 @@ class Operand:
     never: bool = False
     probes: tuple[bytes, ...] | None = None
     reason: str = ""
+    misfit: bool = False
 
 
 def operand(value: Literal, leaf: Leaf) -> Operand:
@@ -53,7 +56,7 @@ def operand(value: Literal, leaf: Leaf) -> Operand:
     value = own(value)
     place = _place(value, leaf)
     if isinstance(place, str):
-        return Operand(False, reason=place)
+        return Operand(False, reason=place, misfit=is_misfit(value, leaf))
     encoded = encode_literal(value, leaf)
     low, high = place
     integer = domain_of(leaf) == "integer"
@@ -173,7 +176,7 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
         if not isinstance(value, bytes) or len(value) != 16:
             return mismatch(value, leaf).reason
     if isinstance(value, str):
-        if leaf.physical == FLBA and leaf.type_length == 16 and _is_uuid(value):
+        if leaf.physical == FLBA and leaf.type_length == 16 and is_uuid(value):
             return f"{value!r} may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
         try:
             value = value.encode()
@@ -182,14 +185,6 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
     if not isinstance(value, bytes | bytearray):
         return mismatch(value, leaf).reason
     return bytes(value), bytes(value)
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:

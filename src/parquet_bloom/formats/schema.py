@@ -293,10 +293,12 @@ def _leaf(e: SchemaElement, index: int, path: tuple[str, ...], occurs: tuple[boo
             fields["signed"] = converted >= ConvertedType.INT_8
             fields["bits"] = 8 << (converted - ConvertedType.UINT_8) % 4
         elif converted in _CONVERTED:
-            fields["logical"] = _CONVERTED[converted]
-            fields |= {"scale": e.scale or 0, "precision": e.precision or 0}
-            millis = converted in (ConvertedType.TIME_MILLIS, ConvertedType.TIMESTAMP_MILLIS)
-            fields["unit_ns"] = 1_000_000 if millis else 1_000
+            logical = fields["logical"] = _CONVERTED[converted]
+            if logical == "DECIMAL":
+                fields |= {"scale": e.scale or 0, "precision": e.precision or 0}
+            elif logical in ("TIME", "TIMESTAMP"):
+                millis = converted in (ConvertedType.TIME_MILLIS, ConvertedType.TIMESTAMP_MILLIS)
+                fields["unit_ns"] = 1_000_000 if millis else 1_000
         else:
             fields["logical"] = "?"
     return Leaf(**fields)

@@ -286,10 +286,10 @@ def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predic
                 except OutOfReachError:
                     continue
                 partly[type(day), day] = day
-    ways: list[Predicate] = [IsIn(path, tuple(plain.values()))] if plain or not (partly or reasons) else []
+    ways: list[Predicate] = [IsIn(path, tuple(plain.values()), casts=True)] if plain or not (partly or reasons) else []
     if partly:
         reason = "is_in tells -0.0 from 0.0, and finds the date of a timestamp"
-        ways.append(And((IsIn(path, tuple(partly.values())), Unknown(text, reason))))
+        ways.append(And((IsIn(path, tuple(partly.values()), casts=True), Unknown(text, reason))))
     if reasons:
         ways.append(Unknown(text, reasons[0]))
     if has_null and match_nulls:

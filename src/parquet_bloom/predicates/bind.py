@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.formats.bounds import domain_of, limits
-from parquet_bloom.formats.operands import Operand, operand
-from parquet_bloom.formats.schema import Leaf, find_leaf, join_path
+from parquet_bloom.formats.operands import Operand
+from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.predicates import tree
+from parquet_bloom.predicates.names import Column, Schema, check_names, resolve
 from parquet_bloom.predicates.tree import Predicate
 
 
@@ -91,24 +91,12 @@ Term = Members | Interval | Null | Element | Opaque
 Bound = Term | AllOf | AnyOf | NotOf
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The columns a predicate may speak of.
-
-    leaves   of the file
-    keys     pseudo leaves of the partition columns, index -1, -2, ...; they hide leaves of their name
-    missing  leaves of other files of the same data set, which are NULL here
-    foreign  indexes of leaves that have another type than in the first file: they say nothing
-    """
-
-    leaves: Sequence[Leaf]
-    keys: Sequence[Leaf] = ()
-    missing: Sequence[Leaf] = ()
-    foreign: frozenset[int] = frozenset()
-
-
 def bind(predicate: Predicate, schema: Schema) -> Bound:
-    """Resolve names and cast literals. Raises UnknownColumnError for a name that means nothing."""
+    """Resolve names and cast literals.
+
+    Raises UnknownColumnError for a name that means nothing; where the schema is strict, RequestError for a
+    literal that can never be compared with its column.
+    """
     if isinstance(predicate, tree.And):
         return AllOf(_merged([part for p in predicate.parts for part in _flat(bind(p, schema))]))
     if isinstance(predicate, tree.Or):
@@ -116,19 +104,20 @@ def bind(predicate: Predicate, schema: Schema) -> Bound:
     if isinstance(predicate, tree.Not):
         return NotOf(bind(predicate.part, schema))
     if isinstance(predicate, tree.Unknown):
+        check_names(predicate, schema)
         return Opaque(predicate, predicate.reason)
-    leaf, problem = _resolve(predicate, schema)
-    if leaf is None:
-        return Opaque(predicate, problem)
+    column = resolve(predicate, schema)
+    if isinstance(column, str):
+        return Opaque(predicate, column)
     if isinstance(predicate, tree.IsNull):
-        return Null(leaf)
+        return Null(column.leaf)
     if isinstance(predicate, tree.Contains):
-        return _element(predicate, leaf)
+        return _element(predicate, column)
     if isinstance(predicate, tree.IsIn):
-        return _members(predicate, leaf, predicate.values)
+        return _members(predicate, column, predicate.values)
     if predicate.op == "=":
-        return _members(predicate, leaf, (predicate.value,))
-    return _interval(predicate, leaf)
+        return _members(predicate, column, (predicate.value,))
+    return _interval(predicate, column)
 
 
 def terms_of(bound: Bound) -> list[Term]:
@@ -142,53 +131,19 @@ def _flat(bound: Bound) -> tuple[Bound, ...]:
     return bound.parts if isinstance(bound, AllOf) else (bound,)
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
-def _resolve(part: tree.Compare | tree.IsIn | tree.IsNull | tree.Contains, schema: Schema) -> tuple[Leaf | None, str]:
-    """The leaf that a part speaks of, or why it can say nothing."""
-    path = part.path
-    for key in schema.keys:
-        if key.path == path:
-            return (None, "a partition column holds no lists") if isinstance(part, tree.Contains) else (key, "")
-    under = [leaf for leaf in schema.leaves if leaf.path[: len(path)] == path]
-    if not under:
-        under = [leaf for leaf in schema.missing if leaf.path[: len(path)] == path]
-    if not under:
-        try:
-            find_leaf(schema.leaves, path)
-        except UnknownColumnError as error:
-            if len(path) == 1 and "." in path[0]:
-                raise UnknownColumnError(f"{error} (a name in quotes is one name; a path is user.id)") from None
-            raise
-    name = join_path(path)
-    if len(under) > 1:
-        return None, f"{name} has {len(under)} columns below it"
-    leaf = under[0]
-    if leaf.index in schema.foreign:
-        return None, f"{name} is {leaf.type_name} here, and another type in the first file"
-    if isinstance(part, tree.Contains):
-        return (leaf, "") if leaf.repeated else (None, f"{name} is no list")
-    if leaf.repeated:
-        return None, f"{name} is a list; list_contains({name}, ...) speaks of its elements"
-    if isinstance(part, tree.IsNull) and leaf.path != path:
-        return None, f"{name} is a group, and whether it is NULL is not written down"
-    return leaf, ""
-
-
 # --- literals -------------------------------------------------------------------------------------
 
 
-def _members(part: tree.Compare | tree.IsIn, leaf: Leaf, values: Sequence[Any]) -> Bound:
+def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[Any]) -> Bound:
     operands = []
     for value in values:
         if value is None:
             continue
-        found = operand(value, leaf)
+        found = column.operand(value)
         if not found.known:
             return Opaque(part, found.reason)
-        operands.append(_within(found, leaf))
-    return Members(leaf, tuple(operands), null=len(operands) < len(values))
+        operands.append(_within(found, column.leaf))
+    return Members(column.leaf, tuple(operands), null=len(operands) < len(values))
 
 
 def _within(found: Operand, leaf: Leaf) -> Operand:
@@ -199,17 +154,18 @@ def _within(found: Operand, leaf: Leaf) -> Operand:
     return found
 
 
-def _element(part: tree.Contains, leaf: Leaf) -> Bound:
+def _element(part: tree.Contains, column: Column) -> Bound:
     if part.value is None:
         return Opaque(part, "engines do not agree on whether a list contains NULL")
-    found = operand(part.value, leaf)
+    found, leaf = column.operand(part.value), column.leaf
     return Element(leaf, _within(found, leaf)) if found.known else Opaque(part, found.reason)
 
 
-def _interval(part: tree.Compare, leaf: Leaf) -> Bound:
+def _interval(part: tree.Compare, column: Column) -> Bound:
+    leaf = column.leaf
     if part.value is None:
         return Members(leaf, (), null=True)  # a comparison with NULL is NULL
-    found = operand(part.value, leaf)
+    found = column.operand(part.value)
     if not found.known:
         return Opaque(part, found.reason)
     below, open = part.op in ("<", "<="), part.op in ("<", ">")

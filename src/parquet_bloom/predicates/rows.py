@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -79,14 +80,17 @@ class RowFilter:
         return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
-def row_filter(predicate: Predicate, schema: pa.Schema, nan: str = "ieee") -> RowFilter:
+def row_filter(
+    predicate: Predicate, schema: pa.Schema, nan: str = "ieee", dates: Iterable[str] = ()
+) -> RowFilter:  # fmt: skip
     """Make a predicate ready to filter rows of tables that have this schema.
 
-    nan  "ieee" or "largest", as bind has it
+    nan    "ieee" or "largest", as bind has it
+    dates  columns of texts that are all dates, YYYY-MM-DD: literals that are no texts compare with these
     Raises UnknownColumnError; and RequestError where a literal cannot be a value of its column, a
     list or a struct is compared, or a part is Unknown.
     """
-    compiler = _Compiler(schema, nan == "largest")
+    compiler = _Compiler(schema, nan == "largest", frozenset(dates))
     try:
         test = compiler.compile(predicate)
         return RowFilter(test, list(compiler.types), compiler.types, compiler.needs_batches)
@@ -95,8 +99,9 @@ def row_filter(predicate: Predicate, schema: pa.Schema, nan: str = "ieee") -> Ro
 
 
 class _Compiler:
-    def __init__(self, schema: pa.Schema, nan_is_largest: bool) -> None:
+    def __init__(self, schema: pa.Schema, nan_is_largest: bool, dates: frozenset[str]) -> None:
         self.schema = schema
+        self.dates = dates
         self.nan_is_largest = nan_is_largest
         self.types: dict[str, pa.DataType] = {}
         self.needs_batches = False
@@ -105,7 +110,7 @@ class _Compiler:
         match predicate:
             case Compare(path, op, value):
                 at, kind = self._value_column(path)
-                found = plan(join_path(path), kind, op, value)
+                found = self._plan(path, kind, op, value)
                 if self.nan_is_largest and pa.types.is_floating(kind):
                     return lambda look: _with_nan(look(at), found, op, value)
                 return lambda look: _answer(look(at), found)
@@ -144,7 +149,7 @@ class _Compiler:
 
     def _is_in(self, path: Path, values: tuple[Literal, ...]) -> Test:
         at, kind = self._value_column(path)
-        plans = [plan(join_path(path), kind, "=", value) for value in values]
+        plans = [self._plan(path, kind, "=", value) for value in values]
         missing = _NULL if any(p == Always(None) for p in plans) else pa.scalar(False)
         groups: dict[tuple[pa.DataType, ...], list[pa.Scalar]] = {}
         for found in plans:
@@ -163,6 +168,12 @@ class _Compiler:
             return pc.if_else(pc.is_valid(column), answer, _NULL)
 
         return test
+
+    def _plan(self, path: Path, kind: pa.DataType, op: str, value: Literal) -> Plan:
+        if value is None or isinstance(value, str) or path[0] not in self.dates:
+            return plan(join_path(path), kind, op, value)
+        found = plan(join_path(path), pa.date32(), op, value)
+        return replace(found, casts=(pa.string(), pa.date32(), *found.casts)) if isinstance(found, Against) else found
 
     def _contains(self, path: Path, value: Literal) -> Test:
         at, kind, _ = self._resolve(path)

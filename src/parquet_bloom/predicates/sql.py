@@ -208,3 +208,33 @@ def computed(node: exp.Expression) -> str:
         if isinstance(node, exp.Binary)
         else f"{node.key.upper()} is not understood"
     )
+
+
+_COMPARING = (
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between, exp.Is,
+    exp.Like, exp.ILike, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Paren, exp.Tuple, exp.Neg,
+    exp.ArrayContains, exp.Column, exp.Dot, exp.Identifier, exp.Literal, exp.Boolean, exp.Null,
+)  # fmt: skip
+
+
+def contains(node: object) -> bool:
+    """Whether a node is list_contains(..), or one of the names it has elsewhere."""
+    names = ("list_contains", "array_contains", "list_has", "array_has")
+    return type(node) is exp.Anonymous and str(node.this).lower() in names
+
+
+def bare_names(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
+    """The columns that a part compares with each other or with literals; none if it does anything else with them.
+
+    `id = 4bf92f` whose quotes the shell took is such a part, and the name that no column has tells so.
+    """
+    names: dict[tuple[str, ...], None] = {}
+    for part in node.walk(prune=lambda one: type(one) in (exp.Column, exp.Dot)):
+        if type(part) not in _COMPARING and not contains(part):
+            return ()
+        if isinstance(part, exp.Column | exp.Dot):
+            try:
+                names[path_of(part)] = None
+            except Opaque:
+                return ()
+    return tuple(names)

@@ -21,7 +21,7 @@ from sqlglot import Token, TokenType, exp
 
 from parquet_bloom.errors import TextError
 from parquet_bloom.formats.literals import Literal
-from parquet_bloom.predicates.sql import computed, inside, only, parsed, path_of, split
+from parquet_bloom.predicates.sql import bare_names, computed, contains, inside, only, parsed, path_of, split
 from parquet_bloom.predicates.sql_literals import Opaque, converted, number, typed
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
@@ -63,7 +63,7 @@ class _Reader:
         try:
             return self._tree(root)
         except Opaque as reason:
-            return Unknown(self.text.strip(), str(reason))
+            return Unknown(self.text.strip(), str(reason), bare_names(root))
 
     def _tree(self, node: exp.Expression) -> Predicate:
         """A part that AND, OR and NOT join; Unknown if it has a text of its own and is not understood."""
@@ -73,7 +73,7 @@ class _Reader:
             span = inner.meta.get("span") or node.meta.get("span")
             if span is None:
                 raise
-            return Unknown(self.text[slice(*span)], str(reason))
+            return Unknown(self.text[slice(*span)], str(reason), bare_names(inner))
 
     def _kind(self, node: exp.Expression) -> Predicate:
         if type(node) in (exp.And, exp.Or):
@@ -193,7 +193,7 @@ class _Reader:
     def _named(self, node: exp.Expression) -> Predicate:
         """A function that sqlglot knows by its name only."""
         only(node, "this", "expressions")
-        if str(node.this).lower() not in ("list_contains", "array_contains", "list_has", "array_has"):
+        if not contains(node):
             raise Opaque(computed(node))
         if len(node.expressions) != 2:
             raise Opaque(f"{node.this} without its two arguments")

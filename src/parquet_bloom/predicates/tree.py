@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquet_bloom.formats.literals import Literal, spelled
 
@@ -62,10 +62,13 @@ class IsIn:
 
     pyarrow's `isin` is another thing: it is And((IsIn, Not(IsNull))), or Or((IsIn, IsNull)) where
     its set holds a null, with the null left out of the IsIn's own values.
+
+    casts  as pyarrow's `isin` does, values are cast to the column's type first: none is of a wrong type
     """
 
     path: Path
     values: tuple[Literal, ...]
+    casts: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{_name(self.path)} IN ({', '.join(map(spelled, self.values))})"
@@ -131,19 +134,23 @@ class Unknown:
 
     text    the part as it was written
     reason  why it is not understood
+    names   columns that it speaks of for certain; one that does not exist is an error all the same
     """
 
     text: str
     reason: str
+    names: tuple[Path, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
 
 
-Predicate = Compare | IsIn | IsNull | Contains | And | Or | Not | Unknown
+Named = Compare | IsIn | IsNull | Contains  # parts that speak of one column
+Part = Named | Unknown
+Predicate = Part | And | Or | Not
 
 
-def leaves_of(predicate: Predicate) -> Iterator[Compare | IsIn | IsNull | Contains | Unknown]:
+def leaves_of(predicate: Predicate) -> Iterator[Part]:
     """The parts that have no parts, from left to right."""
     if isinstance(predicate, And | Or):
         for part in predicate.parts:

@@ -24,9 +24,9 @@ from parquet_bloom.files.paths import Found, Partitions
 from parquet_bloom.files.search import Known
 from parquet_bloom.files.storage import Source
 from parquet_bloom.files.tables import Tables
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves, join_path
-from parquet_bloom.predicates.bind import Schema, bind
-from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
+from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
+from parquet_bloom.predicates.names import Schema, unknown_names
+from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
@@ -133,7 +133,8 @@ class Dataset:
         Raises UnknownColumnError for a name that no file has, RequestError for keys of two types.
         """
         first = self.first
-        known = Known(first[1] if first is not None else (), pseudo_leaves(self.partition_fields))
+        path, leaves = first if first is not None else ("", ())
+        known = Known(leaves, pseudo_leaves(self.partition_fields), path)
         missing = unresolved(known)
         if missing:
             known = replace(known, leaves=known.leaves + self._elsewhere(known, missing, unresolved))
@@ -205,17 +206,11 @@ def literal_path(path: str) -> str:
 
 def unresolved_in(predicate: Predicate) -> Names:
     """Which names of a predicate mean nothing among some columns."""
-    parts = {leaf.path: leaf for leaf in leaves_of(predicate) if not isinstance(leaf, Unknown)}
+    parts = list(leaves_of(predicate))
 
     def unresolved(known: Known) -> dict[str, UnknownColumnError]:
         schema = Schema(known.leaves, known.keys)
-        missing = {}
-        for leaf in parts.values():
-            try:
-                bind(leaf, schema)
-            except UnknownColumnError as error:
-                missing[join_path(leaf.path)] = error
-        return missing
+        return {name: error for part in parts for name, error in unknown_names(part, schema).items()}
 
     return unresolved
 

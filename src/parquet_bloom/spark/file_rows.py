@@ -20,7 +20,8 @@ from parquet_bloom.files.paths import Found
 from parquet_bloom.files.search import warn_of_damage
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import Schema, bind
+from parquet_bloom.predicates.bind import bind
+from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
 from parquet_bloom.spark.arrow_types import MisfitError, check_fit, convert, is_list
@@ -85,7 +86,7 @@ class Reading:
         asked = settle(predicate, lambda leaf: self._by_file(leaf, outline.leaves))
         if asked in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if asked == TRUE else []
-        bound = bind(asked, Schema(outline.leaves))
+        bound = bind(asked, Schema(outline.leaves, strict=False))
         decision = decide(source, outline, Question(bound, nan="largest", literal=literal_outcome(bound, "largest")))
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)

@@ -25,6 +25,8 @@ from parquet_bloom.files.paths import Found
 from parquet_bloom.files.search import Options, Search, Searched, as_predicate
 from parquet_bloom.files.tables import Tables, refusing
 from parquet_bloom.files.verify import verify
+from parquet_bloom.predicates.bind import bind
+from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
 from parquet_bloom.spark.frames import mapped
@@ -226,6 +228,8 @@ def _searching(
     data: Dataset, predicate: Predicate, options: Options, rows_of: Callable[[Searched], Iterable[Row]]
 ) -> Work:
     known = data.known(unresolved_in(predicate))
+    if known.leaves:
+        bind(predicate, Schema(known.leaves, known.keys))  # mistakes are told here, once
     return functools.partial(_searched, predicate=predicate, options=replace(options, known=known), rows_of=rows_of)
 
 
