@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from clusters import connect_server
+from clusters import activated, connect_server
 from object_store import KEY, SECRET, serving
 from samples import ROW_GROUPS, command, write_keys
 from sparks import need_spark
@@ -26,9 +26,8 @@ FILES = 4
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     need_spark(connect=True)
-    path = os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
-    env = {**os.environ, **keys, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    env = {**activated(), **keys}
     with connect_server(tmp_path_factory.mktemp("connect"), env) as url:
         yield url
 

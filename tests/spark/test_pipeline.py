@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -362,9 +364,40 @@ def test_the_command(command: Any, data: Path, tmp_path: Path, monkeypatch: pyte
 def test_the_session_of_the_command_is_the_one_there_is(spark: Any) -> None:
     from parquet_bloom.spark.sessions import session
 
-    with session() as same:
-        assert same.sparkContext is spark.sparkContext
+    def look() -> Any:
+        with session("local[3]", {"spark.pyspark.python": "/none"}) as same:
+            return same.sparkContext
+
+    assert look() is spark.sparkContext
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(look).result() is spark.sparkContext
     assert spark.range(3).count() == 3, "and it is not stopped"
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert os.environ.get("PYSPARK_PYTHON") is None, "where it was started nothing stays in the environment"
+
+
+def test_progress_is_lines_where_nobody_looks(
+    spark: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parquet_bloom.spark import progress
+
+    def slowly(batches: Any) -> Any:
+        import time
+
+        for batch in batches:
+            time.sleep(1.5)
+            yield batch
+
+    monkeypatch.setattr(progress, "SECONDS", 0.3)
+    with progress.watched(spark) as watched:
+        assert watched is not None
+        watched.expect(40, 9999)
+        spark.range(0, 3, 1, 3).mapInArrow(slowly, "id long").count()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) >= 3
+    assert all(re.match(r"parquet-bloom: after \d+ s: 0 of 40 files", line) for line in err.splitlines())
+    assert ", 2 of 3 tasks\n" in err
 
 
 def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -173,11 +173,8 @@ class Dataset:
 
 def dataset(spark: Any, paths: Sequence[str]) -> Dataset:
     """List what paths name, by the executors. Raises RequestError for names that nothing can open."""
-    if isinstance(paths, str):
-        raise RequestError("paths takes a list of names")
-    paths = list(paths)
     where = storages(spark, paths)
-    return Dataset(spark, list_files(spark, paths, where), where)
+    return Dataset(spark, list_files(spark, [where.absolute(path) for path in paths], where), where)
 
 
 def found(where: Storages, path: str, root: str) -> Found:

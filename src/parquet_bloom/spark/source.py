@@ -28,7 +28,7 @@ from parquet_bloom.spark.file_rows import Reading
 from parquet_bloom.spark.inference import infer_schema
 from parquet_bloom.spark.pushed import translate
 from parquet_bloom.spark.storages import Storages, every_setting
-from parquet_bloom.spark.units import files_of, plan, rooted
+from parquet_bloom.spark.units import files_of, plan
 
 _OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown")
 
@@ -69,7 +69,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
         columns = tuple(_listed(options["columns"]))
     text = options.get("where")
     return Request(
-        tuple(rooted(names, where)), where, as_predicate(text) if text else None,
+        tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
         columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
         _flag(options, "pushdown", False),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
 from parquet_bloom.files.index_sources import Data, is_lance, open_data
 from parquet_bloom.formats import lance as form
+from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, list_files, not_listed
 from parquet_bloom.spark.storages import storages
@@ -25,6 +26,7 @@ _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binar
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 
+@explained
 def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
     probability: float = 0.00057, overwrite: bool = False, sync: bool = True,
@@ -42,7 +44,8 @@ def build_zone_index(
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    where = storages(spark, [*paths, output])
+    where = storages(spark, paths, output)
+    paths, output = [where.absolute(path) for path in paths], where.absolute(output)
     listed = list_files(spark, paths, where).rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
