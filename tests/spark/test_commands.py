@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from clusters import standalone, without_package
 from samples import ROW_GROUPS, write_keys
-from sparks import need_spark
+from sparks import need_spark, without_progress
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 FILES = 3
@@ -61,8 +61,7 @@ def call(path: str, folder: Path) -> Any:
             [program, "spark", *map(str, arguments)], cwd=folder, env={**environment, **more},
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
-        lines = [line for line in done.stderr.splitlines() if not line.startswith("WARNING: Using incubator modules")]
-        told = [line for line in lines if not line.startswith("parquet-bloom: after ")]
+        told = [line for line in without_progress(done.stderr) if not line.startswith("WARNING: Using incubator modul")]
         return done.returncode, done.stdout, told
 
     return run
@@ -158,6 +157,6 @@ def test_on_a_cluster_with_a_zip(call: Any, folder: Path, cluster: str, tmp_path
     assert (status, out, len(err)) == (2, "", 1)
     assert err[0].startswith("parquet-bloom: executors lack the package parquet-bloom: ")
     assert err[0].endswith("--py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)")
-    status, out, err = call("add", "data", "-c", "id", "-o", "out", "--py-files", "parquet_bloom.zip", *on_cluster)
+    status, out, err = call("check", "data", f"id = {some_id(folder)}", "--py-files", "parquet_bloom.zip", *on_cluster)
     assert (status, err) == (0, [])
-    assert out.startswith(f"{FILES} files: {FILES} done")
+    assert f"{FILES} files, {FILES * ROW_GROUPS} row groups, " in out

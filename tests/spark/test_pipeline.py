@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sparks import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownColumnError
@@ -339,7 +340,8 @@ def command(spark: Any, capsys: pytest.CaptureFixture[str]) -> Any:
 
     def call(*arguments: str) -> tuple[int, str, str]:
         status = run(["spark", *arguments])
-        return status, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return status, out, "\n".join(without_progress(err))
 
     return call
 
@@ -397,7 +399,7 @@ def test_progress_is_lines_where_nobody_looks(
     assert out == ""
     assert len(err.splitlines()) >= 3
     assert all(re.match(r"parquet-bloom: after \d+ s: 0 of 40 files", line) for line in err.splitlines())
-    assert ", 2 of 3 tasks\n" in err
+    assert re.search(r", [0-3] of 3 tasks\n", err)
 
 
 def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

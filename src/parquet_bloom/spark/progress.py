@@ -100,7 +100,7 @@ def _told(progress: Progress | None, tasks: Tasks) -> str:
     done, total = tasks()
     if total:
         told.append(f"{done:,} of {total:,} tasks")
-    return ", ".join(told) or "between two jobs"
+    return ", ".join(told) or "preparing the next job"
 
 
 @contextmanager

@@ -189,9 +189,7 @@ def _choose_python(spark: Any) -> None:
 def _check_master(master: str | None) -> None:
     """Spark says in 12 lines what it takes for a master."""
     if master is not None and not master.startswith(("local", "spark://", "yarn", "k8s://")):
-        raise RequestError(
-            f"--master {master}: expected local[N], spark://HOST:PORT, yarn, k8s://URL or sc://HOST:PORT"
-        )
+        raise RequestError(f"master {master}: expected local[N], spark://HOST:PORT, yarn, k8s://URL or sc://HOST:PORT")
 
 
 def check_java() -> None:
