@@ -60,22 +60,19 @@ def watched(spark: Any) -> Iterator[Progress | None]:
 @contextmanager
 def _bar(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    counted: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn())
-    counted += (TimeElapsedColumn(),) if progress is None else (DownloadColumn(), TimeRemainingColumn())
-    with Bar(*counted, console=Console(file=sys.stderr), transient=True) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         shown = bar.add_task("starting", total=None)
 
         def look() -> None:
-            known = progress is not None and progress.files
-            if known and progress is not None:
-                bar.update(shown, completed=progress.done[1], total=progress.bytes or None)
+            if progress is not None and progress.files:  # by bytes: files differ in size
+                done, total = progress.done[1], progress.bytes
             else:
                 done, total = tasks()
-                bar.update(shown, completed=done, total=total or None)
-            bar.update(shown, description=_told(progress, tasks))
+            bar.update(shown, description=_told(progress, tasks), completed=done, total=total or None)
 
         with _repeated(look, _REDRAWN):
             yield
