@@ -399,7 +399,7 @@ def test_progress_is_lines_where_nobody_looks(
     assert out == ""
     assert len(err.splitlines()) >= 3
     assert all(re.match(r"parquet-bloom: after \d+ s: 0 of 40 files", line) for line in err.splitlines())
-    assert re.search(r", [0-3] of 3 tasks\n", err)
+    assert re.search(r", [0-3] of 3 tasks\b", err)
 
 
 def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 SECONDS = 10.0  # between two lines
 _REDRAWN = 0.5  # seconds between two looks of the bar
-Tasks = Callable[[], tuple[int, int]]
+Tasks = Callable[[], tuple[int, int, int]]  # done, of how many, running; of the stages that run
 
 
 class Progress:
@@ -71,7 +71,7 @@ def _bar(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
             if progress is not None and progress.files:  # by bytes: files differ in size
                 done, total = progress.done[1], progress.bytes
             else:
-                done, total = tasks()
+                done, total, _ = tasks()
             bar.update(shown, description=_told(progress, tasks), completed=done, total=total or None)
 
         with _repeated(look, _REDRAWN):
@@ -94,9 +94,11 @@ def _told(progress: Progress | None, tasks: Tasks) -> str:
     told = []
     if progress is not None and progress.files:
         told.append(f"{progress.done[0]:,} of {progress.files:,} files")
-    done, total = tasks()
+    done, total, running = tasks()
     if total:
-        told.append(f"{done:,} of {total:,} tasks")
+        # A cluster without a free executor lets a job wait for ever, and says so in a log that nobody sees.
+        waiting = ", waiting for free executors" if not running and done < total else ""
+        told.append(f"{done:,} of {total:,} tasks{waiting}")
     return ", ".join(told) or "preparing the next job"
 
 
@@ -123,7 +125,7 @@ def _repeated(look: Callable[[], None], seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _tasks_of(spark: Any) -> Iterator[Tasks]:
-    """A function that tells how many tasks of the stages that run are done, and how many there are."""
+    """A function that counts tasks, by the session's status tracker or the server's word."""
     try:
         tracker = spark.sparkContext.statusTracker()
     except Exception:  # Spark Connect
@@ -131,20 +133,23 @@ def _tasks_of(spark: Any) -> Iterator[Tasks]:
             yield told
         return
 
-    def tasks() -> tuple[int, int]:
+    def tasks() -> tuple[int, int, int]:
         infos = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
-        return sum(info.numCompletedTasks for info in infos), sum(info.numTasks for info in infos)
+        counts = ((info.numCompletedTasks, info.numTasks, info.numActiveTasks) for info in infos)
+        done, total, running = map(sum, zip((0, 0, 0), *counts, strict=True))
+        return done, total, running
 
     yield tasks
 
 
 @contextmanager
 def _told_by_server(spark: Any) -> Iterator[Tasks]:
-    latest = [(0, 0)]
+    latest = [(0, 0, 0)]
 
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         running = [] if done else [stage for stage in stages or () if not stage.done]
-        latest[0] = sum(stage.num_completed_tasks for stage in running), sum(stage.num_tasks for stage in running)
+        done_of = sum(stage.num_completed_tasks for stage in running), sum(stage.num_tasks for stage in running)
+        latest[0] = *done_of, inflight_tasks
 
     spark.registerProgressHandler(handle)
     try:
