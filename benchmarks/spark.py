@@ -23,7 +23,6 @@ import json
 import multiprocessing
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +32,12 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from parquet_bloom.files.commit import NewFile
 from parquet_bloom.spark import pipeline
 from parquet_bloom.spark.frames import mark
 from parquet_bloom.spark.listing import Listed
+from parquet_bloom.spark.sessions import session
 
 LARGE = 10, 1_055_000  # files, and rows of each
 WARM_UP = 2  # rounds that do not count: Java compiles what runs often
@@ -205,23 +204,16 @@ def main() -> None:
     if options.only == "limit":
         return
     start = time.perf_counter()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "4g").config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1").config("spark.pyspark.python", sys.executable)
-        .getOrCreate()
-    )  # fmt: skip
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.range(10).mapInArrow(lambda batches: batches, "id bigint").count()
-    print(f"session and first worker: {time.perf_counter() - start:.1f} s")
-    if options.only in (None, "rewrite"):
-        against_spark(spark, options.folder, options.runs)
-    if options.only in (None, "small"):
-        small_files(spark, options.folder, options.runs)
-    if options.only in (None, "driver"):
-        driver(spark, options.listed)
-    spark.stop()
+    settings = {"memory": "4g", "host": "127.0.0.1", "bindAddress": "127.0.0.1"}
+    with session("local[2]", {f"spark.driver.{name}": value for name, value in settings.items()}) as spark:
+        spark.range(10).mapInArrow(lambda batches: batches, "id bigint").count()
+        print(f"session and first worker: {time.perf_counter() - start:.1f} s")
+        if options.only in (None, "rewrite"):
+            against_spark(spark, options.folder, options.runs)
+        if options.only in (None, "small"):
+            small_files(spark, options.folder, options.runs)
+        if options.only in (None, "driver"):
+            driver(spark, options.listed)
 
 
 if __name__ == "__main__":

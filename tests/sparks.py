@@ -9,6 +9,11 @@ import shutil
 import pytest
 
 
+def without_progress(stderr: str) -> list[str]:
+    """The lines of stderr but those that a slow machine sees: how far a command is, every ten seconds."""
+    return [line for line in stderr.splitlines() if not line.startswith("parquet-bloom: after ")]
+
+
 def need_spark(connect: bool = False) -> None:
     """Skip with the reason, or fail where PARQUET_BLOOM_REQUIRE_SPARK is set."""
     missing = None

@@ -76,6 +76,13 @@ class RefusedTypeError(RequestError):
     """A Bloom filter over this column's type would be wrong or useless."""
 
 
+# --- Spark's doing ----------------------------------------------------------------------------
+
+
+class SparkJobError(ParquetBloomError):
+    """A Spark job failed as a whole, such as on executors that lack this package; files are old or new and whole."""
+
+
 # --- the text's doing -------------------------------------------------------------------------
 
 _SHOWN = 100  # characters of a line on either side of the mark

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,22 @@ from typing import Any
 from ports import free_port
 
 Start = Callable[..., None]
+
+
+def activated() -> dict[str, str]:
+    """The environment of who has activated the one that runs the tests: its `python3` is the first on PATH."""
+    folder = Path(sys.executable).parent
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def without_package(folder: Path, name: str, packages: bool) -> Path:
+    """A Python that lacks parquet-bloom, and all other packages or none: the path of its program."""
+    made = folder / name
+    venv.create(made, with_pip=False, symlinks=True)
+    if packages:  # .pth files of that folder, such as an editable installation's, are not read
+        [own] = made.glob("lib/python*/site-packages")
+        (own / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return made / "bin" / "python3"
 
 
 def script(name: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,31 +10,23 @@ from typing import Any
 import pytest
 from sparks import need_spark
 
+from parquet_bloom.spark.sessions import session
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Started as the commands start theirs; its workers also import modules of tests, by name."""
     need_spark()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pyspark's own, about the pandas it is with
-        from pyspark.sql import SparkSession
-    source = str(Path(__file__).resolve().parents[2] / "src")
-    tests = str(Path(__file__).resolve().parents[1])
-    os.environ["PYTHONPATH"] = os.pathsep.join([source, tests, os.environ.get("PYTHONPATH", "")])
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("parquet-bloom tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.default.parallelism", "1")  # few tasks: most of what is here are small files
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # these tests are over before C2 pays
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.default.parallelism": "1",  # few tasks: most of what is here are small files
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # these tests are over before C2 pays
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    with session("local[2]", settings) as started:
+        started.sparkContext.setLogLevel("ERROR")
+        yield started

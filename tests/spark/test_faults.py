@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clusters import script, standalone
+import samples
+from clusters import activated, script, standalone
 from sparks import need_spark
 
 import parquet_bloom
@@ -56,11 +56,8 @@ def faults(tmp_path: Path) -> Path:
 
 
 def environment(faults: Path) -> dict[str, str]:
-    own = [str(HERE.parents[1] / "src"), str(HERE)]
-    return {
-        **os.environ, "PYTHONPATH": os.pathsep.join(own), "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "PARQUET_BLOOM_FAULTS": str(faults), "SPARK_LOCAL_IP": "127.0.0.1",
-    }  # fmt: skip
+    own = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE)])
+    return {**activated(), "PYTHONPATH": own, "PARQUET_BLOOM_FAULTS": str(faults)}
 
 
 def settings(faults: Path) -> list[str]:
@@ -162,19 +159,23 @@ def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     data: Path, versions: dict[str, tuple[bytes, bytes]], faults: Path, tmp_path: Path
 ) -> None:
     """Two workers that know nothing of the package but what --py-files brings; one executor dies on the way."""
-    package = HERE.parents[1] / "src"
     archive = tmp_path / "parquet_bloom.zip"
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for path in [*package.rglob("*.py"), *package.rglob("*.properties")]:
-            zipped.write(path, path.relative_to(package))
-        zipped.write(HERE / "faults.py", "faults.py")
+    assert samples.command("spark", "package", archive).returncode == 0
     (faults / "executor").touch()
     env = environment(faults)
     del env["PYTHONPATH"]
     with standalone(tmp_path, env) as url:
         conf = [part for setting in settings(faults) for part in ("--conf", setting)]
         job = [str(HERE / "run_job.py"), "submitted", str(data)]
-        command = [script("spark-submit"), "--master", url, *conf, "--py-files", str(archive), *job]
+        command = [
+            script("spark-submit"),
+            "--master",
+            url,
+            *conf,
+            "--py-files",
+            f"{archive},{HERE / 'faults.py'}",
+            *job,
+        ]
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ import pytest
 from parquet_bloom.spark.frames import _setting, computed, kept, small_batches
 from parquet_bloom.spark.pipeline import add_filters
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = pytest.mark.spark
 BATCH, ADAPTIVE = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.adaptive.enabled"
 
 

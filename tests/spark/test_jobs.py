@@ -19,7 +19,7 @@ from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
 from parquet_bloom.formats.filters import FORMATS
 from parquet_bloom.spark.dataset import folders_of, literal_path, shape_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = pytest.mark.spark
 
 ENCRYPTED = "encrypted/hardwood__encrypted_footer.parquet"
 KEY = 7 * 1000 + 3  # of file 7

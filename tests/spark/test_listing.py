@@ -11,7 +11,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.spark.listing import Listed, list_by_size, list_files
 from parquet_bloom.spark.storages import Storages
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

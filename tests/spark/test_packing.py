@@ -13,7 +13,7 @@ from parquet_bloom.spark import packing
 from parquet_bloom.spark.listing import Listed
 from parquet_bloom.spark.packing import by_name, numbered, packed
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = pytest.mark.spark
 
 
 def tasks_of(frame: Any) -> list[list[tuple[str, int]]]:

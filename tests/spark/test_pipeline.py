@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
+import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sparks import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError
@@ -356,7 +359,8 @@ def command(spark: Any, capsys: pytest.CaptureFixture[str]) -> Any:
 
     def call(*arguments: str) -> tuple[int, str, str]:
         status = run(["spark", *arguments])
-        return status, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return status, out, "\n".join(without_progress(err))
 
     return call
 
@@ -381,9 +385,40 @@ def test_the_command(command: Any, data: Path, tmp_path: Path, monkeypatch: pyte
 def test_the_session_of_the_command_is_the_one_there_is(spark: Any) -> None:
     from parquet_bloom.spark.sessions import session
 
-    with session() as same:
-        assert same.sparkContext is spark.sparkContext
+    def look() -> Any:
+        with session("local[3]", {"spark.pyspark.python": "/none"}) as same:
+            return same.sparkContext
+
+    assert look() is spark.sparkContext
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(look).result() is spark.sparkContext
     assert spark.range(3).count() == 3, "and it is not stopped"
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert os.environ.get("PYSPARK_PYTHON") is None, "where it was started nothing stays in the environment"
+
+
+def test_progress_is_lines_where_nobody_looks(
+    spark: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parquet_bloom.spark import progress
+
+    def slowly(batches: Any) -> Any:
+        import time
+
+        for batch in batches:
+            time.sleep(1.5)
+            yield batch
+
+    monkeypatch.setattr(progress, "SECONDS", 0.3)
+    with progress.watched(spark) as watched:
+        assert watched is not None
+        watched.expect(40, 9999)
+        spark.range(0, 3, 1, 3).mapInArrow(slowly, "id long").count()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) >= 3
+    assert all(re.match(r"parquet-bloom: after \d+ s: 0 of 40 files", line) for line in err.splitlines())
+    assert re.search(r", [0-3] of 3 tasks\b", err)
 
 
 def test_without_java_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from parquet_bloom.formats.filters import FORMATS
 from parquet_bloom.formats.literals import Instant
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")]
+pytestmark = pytest.mark.spark
 
 NAN, INF = math.nan, math.inf
 DAY = dt.date(2026, 1, 31)

@@ -32,6 +32,16 @@ def test_names_as_spark_has_them(name: str, default: str, parts: tuple[str, str,
     assert Storages(default=default).split(name) == parts
 
 
+def test_relative_names_are_the_drivers() -> None:
+    local, hdfs = Storages(), Storages(default="hdfs://n:8020")
+    assert local.absolute("d/x*.parquet") == os.path.abspath("d/x*.parquet")
+    assert local.absolute("./a b/") == os.path.abspath("a b")
+    for name in ("/a/../b", "s3a://bucket/d", "file:/a", "hdfs://n/x"):
+        assert (local.absolute(name), hdfs.absolute(name)) == (name, name)
+    with pytest.raises(RequestError, match="give an absolute path"):
+        hdfs.absolute("d/x")
+
+
 @pytest.mark.parametrize(
     ("name", "default", "said"),
     [

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from parquet_bloom._version import __version__
 from parquet_bloom.cli.common import column_rates, columns_options, json_option, listed, print_json
 from parquet_bloom.cli.groups import SIZE, Commands
 from parquet_bloom.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SHOWN = 5  # failed files that are named; the report has them all
+_SHOWN = 5  # failed files that are named; --report FILE has them all
 _LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
 
 
@@ -21,7 +22,7 @@ class _Commands(Commands):
     """Loads the commands that write no filters when one of them is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["add", *_LOOKING]
+        return ["add", *_LOOKING, "package"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in _LOOKING:
@@ -36,12 +37,16 @@ def command() -> None:
     """The same for data sets of any size, on Spark (extra `spark`, Java 17 or later).
 
     PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
-    a notebook) one is started, and stopped at the end.
+    a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
     """
 
 
 def session_options(function: F) -> F:
-    """--master and --conf."""
+    """--master, --conf and --py-files."""
+    function = click.option(
+        "--py-files", multiple=True, metavar="FILES",
+        help="Python code for the executors: .zip, .whl, .py, with commas between; see `spark package`.",
+    )(function)  # fmt: skip
     function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
         function
     )
@@ -60,7 +65,9 @@ paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS
 
 
 @contextmanager
-def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
+def open_session(master: str | None, conf: Sequence[str], py_files: Sequence[str] = ()) -> Iterator[Any]:
+    """A session, within which errors of Spark's are one line."""
+    from parquet_bloom.spark.failures import in_one_line
     from parquet_bloom.spark.sessions import session
 
     settings = {}
@@ -69,7 +76,8 @@ def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
         if not equals:
             raise RequestError(f"--conf {text}: expected NAME=VALUE")
         settings[name] = value
-    with session(master, settings) as spark:
+    names = [name for text in py_files for name in text.split(",") if name]
+    with in_one_line(), session(master, settings, names) as spark:
         yield spark
 
 
@@ -97,7 +105,7 @@ def open_session(master: str | None, conf: Sequence[str]) -> Iterator[Any]:
 def add(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: float | None,
     column_fpp: tuple[str, ...], properties: tuple[str, ...], master: str | None, conf: tuple[str, ...],
-    report: str | None, as_json: bool, **options: Any,
+    py_files: tuple[str, ...], report: str | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
 
@@ -105,14 +113,17 @@ def add(
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
     parquet-bloom spark add events/ --column '*_id' --output events-bloom/ --master 'local[*]'
 
-    Running it again does only what is missing. Exit status 2 if a file failed; its error is in the report.
+    Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
     from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
+    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     rates = column_rates(fpp, column_fpp)
-    with open_session(master, conf) as spark, watched(spark, as_json) as progress:
+    with open_session(master, conf, py_files) as spark, watched(spark) as progress:
+        if report is not None:
+            refuse_existing(spark, report)
         rows = add_filters(
             spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
             conf=parse_properties(properties) if properties else None, progress=progress, **options,
@@ -123,12 +134,34 @@ def add(
             "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
         ).head().asDict()  # fmt: skip
         first = [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
-        written = keep(spark, rows, report, bool(sums["failed"]))
+        if report is not None:
+            write_report(spark, rows, report)
     if as_json:
-        print_json({**sums, "errors": first, "report": written})
+        print_json({**sums, "errors": first, "report": report})
     else:
-        _print_sums(sums, written)
-    return say_failed(sums["failed"], sums["files"], first, written)
+        _print_sums(sums, report)
+    return say_failed(sums["failed"], sums["files"], first, report)
+
+
+@command.command("package")
+@click.argument("output", metavar="OUT.zip")
+@click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
+def package(output: str, overwrite: bool) -> int:
+    """Write this package as a zip for --py-files, for executors that do not have it.
+
+    \b
+    parquet-bloom spark package parquet_bloom.zip
+    parquet-bloom spark add /shared/events --in-place --master spark://host:7077 --py-files parquet_bloom.zip
+
+    What it imports (pyarrow, pandas, numba, numpy, thrift, xxhash, mmh3, sqlglot) must be there, as zips hold no
+    machine code.
+    """
+    from parquet_bloom.report.tables import size
+    from parquet_bloom.spark.archive import write_archive
+
+    n_files, n_bytes = write_archive(output, overwrite)
+    click.echo(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
+    return 0
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:
@@ -143,21 +176,14 @@ def _print_sums(sums: dict[str, Any], written: str | None) -> None:
         click.echo(f"report: {written}")
 
 
-def keep(spark: Any, rows: Any, report: str | None, failed: bool) -> str | None:
-    """Write the report where it was asked for, and wherever something failed; where it lies."""
-    from parquet_bloom.spark.reports import default_name, write_report
-
-    if report is None and not failed:
-        return None
-    name = report if report is not None else default_name()
-    write_report(spark, rows, name)
-    return name
-
-
 def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
+    """Name the first failed files, then how many there are and where all are; returns the exit status."""
     for error in first:
         click.echo(f"parquet-bloom: {error}", err=True)
     if failed:
-        more = f"; all of them: {written}" if failed > len(first) else ""
+        more = ""
+        if failed > len(first):
+            rest = f"all of them are in {written}" if written is not None else "give --report FILE for all of them"
+            more = f"; the first {len(first)} are above, {rest}"
         click.echo(f"parquet-bloom: {failed:,} of {files:,} files failed{more}", err=True)
     return 2 if failed else 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from parquet_bloom.cli.common import columns_options, listed, print_json, range_option, raw_files_option
-from parquet_bloom.cli.spark import keep, open_session, paths_argument, report_options, say_failed, session_options
+from parquet_bloom.cli.spark import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
 rows_option = click.option(
@@ -17,33 +18,41 @@ rows_option = click.option(
 
 
 def _finish(
-    spark: Any, frame: Any, sums: dict[str, str], shown: Sequence[str], limit: int, report: str | None, as_json: bool,
-    worth: str,
+    spark: Any, job: Callable[[], Any], sums: dict[str, str], shown: Sequence[str], limit: int, report: str | None,
+    as_json: bool, worth: str,
 ) -> tuple[dict[str, Any], int]:  # fmt: skip
     """Print some rows and the sums of all; write the report. Returns the sums, and the status of files that failed.
 
+    job    gives the rows
     sums   name -> expression over rows
     worth  which rows are printed
     """
-    frame = frame.persist()
-    named = [f"{expression} `{name}`" for name, expression in sums.items()]
-    told = frame.selectExpr(
-        *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
-    ).head().asDict()  # fmt: skip
-    errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
-    rows = frame.filter("error IS NULL").filter(worth).select(*shown).limit(limit).collect()
-    written = keep(spark, frame, report, bool(told["failed"]))
+    from parquet_bloom.spark.progress import watched
+    from parquet_bloom.spark.reports import refuse_existing, write_report
+
+    with watched(spark):
+        if report is not None:
+            refuse_existing(spark, report)
+        frame = job().persist()
+        named = [f"{expression} `{name}`" for name, expression in sums.items()]
+        told = frame.selectExpr(
+            *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
+        ).head().asDict()  # fmt: skip
+        errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
+        rows = frame.filter("error IS NULL").filter(worth).select(*shown).limit(limit).collect()
+        if report is not None:
+            write_report(spark, frame, report)
     if as_json:
-        print_json({**told, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": written})
+        print_json({**told, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
     else:
-        from parquet_bloom.report.tables import print_table
+        from parquet_bloom.report.tables import plural, print_table
 
         if rows:
             print_table(shown, _cells(rows))
-        click.echo(", ".join(f"{told[name]:,} {name}" for name in ("files", *sums)))
-        if written is not None:
-            click.echo(f"report: {written}")
-    return told, say_failed(told["failed"], told["files"], errors, written)
+        click.echo(", ".join([plural(told["files"], "file"), *(f"{told[name]:,} {name}" for name in sums)]))
+        if report is not None:
+            click.echo(f"report: {report}")
+    return told, say_failed(told["failed"], told["files"], errors, report)
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
@@ -58,16 +67,16 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 @report_options
 def inspect(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], limit: int, master: str | None,
-    conf: tuple[str, ...], report: str | None, as_json: bool,
+    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
     from parquet_bloom.spark import inspect_filters
 
     shown = ["path", "row_group", "column", "spec", "num_bytes", "rate", "problems"]
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
-    with open_session(master, conf) as spark:
-        frame = inspect_filters(spark, paths, listed(columns), listed(exclude))
-        return _finish(spark, frame, sums, shown, limit, report, as_json, "true")[1]
+    with open_session(master, conf, py_files) as spark:
+        job = functools.partial(inspect_filters, spark, paths, listed(columns), listed(exclude))
+        return _finish(spark, job, sums, shown, limit, report, as_json, "true")[1]
 
 
 @click.command("verify")
@@ -78,7 +87,7 @@ def inspect(
 @report_options
 def verify(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, limit: int,
-    master: str | None, conf: tuple[str, ...], report: str | None, as_json: bool,
+    master: str | None, conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
@@ -88,9 +97,9 @@ def verify(
 
     shown = ["path", "row_group", "column", "spec", "status", "missed", "reason"]
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
-    with open_session(master, conf) as spark:
-        frame = verify_filters(spark, paths, listed(columns), listed(exclude), sample)
-        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "status <> 'right'")
+    with open_session(master, conf, py_files) as spark:
+        job = functools.partial(verify_filters, spark, paths, listed(columns), listed(exclude), sample)
+        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "status <> 'right'")
     return status or (1 if told["wrong"] else 0)
 
 
@@ -103,21 +112,21 @@ def verify(
 @report_options
 def check(
     paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
-    conf: tuple[str, ...], report: str | None, as_json: bool,
+    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
     """
-    from parquet_bloom.spark import check as job
+    from parquet_bloom.spark import check as function
 
     shown = ["path", "row_group", "rows", "size", "reason"]
     skipped = ("no rows", "literal", "partition", "bounds", "filter")
     sums = {"row groups": "count_if(error IS NULL)", "kept": "count_if(NOT skipped)"}
     sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
-    with open_session(master, conf) as spark:
-        frame = job(spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "NOT skipped")
+    with open_session(master, conf, py_files) as spark:
+        job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
+        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "NOT skipped")
     return status or (0 if told["kept"] else 1)
 
 
@@ -130,19 +139,19 @@ def check(
 @report_options
 def prune(
     paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
-    conf: tuple[str, ...], report: str | None, as_json: bool,
+    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
     """
-    from parquet_bloom.spark import prune as job
+    from parquet_bloom.spark import prune as function
 
     shown = ["path", "row_groups", "rows", "size"]
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
-    with open_session(master, conf) as spark:
-        frame = job(spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        told, status = _finish(spark, frame, sums, shown, limit, report, as_json, "true")
+    with open_session(master, conf, py_files) as spark:
+        job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
+        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "true")
     return status or (0 if told["left"] else 1)
 
 
@@ -157,23 +166,22 @@ def prune(
 @session_options
 def read(
     paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
-    raw_files: bool, limit: int, master: str | None, conf: tuple[str, ...],
+    raw_files: bool, limit: int, master: str | None, conf: tuple[str, ...], py_files: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value."""
     from parquet_bloom.report.tables import print_table
     from parquet_bloom.spark import read as job
+    from parquet_bloom.spark.progress import watched
+    from parquet_bloom.spark.storages import storages
 
     names = [name.strip() for name in columns.split(",")] if columns else None
-    with open_session(master, conf) as spark:
-        frame = job(spark, paths, where, names, range_values=range_values, raw_files=raw_files)
-        if output is not None:
-            try:
-                frame.write.parquet(output)
-            except Exception as error:
-                first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-                raise click.ClickException(f"{output}: {first}") from error
-            return 0
-        rows = frame.limit(limit + 1).collect()
+    with open_session(master, conf, py_files) as spark:
+        with watched(spark):
+            frame = job(spark, paths, where, names, range_values=range_values, raw_files=raw_files)
+            if output is not None:
+                frame.write.parquet(storages(spark, (), output).absolute(output))
+                return 0
+            rows = frame.limit(limit + 1).collect()
         print_table(frame.columns, _cells(rows[:limit]))
         if len(rows) > limit:
             click.echo(f"... the first {limit}; give --limit, or --output for all", err=True)
@@ -199,17 +207,18 @@ def index(
     output: str,
     master: str | None,
     conf: tuple[str, ...],
+    py_files: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Build a zone index over each column, as `parquet-bloom index build` does on one machine."""
     from parquet_bloom.report.tables import size
     from parquet_bloom.spark import build_zone_index
+    from parquet_bloom.spark.progress import watched
 
-    with open_session(master, conf) as spark:
-        for row in build_zone_index(spark, paths, list(columns), output, **options).collect():
-            click.echo(
-                f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}"
-            )
+    with open_session(master, conf, py_files) as spark, watched(spark):
+        rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
+    for row in rows:
+        click.echo(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")
     return 0
 
 

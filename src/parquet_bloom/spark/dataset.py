@@ -179,10 +179,8 @@ def dataset(spark: Any, paths: Sequence[str], tables: Tables | None) -> Dataset:
     tables  gets those that the files have to do with, and may refuse them; None: nobody looks
     Raises RequestError for names that nothing can open, TableFormatError.
     """
-    if isinstance(paths, str):
-        raise RequestError("paths takes a list of names")
-    paths = list(paths)
     where = storages(spark, paths)
+    paths = [where.absolute(path) for path in paths]
     if tables is not None:
         find_tables(spark, paths, where, tables)
     listed = list_files(spark, paths, where)

@@ -29,6 +29,7 @@ from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
+from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import by_name, packed
@@ -60,6 +61,7 @@ _TOGETHER = 256  # files that are looked at side by side on a remote store
 _ROWS = 4096
 
 
+@explained
 def inspect_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
 ) -> Any:
@@ -77,6 +79,7 @@ def inspect_filters(
     return _rows(data, INSPECTED, functools.partial(_inspected, columns=columns, exclude=exclude))
 
 
+@explained
 def verify_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
     sample: int | None = None,
@@ -94,6 +97,7 @@ def verify_filters(
     return _rows(data, VERIFIED, work, packed(data.listed, spark))
 
 
+@explained
 def check(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
@@ -113,6 +117,7 @@ def check(
     return _rows(data, CHECKED, _searching(data, tree, options, _verdicts), together=_TOGETHER)
 
 
+@explained
 def prune(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
@@ -172,6 +177,8 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
         try:
             yield from list(work(files))
             return
+        except ImportError:
+            raise
         except Exception:  # of which file, the next lines say
             pass
     for file in files:
@@ -179,6 +186,8 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
             yield from list(work([file]))
         except ParquetBloomError as error:
             yield _failed(file, error)
+        except ImportError:  # what executors lack is not the file's doing
+            raise
         except Exception as error:  # one file must not end the job of a million others
             yield _failed(file, f"{type(error).__name__}: {error}")
 

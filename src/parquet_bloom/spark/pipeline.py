@@ -23,6 +23,7 @@ from parquet_bloom.files.commit import remove_stale
 from parquet_bloom.files.tables import Tables, look_before
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
+from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
@@ -55,6 +56,7 @@ _CHANGED = "A shuffle map stage with indeterminate output was failed and retried
 _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 
 
+@explained
 def add_filters(
     spark: Any,
     paths: Sequence[str],
@@ -101,7 +103,9 @@ def add_filters(
     wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
     files have no row.
     """
-    where = storages(spark, [*paths, *([output] if output is not None else [])])
+    where = storages(spark, paths, output)
+    paths = [where.absolute(path) for path in paths]
+    output = where.absolute(output) if output is not None else None
     options = {
         "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
         "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "replace": replace,

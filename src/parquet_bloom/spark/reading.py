@@ -20,12 +20,14 @@ from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats.schema import split_path
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
+from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
 
 _BATCH = 5000  # files of one scan of Spark's
 
 
+@explained
 def read(
     spark: Any, paths: Sequence[str], where: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import os
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.commit import new_output
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.spark.storages import storages
@@ -17,8 +17,11 @@ _BATCH = 10_000
 _MOST_PARTS = 64  # each is one small Spark job
 
 
-def default_name() -> str:
-    return time.strftime("parquet-bloom-report-%Y%m%d-%H%M%S.parquet")
+def refuse_existing(spark: Any, name: str) -> None:
+    """Raise StorageError for a local file that is there: before the work, not after it."""
+    filesystem, path = storages(spark, [name]).open(name)
+    if filesystem is None and os.path.lexists(path):
+        raise StorageError(name, "exists; give another name for the report")
 
 
 def write_report(spark: Any, frame: Any, name: str) -> None:

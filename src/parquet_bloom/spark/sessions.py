@@ -8,49 +8,87 @@ import os
 import re
 import shutil
 import subprocess
-import warnings
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.spark.failures import one_line
 
 LEAST_JAVA = 17
+_EXTRA = "Spark needs the extra spark: pip install 'parquet-bloom[spark]'"
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
 
 
 @contextlib.contextmanager
-def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+def session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, py_files: Sequence[str] = ()
+) -> Iterator[Any]:  # fmt: skip
     """Give the active session; where there is none, start one and stop it at the end.
 
     master    "local[*]" unless given here, by spark-submit or by the settings in SPARK_CONF_DIR; sc://HOST:PORT
               is a server for Spark Connect
     settings  Spark's properties, for a session that is started here
+    py_files  .zip, .whl and .py files that the executors get, of any session
+
+    A session that is started here on a local master runs its Python workers with sys.executable; the setting
+    spark.pyspark.python and the variable PYSPARK_PYTHON come first, on every master.
     Raises RequestError without pyspark or Java.
     """
-    with warnings.catch_warnings():
-        # Of pyspark's own, about the pandas beside it; nothing here gives Spark a pandas frame.
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-        sql = _pyspark()
-        active = sql.SparkSession.getActiveSession()
-        if active is not None:
-            yield active
-            return
-        started = _start(sql, master, settings or {})
+    sql = _pyspark()
+    for name in py_files:
+        if "://" not in name and not os.path.isfile(name):
+            raise RequestError(f"--py-files {name}: no such file; parquet-bloom spark package OUT.zip makes one")
+    given = _given(sql)
+    if given is not None:
+        _send(given, py_files)
+        yield given
+        return
+    started = _start(sql, master, settings or {})
+    try:
+        _send(started, py_files)
+        yield started
+    except BaseException:
+        with contextlib.suppress(Exception):  # what stopped us may have stopped the JVM
+            started.stop()
+        raise
+    started.stop()
+
+
+def _given(sql: Any) -> Any:
+    """The session that others started, if there is one; also one of another thread."""
+    active = sql.SparkSession.getActiveSession()
+    if active is None:
+        context = getattr(import_module("pyspark"), "SparkContext", None)
+        if getattr(context, "_active_spark_context", None) is not None:
+            active = sql.SparkSession.builder.getOrCreate()
+    return active
+
+
+def _send(spark: Any, py_files: Sequence[str]) -> None:
+    """Give executors files with Python code. Raises RequestError."""
+    for name in py_files:
         try:
-            yield started
-        except BaseException:
-            with contextlib.suppress(Exception):  # what stopped us may have stopped the JVM
-                started.stop()
-            raise
-        started.stop()
+            try:
+                context = spark.sparkContext
+            except Exception:  # Spark Connect
+                spark.addArtifacts(name, pyfile=True)
+            else:
+                context.addPyFile(name)
+        except Exception as error:
+            raise RequestError(f"--py-files {name}: {one_line(error)}") from error
 
 
 def _pyspark() -> Any:
     try:
         from pyspark import sql
     except ImportError as error:
-        raise RequestError(f"Spark needs the extra spark: pip install 'parquet-bloom[spark]' ({error})") from error
+        raise RequestError(f"{_EXTRA} ({error})") from error
+    if find_spec("pandas") is None:  # PySpark wants it beside pyarrow
+        raise RequestError(f"{_EXTRA} (No module named 'pandas')")
     return sql
 
 
@@ -67,6 +105,7 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
     submitted = remote or "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
     builder = sql.SparkSession.builder.appName("parquet-bloom")
     if not submitted:
+        _check_master(master or settings.get("spark.master"))
         check_java()
         quiet = Path(__file__).with_name("log4j2.properties")
         # JVM options only count before the JVM starts, which is now.
@@ -80,10 +119,77 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        if remote:
+            return builder.getOrCreate()
+        with _as_worker(_python_for(master or settings.get("spark.master"), settings.get(_PYTHON))):
+            started = builder.getOrCreate()
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise RequestError(f"Spark did not start: {lines[0]}") from error
+        told = one_line(error)
+        if master is not None and master.startswith("spark://") and "stopped SparkContext" in told:
+            told = f"no master answers at {master}"
+        raise RequestError(f"Spark did not start: {told}") from error
+    _choose_python(started)
+    return started
+
+
+# --- which Python the workers run -----------------------------------------------------------------
+
+_PYTHON = "spark.pyspark.python"
+
+
+def _is_local(master: str) -> bool:
+    """Whether all executors are on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def _python_for(master: str | None, setting: str | None) -> str | None:
+    """The program for PYSPARK_PYTHON; None: as it is. A master that is not known yet counts as local.
+
+    PySpark takes the setting from spark-submit alone, and "python3" is what it runs elsewhere: whatever comes first
+    on PATH, which is not this environment unless somebody has activated it.
+    """
+    if setting is not None:
+        return setting
+    if "PYSPARK_PYTHON" in os.environ or (master is not None and not _is_local(master)):
+        return None
+    return sys.executable
+
+
+@contextlib.contextmanager
+def _as_worker(python: str | None) -> Iterator[None]:
+    """PYSPARK_PYTHON for as long as Spark starts: its JVM keeps the environment that it was started with."""
+    if python is None:
+        yield
+        return
+    old = os.environ.get("PYSPARK_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = python
+    try:
+        yield
+    finally:
+        if old is None:
+            del os.environ["PYSPARK_PYTHON"]
+        else:
+            os.environ["PYSPARK_PYTHON"] = old
+
+
+def _choose_python(spark: Any) -> None:
+    """Once the session knows all of its settings, those of spark-defaults.conf too: the program in its functions."""
+    try:
+        context = spark.sparkContext
+    except Exception:  # Spark Connect
+        return
+    setting = context.getConf().get(_PYTHON)
+    python = _python_for(context.master, setting) or os.environ.get("PYSPARK_PYTHON")
+    context.pythonExec = python if python is not None else "python3"
+
+
+# --- Java -----------------------------------------------------------------------------------------
+
+
+def _check_master(master: str | None) -> None:
+    """Spark says in 12 lines what it takes for a master."""
+    if master is not None and not master.startswith(("local", "spark://", "yarn", "k8s://")):
+        raise RequestError(f"master {master}: expected local[N], spark://HOST:PORT, yarn, k8s://URL or sc://HOST:PORT")
 
 
 def check_java() -> None:

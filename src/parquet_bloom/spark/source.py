@@ -29,7 +29,7 @@ from parquet_bloom.spark.inference import infer_schema
 from parquet_bloom.spark.listing import look_around
 from parquet_bloom.spark.pushed import translate
 from parquet_bloom.spark.storages import Storages, every_setting
-from parquet_bloom.spark.units import files_of, plan, refusal, rooted
+from parquet_bloom.spark.units import files_of, plan, refusal
 
 _OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown", "rawfiles")
 _NAMES = "where, columns, mergeSchema, partitions, pushdown, rawFiles"
@@ -79,7 +79,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
         columns = tuple(_listed(options["columns"]))
     text = options.get("where")
     return Request(
-        tuple(rooted(names, where)), where, as_predicate(text) if text else None,
+        tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
         columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
         _flag(options, "pushdown", False), _flag(options, "rawfiles", False),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -66,6 +66,15 @@ class Storages:
             return filesystem, f"{authority.partition('@')[0]}{path}".rstrip("/")
         return filesystem, path
 
+    def absolute(self, name: str) -> str:
+        """The name with this process's folder before it, where it is a relative one of the local file system.
+
+        The driver calls it: executors of a cluster work in folders of their own.
+        """
+        if _URI.fullmatch(name) is not None or name.startswith("/") or self.split(name)[0] != "file":
+            return name
+        return os.path.abspath(name)
+
     def split(self, name: str) -> tuple[str, str, str]:
         """Scheme, authority and path, the default file system's where the name has none. Raises RequestError."""
         uri = _URI.fullmatch(name)
@@ -88,8 +97,11 @@ class Storages:
         return scheme, authority, path
 
 
-def storages(spark: Any, names: Iterable[str]) -> Storages:
-    """What executors need to open these names, from the settings of a session."""
+def storages(spark: Any, paths: Sequence[str], output: str | None = None) -> Storages:
+    """What executors need to open these names, from the settings of a session. Raises RequestError."""
+    if isinstance(paths, str):
+        raise RequestError("paths takes a list of names")
+    names = [*paths, *([output] if output is not None else [])]
     default = _setting(spark, "fs.defaultFS") or "file:///"
     plain = Storages(default=default)
     schemes = {plain.split(name)[0] for name in names}

@@ -163,6 +163,8 @@ def _add(
             # A twin of this task, or the one it repeats, has just finished this very file.
             status, report = _once(found, target, request, None)
         return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
+    except ImportError:  # what this executor lacks is not the file's doing
+        raise
     except Exception as error:  # one bad file must not fail the other files' rows, whatever it did to us
         return failed_row(row["path"], error, time.perf_counter() - started, str(target) if target else None)
 
@@ -214,6 +216,8 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
                     header |= known
                     for first, stop in _runs(source, made, request):
                         units.append({**same, "place": first, "stop": stop, **known})
+            except ImportError:
+                raise
             except Exception:
                 units = []  # `assemble` meets the same error, and says so
             yield header
@@ -246,6 +250,8 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
                 for key, built in _build_unit(row, job, request):
                     yield _filter_row(row, place, key, built, None)
                     place += 1
+            except ImportError:
+                raise
             except Exception as error:
                 text = str(error) if isinstance(error, ParquetBloomError) else f"{type(error).__name__}: {error}"
                 yield _filter_row(row, place, (-1, -1), None, text)

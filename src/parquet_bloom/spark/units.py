@@ -223,10 +223,5 @@ def part_of(n_row_groups: int, part: int, parts: int) -> range:
     return range(n_row_groups * part // parts, n_row_groups * (part + 1) // parts)
 
 
-def rooted(names: Sequence[str], where: Storages) -> list[str]:
-    """Names with nothing to resolve on another machine: local ones made absolute."""
-    return [os.path.abspath(name) if ":" not in name and where.split(name)[0] == "file" else name for name in names]
-
-
 def no_files(names: Sequence[str]) -> StorageError:
     return StorageError(", ".join(names), "no Parquet file in it; give a schema to read nothing")

@@ -19,6 +19,7 @@ from parquet_bloom.files.index_sources import Data, is_lance, open_data
 from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats import lance as form
 from parquet_bloom.spark.dataset import dataset
+from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import storages
@@ -27,6 +28,7 @@ _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binar
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 
+@explained
 def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
     probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
@@ -44,7 +46,8 @@ def build_zone_index(
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    where = storages(spark, [*paths, output])
+    where = storages(spark, paths, output)
+    paths, output = [where.absolute(path) for path in paths], where.absolute(output)
     listed = dataset(spark, paths, refusing(raw_files)).listed.rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:

@@ -1,0 +1,156 @@
+"""Spark's errors in one line: what executors lack to run our code and how they get it, or the line that matters.
+
+    Job aborted due to stage failure: ... Lost task 0.3 in stage 0.0 (TID 3) (host executor 1): java.io.IOException: ...
+    An exception was thrown from the Python worker:\nTraceback ...\nModuleNotFoundError: No module named 'parquet_bloom'
+
+Spark hands on a worker's traceback, and a JVM's, as one text; only its words tell what happened.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from parquet_bloom.errors import SparkJobError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MOST = 600  # characters of a line
+_INSTALL = "install parquet-bloom[spark] for the Python that executors run"
+_NAME = "name another Python of theirs with spark.pyspark.python=/path/to/python"
+_SEND = "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"
+_TRACEBACK = "Traceback (most recent call last):"
+_STACK = re.compile(r"\s+at [\w.$<>/]+\(|\s*\.\.\. \d+ more|Driver stacktrace:|JVM stacktrace:|\s*SQLSTATE: ")
+_BEFORE_CAUSE = re.compile(r".*?\(TID \d+\) \([^()]*\): ", re.DOTALL)
+_JAVA_CLASS = re.compile(r"(?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)(?:: |$)")
+_PYTHON_ERROR = re.compile(r"(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt))(?:: (.*))?")
+_GONE = "Spark's JVM is gone: it was killed, or ran out of memory; files that were not finished are as they were"
+
+
+def is_of_spark(error: BaseException) -> bool:
+    """Whether PySpark, py4j or gRPC raised it."""
+    return type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc") or isinstance(
+        error, ConnectionRefusedError | ConnectionResetError
+    )
+
+
+def lacking(error: BaseException) -> SparkJobError | None:
+    """What executors lack to run this package, with the ways to give it to them; None for all other errors."""
+    if not is_of_spark(error):
+        return None
+    text = str(error)
+    if found := re.search(r'Cannot run program "([^"]+)"(?:[^\n]*?error=\d+, ([^\n]+))?', text):
+        reason = found[2] or "it does not run"
+        return SparkJobError(f"executors cannot run {found[1]} ({reason}): {_NAME}, or set PYSPARK_PYTHON")
+    if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?version: ([\d.]+)[^\n]*?driver: ([\d.]+)", text):
+        return SparkJobError(
+            f"executors run Python {found[1]}, and this is Python {found[2]}; both must be the same: {_NAME}"
+        )
+    if found := re.search(r"Error from python worker:\s*([^\n]+)|reading the port number from pyspark.daemon", text):
+        reason = f" ({found[1].strip()})" if found[1] else ""
+        return SparkJobError(f"the Python of the executors cannot run PySpark{reason}: {_NAME}")
+    if found := re.search(r"PACKAGE_NOT_INSTALLED\] ([^\n]+?) must be installed", text):
+        return _without(found[1])
+    if found := re.search(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'", text):
+        return _without(found[1])
+    if re.search(r"(?:Can't get attribute|cannot import name|has no attribute)[^\n]*'parquet_bloom", text):
+        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} anew, or {_SEND}")
+    return None
+
+
+def _without(module: str) -> SparkJobError:
+    package, _, inside = module.partition(".")
+    if package == "parquet_bloom" and inside:
+        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} anew, or {_SEND}")
+    if package == "parquet_bloom":
+        return SparkJobError(f"executors lack the package parquet-bloom: {_INSTALL}, {_NAME}, or {_SEND}")
+    return SparkJobError(f"executors lack {module}, which parquet-bloom needs: {_INSTALL}, or {_NAME}")
+
+
+def one_line(error: BaseException) -> str:
+    """The line that matters of whatever Spark raised, without a traceback or a JVM's stack."""
+    known = lacking(error)
+    if known is not None:
+        return str(known)
+    text = str(error)
+    if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError):
+        return _GONE
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        try:
+            text = str(java.toString())
+        except Exception:  # the JVM is gone
+            return _GONE
+    if _TRACEBACK in text:
+        told = _of_python(text.rpartition(_TRACEBACK)[2])
+    else:
+        told = _of_java(text)
+    told = told or type(error).__name__
+    return told if len(told) <= _MOST else f"{told[:_MOST]}..."
+
+
+def _of_python(text: str) -> str:
+    """The last line of a traceback, with the lines that its message has more; errors of ours without their names."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        found = _PYTHON_ERROR.fullmatch(line)
+        if found is None:
+            continue
+        more = []
+        for following in lines[at + 1 :]:
+            if not following.strip() or _STACK.match(following):
+                break
+            more.append(following.strip())
+        message = " ".join([found[2] or "", *more]).strip()
+        return message if message and "parquet_bloom.errors." in line else f"{found[1]}: {message}".rstrip(": ")
+    return ""
+
+
+def _of_java(text: str) -> str:
+    """The message before the stack, and the deepest cause behind it where that is another one."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if _STACK.match(line) and lines:
+            break
+        if line.strip() and not line.startswith("An error occurred while calling"):
+            lines.append(line.strip().removeprefix(": "))
+    told = _BEFORE_CAUSE.sub("", " ".join(lines[:3]), count=1)
+    while (shorter := _JAVA_CLASS.sub("", told, count=1)) and _JAVA_CLASS.match(told):
+        told = shorter
+    told = re.sub(r"\s*SQLSTATE: \w+$", "", told)
+    causes = re.findall(r"^Caused by: (.+)$", text, re.MULTILINE)
+    if causes:
+        cause = _JAVA_CLASS.sub("", causes[-1], count=1) or causes[-1]
+        if cause not in told:
+            told = f"{told}: {cause}"
+    return told
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Turn every error of Spark's into a SparkJobError."""
+    try:
+        yield
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        raise SparkJobError(one_line(error)) from error
+
+
+def explained(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function that runs jobs raise SparkJobError where executors lack something; other errors pass."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            known = lacking(error)
+            if known is None:
+                raise
+            raise known from error
+
+    return call
