@@ -179,7 +179,7 @@ def test_a_key_without_a_certain_meaning_keeps_all(by_row: list[Path], column: s
         ("i", ["50"]), ("s", [5]), ("s", pa.array([5])), ("id", ["no uuid"]), ("day", [5]), ("i", [object()]),
         ("i", [50, "x"]),
     ],
-    ids=str,
+    ids=case_id,
 )  # fmt: skip
 def test_a_key_of_another_kind_is_an_error(by_row: list[Path], column: str, values: Any) -> None:
     for path in by_row:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from samples import ROW_GROUPS, ROWS, keys_table, same_rows, write_keys
+from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, same_rows, write_keys
 
 import parquet_bloom
 from parquet_bloom import FooterCache, Scan, add_filters, check, count, dataset, prune, read_batches, read_table
@@ -376,3 +376,9 @@ def test_a_name_without_files_is_an_error_of_the_read(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "scandir", closed)
     with pytest.raises(StorageError, match="sub: Permission denied"):
         parquet_bloom.read_table(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["read_table", "read_batches", "dataset", "count", "prune"])
+def test_a_misspelt_keyword_is_no_option(name: str) -> None:
+    with pytest.raises(TypeError, match="use_filter'"):
+        getattr(parquet_bloom, name)(FIXTURES / "pyarrow/trace_ids.parquet", "user_id = 5", use_filter=False)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parquet_bloom.files.paths import Failed
     from parquet_bloom.files.plan import Skipped
     from parquet_bloom.files.progress import Progress
-    from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.files.read import Pruned, ReadOptions, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
     from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.files.scan import Scan
@@ -61,6 +61,7 @@ _HOMES = {
     "InspectReport": "inspect",
     "Progress": "progress",
     "Pruned": "read",
+    "ReadOptions": "read",
     "RemoveReport": "reports",
     "RemovedFile": "reports",
     "RowGroupVerdict": "check",
@@ -104,6 +105,7 @@ __all__ = [
     "ParquetBloomError",
     "Progress",
     "Pruned",
+    "ReadOptions",
     "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.files.scan import Scan
@@ -13,22 +13,51 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from parquet_bloom.files.cache import FooterCache
+    from parquet_bloom.files.progress import ProgressCallback
+
 Sources = PathLike | Sequence[PathLike]
 
 
-def scan_of(source: Sources, filters: Any, filesystem: Any = None, **options: Any) -> Scan:
+class ReadOptions(TypedDict, total=False):
+    """How the reading functions go about it; each has a default.
+
+    nan           "ieee" or "largest", as `check` has it; read_table and count: "ieee", dataset: "largest"
+    use_filters   False: bounds and partitions only
+    range_values  a range of so many integers or dates is asked for one by one
+    cache         footers that the caller keeps from one call to the next
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    progress      is called with a Progress: for the files that are searched, then for the row groups that are read
+    index         a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
+                  pages that hold rows of its surviving zones are read
+    """
+
+    nan: str
+    use_filters: bool
+    range_values: int
+    cache: FooterCache | None
+    raw_files: bool
+    progress: ProgressCallback | None
+    index: PathLike | Sequence[PathLike] | None
+
+
+def scan_of(
+    source: Sources, filters: Any, filesystem: Any = None, decide_true: bool = False, **options: Unpack[ReadOptions]
+) -> Scan:
     """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
     index = options.pop("index", None)
+    rest: dict[str, Any] = {"filesystem": filesystem, "decide_true": decide_true, **options}
     if index is None:
-        return Scan(source, filters, filesystem=filesystem, **options)
+        return Scan(source, filters, **rest)
     from parquet_bloom.files.index_read import IndexedScan
 
-    return IndexedScan(source, filters, index, filesystem=filesystem, **options)
+    return IndexedScan(source, filters, index, **rest)
 
 
 def read_table(
-    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None, **options: Any
-) -> pa.Table:
+    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    **options: Unpack[ReadOptions],
+) -> pa.Table:  # fmt: skip
     """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
 
     source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
@@ -36,10 +65,7 @@ def read_table(
                 Expression. None: all rows
     columns     names; None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    options     cache, use_filters, range_values, raw_files, progress: as `check` has them (progress is told of the
-                files that are searched, and then of the row groups that are read); index: a zone index that
-                parquet_bloom.lance.build_index made of the source, its folder, or several: then only
-                pages that hold rows of its surviving zones are read
+    options     see ReadOptions
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
     rows cannot be filtered by; FileError and its kinds, TableFormatError without raw_files for files of an
@@ -51,24 +77,27 @@ def read_table(
 
 def read_batches(
     source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
-    batch_rows: int = 1 << 16, **options: Any,
+    batch_rows: int = 1 << 16, **options: Unpack[ReadOptions],
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
     return scan_of(source, filters, filesystem, **options).to_batches(columns, batch_rows)
 
 
-def dataset(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> ds.FileSystemDataset:
+def dataset(
+    source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]
+) -> ds.FileSystemDataset:
     """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
 
     Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
     """
-    return scan_of(source, filters, filesystem, **{"nan": "largest", **options}).dataset()
+    options.setdefault("nan", "largest")
+    return scan_of(source, filters, filesystem, **options).dataset()
 
 
-def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Any) -> int:
+def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]) -> int:
     """Count the rows that match; only row groups of which the footer and filters cannot tell are read."""
-    return scan_of(source, filters, filesystem, **{"decide_true": True, **options}).count()
+    return scan_of(source, filters, filesystem, decide_true=True, **options).count()
 
 
 class Pruned(list[tuple[str, list[int]]]):
@@ -86,7 +115,7 @@ class Pruned(list[tuple[str, list[int]]]):
 
 def prune(
     source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
-    filesystem: Any = None, **options: Any,
+    filesystem: Any = None, **options: Unpack[ReadOptions],
 ) -> Pruned:  # fmt: skip
     """Find the row groups in which a row can match: (file, row groups) for each file that has any.
 
@@ -94,7 +123,7 @@ def prune(
     column, values  a name and many keys (an array or list), probed with the kernel against whole
                     filters: row groups that can hold any of the keys, for semi-joins
     count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
-    options         cache, use_filters, range_values, nan, raw_files: as `check` has them; index: as read_table
+    options         see ReadOptions
 
     Raises as `check`; RequestError for both or neither of predicate and values.
     """
