@@ -32,7 +32,7 @@ def test_the_whole_way(tmp_path: Path) -> None:
     done = command("check", out, "user_id = 4611686018427387904")
     assert done.returncode == 0
     assert "4 of 5 row groups skipped (filter 4)" in done.stdout
-    assert " ".join(done.stdout.split()).endswith(("out.parquet: row group 3", "out.parquet row group 3"))
+    assert " ".join(done.stdout.split()).endswith((f"{out}: row group 3", f"{out} row group 3"))
     done = command("read", out, "--where", "user_id = 4611686018427387904", "--columns", "status", "--format", "ndjson")
     assert (done.returncode, done.stdout) == (0, '{"status": "ok"}\n')
     assert "1 row; 4 of 5 row groups skipped (filter 4)" in done.stderr
