@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from parquet_bloom.errors import ConflictError
-from parquet_bloom.files.litter import remove_stale, try_lock
+from parquet_bloom.files.litter import clear_beside, try_lock
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.storage import Source
 
@@ -28,11 +28,12 @@ def opened(file: Location, to_replace: bool) -> Iterator[Source]:
     Raises StorageError; ConflictError where another run takes longer than a minute.
     """
     stop, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+    if to_replace and file.filesystem is None:
+        # What killed runs left, also where nothing is to be done now. One of them may be a second name of this file,
+        # which goes by its lock, and so before we have that.
+        clear_beside(file.path, os.path.realpath(file.path))
     while True:
         with Source(file, pin=True) as source:
-            if to_replace and source.fd is not None and os.fstat(source.fd).st_nlink > 1:
-                # One that was killed between link and unlink left a second name; it goes by its lock, so before ours.
-                remove_stale(os.path.dirname(os.path.realpath(file.path)))
             if not to_replace or source.fd is None or (_is_ours(source.fd) and _is_newest(source)):
                 yield source
                 return

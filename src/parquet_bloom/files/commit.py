@@ -21,13 +21,12 @@ from parquet_bloom.errors import ConflictError, RequestError, StorageError
 from parquet_bloom.files.attributes import give_attributes
 from parquet_bloom.files.draft import Draft, Travel
 from parquet_bloom.files.folder import Folder, sync_folder
-from parquet_bloom.files.litter import lock, own_name
+from parquet_bloom.files.litter import clear_beside, lock, own_name
 from parquet_bloom.files.locations import Stores
 from parquet_bloom.files.place import (
     EXISTS,
     Checksums,
     check_regular,
-    clear_beside,
     followed,
     put_instead,
     put_new,
@@ -110,7 +109,8 @@ class NewFile(Draft):
         while not os.path.isdir(missing):
             self._made.append(missing)
             missing = os.path.dirname(missing)
-        os.makedirs(at, exist_ok=True)
+        if self._made:
+            os.makedirs(at, exist_ok=True)
         return Folder(at)
 
     def _remove_made(self) -> None:

@@ -28,6 +28,9 @@ _NAME_BYTES = 120  # of the target's name; names have 255 at most
 _OURS = re.compile(r"\..+\.[^-/]+-[0-9]+-[0-9a-f]{8}\.parquet-bloom", re.DOTALL)
 _UNLOCKED = re.compile(r"\.bloomfilter\.lance\.[0-9]+-[0-9a-f]{8}\.parquet-bloom")  # those of first versions
 _DAY_S = 86_400
+_AGAIN_S = 0.5
+_KEPT = 100
+_cleared: dict[str, float] = {}  # folder -> when
 
 
 def own_name(name: str) -> str:
@@ -68,15 +71,23 @@ def remove_stale(path: str) -> None:
     with contextlib.suppress(OSError):
         folder = Folder(path)
         try:
-            clear(folder)
+            _clear(folder)
         finally:
             folder.close()
 
 
-def clear(folder: Folder) -> None:
-    """As `remove_stale`, in a folder that is open."""
-    if fcntl is None:
-        return
+def clear_beside(*paths: str) -> None:
+    """`remove_stale` in the folders of these paths, but not again right after: many files may lie in one."""
+    for folder in {os.path.dirname(os.path.abspath(path)) for path in paths}:
+        now = time.monotonic()
+        if now - _cleared.get(folder, -_AGAIN_S) >= _AGAIN_S:
+            if len(_cleared) > _KEPT:
+                _cleared.clear()
+            _cleared[folder] = now
+            remove_stale(folder)
+
+
+def _clear(folder: Folder) -> None:
     with contextlib.suppress(OSError):
         for name in folder.names():
             if name.endswith(SUFFIX) and name.startswith(".") and (_OURS.fullmatch(name) or _UNLOCKED.fullmatch(name)):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.folder import Folder
-from parquet_bloom.files.litter import own_name, remove_stale
+from parquet_bloom.files.litter import own_name
 
 EXISTS = "exists; give --overwrite to replace it"
 CHANGED = "was changed by another program meanwhile; nothing was written"
@@ -149,9 +149,3 @@ class Checksums:
         for folder, _, _ in self._aside:
             folder.close()
         self._aside = []
-
-
-def clear_beside(*paths: str) -> None:
-    """Remove what killed runs left in the folders of these paths."""
-    for folder in {os.path.dirname(path) for path in paths}:
-        remove_stale(folder)

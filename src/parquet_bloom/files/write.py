@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -98,22 +98,33 @@ class FilterWriter:
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
         self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
-        if self._filters:  # add makes the last file as secret as this one
-            mode = 0o666 & ~umask() if like is None else stat.S_IMODE(os.stat(like).st_mode) & 0o777
-            os.fchmod(self._data.fd, mode)
         try:
-            self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
+            with self._storage_errors():
+                if self._filters:  # add makes the last file as secret as this one
+                    mode = 0o666 & ~umask() if like is None else stat.S_IMODE(os.stat(like).st_mode) & 0o777
+                    os.fchmod(self._data.fd, mode)
+                self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
         except BaseException:
             self._data.discard()
             raise
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write a table as one or more row groups."""
-        self._open().write_table(table, row_group_size)
+        with self._storage_errors():
+            self._open().write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch as one or more row groups."""
-        self._open().write_batch(batch, row_group_size)
+        with self._storage_errors():
+            self._open().write_batch(batch, row_group_size)
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        """What the disk says while pyarrow writes, with the name of the file that it is to be."""
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(self._where, error) from error
 
     def _open(self) -> pq.ParquetWriter:
         if self._writer is None:
