@@ -12,7 +12,7 @@ import pytest
 from faulty import TARGETS, Forks, Tally
 
 pytestmark = pytest.mark.faults
-_SHORT_CASES = 20  # of each operation
+_SHORT_CASES = 16  # of each operation
 
 
 def check(forks: Forks, name: str, long: bool) -> Tally:

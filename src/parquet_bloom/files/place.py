@@ -137,7 +137,7 @@ class Checksums:
         for folder, name, own in self._aside:
             with contextlib.suppress(OSError):
                 folder.put(own, name)
-        self._close()
+        self.remove()  # what could not come back: the file is as good without
 
     def remove(self) -> None:
         for folder, _, own in self._aside:

@@ -18,7 +18,6 @@ import tempfile
 import threading
 from bisect import insort
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.parts import Part, Piece, plan_parts
 from parquet_bloom.files.remote import Location, side_by_side, storage_error
+from parquet_bloom.files.s3_client import abort, abort_lost, client_of, etag_of, may_have_begun, told_of
 from parquet_bloom.files.storage import Source
 
 _KEPT = (
@@ -34,6 +34,7 @@ _KEPT = (
 )  # fmt: skip
 _NOTHING_TO_COPY = "no run of unchanged bytes has the 5 MiB that S3 copies at least"
 _FROM_ELSEWHERE = "the source is on another storage"
+_CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _UNKNOWN_CONDITION = {"NotImplemented", "501"}
 
 
@@ -110,27 +111,34 @@ class StoredFile:
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Put the object together and let it take the target's place. Raises StorageError."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            self._upload(_client(self._target.filesystem), last_check)
-        except ClientError as error:
+            self._upload(client_of(self._target.filesystem), last_check)
+        except Exception as error:  # also botocore's parsers, which raise what is no BotoCoreError
+            raise self._told(error) from error
+
+    def _told(self, error: Exception, more: str = "") -> StorageError:
+        """What the store said, in one line; `more` comes after it."""
+        from botocore.exceptions import ClientError
+
+        if isinstance(error, ClientError):
             told = error.response.get("Error", {})
             code = str(told.get("Code", ""))
-            if code in ("PreconditionFailed", "412", "ConditionalRequestConflict"):
-                reason = "was changed by another program meanwhile; nothing was written"
-                raise ConflictError(self._target, reason) from error
+            if code in _CONDITION_FAILED:
+                return ConflictError(
+                    self._target, f"was changed by another program meanwhile; nothing was written{more}"
+                )
             reason = f"{error.operation_name}: {code} {told.get('Message', '')}".strip().splitlines()[0]
-            raise StorageError(self._target, reason) from error
-        except BotoCoreError as error:
-            raise storage_error(self._target, error) from error
+            return StorageError(self._target, reason + more)
+        if isinstance(error, StorageError):
+            return error if not more else type(error)(error.path, error.reason + more)
+        return StorageError(self._target, storage_error(self._target, error).reason + more)
 
     def _upload(self, client: Any, last_check: Callable[[], None]) -> None:
         bucket, _, key = self._target.path.partition("/")
         where = {"Bucket": bucket, "Key": key}
         kept = self._kept(client) if self._inside else {}
         parts = plan_parts(self.pieces() if self._inside else [Piece(0, self.at, 0, False)])
-        upload = {**where, "UploadId": client.create_multipart_upload(**where, **kept)["UploadId"]}
+        upload = {**where, "UploadId": self._begin(client, where, kept)}
         try:
             with self.reopen() as new:
 
@@ -149,15 +157,29 @@ class StoredFile:
             self.travel.sent = sum(part.stop - part.at for part in parts if part.origin is None)
             last_check()
             self._complete(client, upload, done)
-        except BaseException:
-            with suppress(Exception):  # the first error is the one to tell
-                client.abort_multipart_upload(**upload)
+        except BaseException as error:
+            left = abort(client, upload)
+            if left and isinstance(error, Exception):
+                raise self._told(error, left) from error
             raise
+
+    def _begin(self, client: Any, where: dict[str, str], kept: dict[str, Any]) -> str:
+        """Begin an upload. One whose answer got lost has begun too, and goes."""
+        try:
+            answer = client.create_multipart_upload(**where, **kept)
+        except Exception as error:
+            if may_have_begun(error):
+                raise self._told(error, abort_lost(client, where, None)) from error
+            raise
+        found = told_of(answer, "UploadId", self._target)
+        if answer["ResponseMetadata"].get("RetryAttempts"):
+            abort_lost(client, where, found)
+        return found
 
     def _send(self, client: Any, upload: dict[str, str], number: int, data: bytes) -> str:
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         answer = client.upload_part(**upload, PartNumber=number, Body=data, ContentMD5=md5)
-        return str(answer["ETag"])
+        return told_of(answer, "ETag", self._target)
 
     def _copy(self, client: Any, upload: dict[str, str], number: int, part: Part) -> str:
         assert part.origin is not None
@@ -169,7 +191,7 @@ class StoredFile:
             CopySourceIfMatch=self._source.etag,
             CopySourceRange=f"bytes={part.origin}-{part.origin + part.stop - part.at - 1}",
         )
-        return str(answer["CopyPartResult"]["ETag"])
+        return told_of(answer.get("CopyPartResult") or {}, "ETag", self._target)
 
     def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
         from botocore.exceptions import ClientError, ParamValidationError
@@ -181,13 +203,36 @@ class StoredFile:
             condition = {"IfMatch": self._source.etag}
         finished = {**upload, "MultipartUpload": {"Parts": done}}
         try:
-            client.complete_multipart_upload(**finished, **condition)
-        except (ClientError, ParamValidationError) as error:
-            told = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
-            if not condition or told not in _UNKNOWN_CONDITION:
+            try:
+                client.complete_multipart_upload(**finished, **condition)
+            except (ClientError, ParamValidationError) as error:
+                told = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
+                if not condition or told not in _UNKNOWN_CONDITION:
+                    raise
+                # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
+                client.complete_multipart_upload(**finished)
+        except Exception as error:
+            # The answer may have got lost, and what was asked for again is refused then: it is done already.
+            if not self._is_there(client, upload, done, error):
                 raise
-            # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
-            client.complete_multipart_upload(**finished)
+
+    def _is_there(
+        self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception
+    ) -> bool:  # fmt: skip
+        """Whether the target is what was to be put together, by its ETag. Raises StorageError where nobody can tell."""
+        from botocore.exceptions import ClientError
+
+        wanted = etag_of([str(part["ETag"]) for part in done])
+        try:
+            there = client.head_object(Bucket=upload["Bucket"], Key=upload["Key"])
+            return wanted is not None and there.get("ETag", "").strip('"') == wanted
+        except ClientError as missing:
+            if missing.response.get("Error", {}).get("Code") in ("404", "NoSuchKey", "NotFound"):
+                return False
+        except Exception:  # it is not to be reached any more
+            pass
+        more = "; it may be the old one or the new one, whole: the store does not answer"
+        raise self._told(error, more) from error
 
     def _kept(self, client: Any) -> dict[str, Any]:
         """What the old object has beside its bytes, for the new one. Raises StorageError."""
@@ -195,13 +240,13 @@ class StoredFile:
 
         bucket, _, key = self._source.location.path.partition("/")
         head = client.head_object(Bucket=bucket, Key=key)
-        if head["ETag"] != self._source.etag:
+        if head.get("ETag") != self._source.etag:
             raise ConflictError(self._source.path, "was changed by another program meanwhile; nothing was written")
         kept = {name: head[name] for name in _KEPT if head.get(name)}
         try:
             tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])
         except ClientError as error:
-            code = error.response["Error"].get("Code", "")
+            code = error.response.get("Error", {}).get("Code", "")
             if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
                 reason = f"its tags cannot be read ({code}), and so not be kept; give --force to lose them"
                 raise StorageError(self._source.path, reason) from error
@@ -236,58 +281,3 @@ class Assembled(Source):
                     self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-# --- boto3 with the options of pyarrow's file system ----------------------------------------------
-
-
-def _options(filesystem: Any) -> dict[str, Any]:
-    options: dict[str, Any] = filesystem.__reduce__()[1][0]
-    return options
-
-
-def can_speak_for(filesystem: Any) -> bool:
-    """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
-    return not _options(filesystem).get("role_arn")
-
-
-def _client(filesystem: Any) -> Any:
-    import boto3
-    from botocore import UNSIGNED
-    from botocore.config import Config
-
-    o = _options(filesystem)
-    endpoint = o.get("endpoint_override") or None
-    if endpoint is not None and "://" not in endpoint:
-        endpoint = f"{o.get('scheme') or 'https'}://{endpoint}"
-    settings: dict[str, Any] = {"max_pool_connections": 16}
-    if endpoint is not None and not o.get("force_virtual_addressing"):
-        settings["s3"] = {"addressing_style": "path"}
-    for ours, theirs in (("connect_timeout", "connect_timeout"), ("read_timeout", "request_timeout")):
-        if (o.get(theirs) or -1) > 0:
-            settings[ours] = o[theirs]
-    if o.get("anonymous"):
-        settings["signature_version"] = UNSIGNED
-    proxy = o.get("proxy_options") or {}
-    if proxy.get("host"):
-        user = f"{proxy['username']}:{proxy['password']}@" if proxy.get("username") else ""
-        url = f"{proxy.get('scheme') or 'http'}://{user}{proxy['host']}:{proxy['port']}"
-        settings["proxies"] = {"http": url, "https": url}
-    try:
-        # Checksums that not every store knows; each part sent has its MD5.
-        config = Config(
-            request_checksum_calculation="when_required", response_checksum_validation="when_required", **settings
-        )
-    except TypeError:  # botocore before 1.36, which sends none
-        config = Config(**settings)
-    return boto3.session.Session().client(
-        "s3",
-        region_name=o.get("region") or None,
-        endpoint_url=endpoint,
-        use_ssl=o.get("scheme") != "http",
-        verify=o.get("tls_ca_file_path") or None,
-        aws_access_key_id=o.get("access_key") or None,
-        aws_secret_access_key=o.get("secret_key") or None,
-        aws_session_token=o.get("session_token") or None,
-        config=config,
-    )

@@ -23,6 +23,7 @@ from parquet_bloom.files.finish import FileSink
 from parquet_bloom.files.paths import Outputs, targets
 from parquet_bloom.files.place import check_regular
 from parquet_bloom.files.remote import Location
+from parquet_bloom.files.s3_client import can_speak_for
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.system import require_space
 from parquet_bloom.files.tables import Tables, look_before
@@ -126,6 +127,6 @@ def _hindrance(filesystem: Any) -> str | None:
     """Why a storage cannot put a file together from parts of others; None if it can."""
     if filesystem.type_name != "s3":
         return WITHOUT_COPIES
-    if not s3.can_speak_for(filesystem):
+    if not can_speak_for(filesystem):
         return WITH_A_ROLE  # first: boto3 would not help
     return WITHOUT_BOTO3 if importlib.util.find_spec("boto3") is None else None
