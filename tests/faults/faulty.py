@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from lance.file import LanceFileReader
 from samples import keys_table
 
 from parquet_bloom.errors import ParquetBloomError
@@ -121,6 +120,8 @@ def content(path: Path) -> bytes:
     """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says."""
     if path.suffix != ".lance":
         return path.read_bytes()
+    from lance.file import LanceFileReader
+
     try:
         zones = ZoneFile(str(path))
         rows = LanceFileReader(str(path)).read_all().to_table().to_pylist()

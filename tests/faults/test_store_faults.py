@@ -152,6 +152,8 @@ def check(store: Store, name: str, cases: list[tuple[int, str, bool]]) -> None:
         ("POST .*uploadId", "500 after", False, "new", ""),
         ("POST .*uploadId", "truncated", False, "new", ""),
         ("POST .*uploadId", "closed after", True, "new", "may be the old one or the new one, whole"),
+        ("POST .*uploadId", "200 and nothing", False, "old", "answered without ETag"),
+        ("POST .*uploadId", "200 with an error", True, "old", "InternalError"),
         # An upload that was begun without our knowing its name.
         ("POST .*uploads", "closed after", False, "new", ""),
         ("POST .*uploads", "200 and nothing", False, "old", "answered without UploadId"),

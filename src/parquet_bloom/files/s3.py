@@ -204,13 +204,14 @@ class StoredFile:
         finished = {**upload, "MultipartUpload": {"Parts": done}}
         try:
             try:
-                client.complete_multipart_upload(**finished, **condition)
+                answer = client.complete_multipart_upload(**finished, **condition)
             except (ClientError, ParamValidationError) as error:
                 told = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
                 if not condition or told not in _UNKNOWN_CONDITION:
                     raise
                 # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
-                client.complete_multipart_upload(**finished)
+                answer = client.complete_multipart_upload(**finished)
+            told_of(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
         except Exception as error:
             # The answer may have got lost, and what was asked for again is refused then: it is done already.
             if not self._is_there(client, upload, done, error):
