@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import time
 from pathlib import Path
@@ -190,6 +191,38 @@ def test_versions_that_come_while_one_is_put_back(tmp_path: Path, monkeypatch: p
             new.commit()
     assert target.read_bytes() == b"version %d" % rounds
     assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_in_the_moment_of_the_swap(
+    keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Another program's version is then under our temporary name only; giving up would remove it."""
+    plain, swaps = Folder.exchange, []
+
+    def swap(self: Folder, name: str, other: str) -> bool:
+        if not swaps:
+            (tmp_path / "theirs").write_bytes(b"theirs")
+            (tmp_path / "theirs").rename(keys)
+        swaps.append(name)
+        done = plain(self, name, other)
+        signal.raise_signal(number)
+        return done
+
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        with NewFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
+            new.append(b"ours")
+            monkeypatch.setattr(Folder, "exchange", swap)
+            with pytest.raises(KeyboardInterrupt):
+                new.commit()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
+    assert len(swaps) == 2
+    assert keys.read_bytes() == b"theirs"
+    assert os.listdir(tmp_path) == [keys.name]
 
 
 def test_an_old_checksum_is_gone_before_the_new_bytes_come(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """The Nth call of a kind fails, is killed at, or does half of its work.
+    """The Nth call of a kind fails, or does half of its work, or the process is killed before or after it.
 
     on  also all that follow
     """
@@ -211,6 +211,7 @@ class Forks:
         for kind, count in self.counts[name].items():
             for nth in range(count):
                 yield Fault(name, kind, nth, "kill")
+                yield Fault(name, kind, nth, "kill after")
                 codes = ERRORS[kind] if long else [ERRORS[kind][nth % len(ERRORS[kind])]]
                 for code in codes:
                     yield Fault(name, kind, nth, "fail", code, on=not long and nth % 2 == 1 and code != "EINTR")
@@ -253,7 +254,7 @@ class Forks:
                 yield f"more or less than one line: {said}"
             if state == "new" and "has its new version" not in said:
                 yield f"is new and says that it failed: {said}"
-        elif status not in (0, 2) and not (status == -9 and fault.action == "kill"):
+        elif status not in (0, 2) and not (status == -9 and fault.action.startswith("kill")):
             yield f"ends with {status}: {said}"
         if fault.action == "short" and status != 0:
             yield f"a short read or write is no failure: {said}"
@@ -266,11 +267,11 @@ class Forks:
             if (
                 state == "old"
                 and not there
-                and fault.action != "kill"
+                and not fault.action.startswith("kill")
                 and fault.kind not in ("rename", "unlink", "link")
             ):
                 yield "lost its checksums"
-        if fault.action != "kill" and fault.kind != "unlink" and (litter := self._litter()):
+        if not fault.action.startswith("kill") and fault.kind != "unlink" and (litter := self._litter()):
             yield f"leaves {litter}"
 
     def _after_all(self, fault: Fault, target: Target, answer: dict[str, Any]) -> Iterator[str]:

@@ -32,7 +32,7 @@ KINDS = (
     "open", "read", "pread", "write", "pwrite", "copy", "sendfile", "fsync", "rename", "link", "unlink", "truncate",
     "flock", "chmod", "chown", "mkdir",
 )  # fmt: skip
-ACTIONS = {"fail": 1, "kill": 2, "short": 3}
+ACTIONS = {"fail": 1, "kill": 2, "short": 3, "kill after": 4}
 LIMIT_S = 20
 
 

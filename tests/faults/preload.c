@@ -19,7 +19,7 @@
 
 enum kind { OPEN, READ, PREAD, WRITE, PWRITE, COPY, SENDFILE, FSYNC, RENAME, LINK, UNLINK, TRUNCATE, FLOCK, CHMOD, CHOWN,
             MKDIR, KINDS };
-enum action { NOTHING, FAIL, KILL, SHORT };
+enum action { NOTHING, FAIL, KILL, SHORT, KILL_AFTER };
 
 struct shared { atomic_long count[KINDS]; atomic_long hits; };
 static struct shared *shared;
@@ -68,7 +68,7 @@ static int path_is_ours(int folder, const char *path) {
     return folder != AT_FDCWD && fd_is_ours(folder);
 }
 
-/* Whether this call is the one: FAIL or SHORT; does not come back from KILL. */
+/* Whether this call is the one, and what is to be done; does not come back from KILL. */
 static int meet(enum kind kind) {
     long n = atomic_fetch_add(&shared->count[kind], 1);
     if ((int)kind != wanted_kind || (from_then_on ? n < wanted_nth : n != wanted_nth)) return NOTHING;
@@ -84,6 +84,12 @@ static int here(enum kind kind, int ours) {
     return action;
 }
 
+/* What the call gave, unless the process is to end with it done. */
+static long after(int action, long result) {
+    if (action == KILL_AFTER) kill(getpid(), SIGKILL);
+    return result;
+}
+
 #define REAL(name) ((__typeof__(&name))real(&cache, #name))
 static void *real(void **cache, const char *name) {
     if (!*cache) *cache = dlsym(RTLD_NEXT, name);
@@ -94,14 +100,14 @@ static void *real(void **cache, const char *name) {
 #define ON_PATH(kind, result, name, folder, path, parameters, arguments) \
     result name parameters { \
         CACHE; \
-        if (here(kind, armed && path_is_ours(folder, path)) == FAIL) return -1; \
-        return REAL(name) arguments; \
+        int action = here(kind, armed && path_is_ours(folder, path)); \
+        return action == FAIL ? -1 : (result)after(action, REAL(name) arguments); \
     }
 #define ON_FD(kind, result, name, fd, parameters, arguments) \
     result name parameters { \
         CACHE; \
-        if (here(kind, armed && fd_is_ours(fd)) == FAIL) return -1; \
-        return REAL(name) arguments; \
+        int action = here(kind, armed && fd_is_ours(fd)); \
+        return action == FAIL ? -1 : (result)after(action, REAL(name) arguments); \
     }
 #define ON_BYTES(kind, name, fd, n, parameters, arguments) \
     ssize_t name parameters { \
@@ -109,7 +115,7 @@ static void *real(void **cache, const char *name) {
         int action = here(kind, armed && fd_is_ours(fd)); \
         if (action == FAIL) return -1; \
         if (action == SHORT && n > 1) n /= 2; \
-        return REAL(name) arguments; \
+        return after(action, REAL(name) arguments); \
     }
 #define OPENS(name, folder, parameters, arguments) \
     int name parameters { \
@@ -121,8 +127,8 @@ static void *real(void **cache, const char *name) {
             mode = va_arg(rest, mode_t); \
             va_end(rest); \
         } \
-        if (here(OPEN, armed && path_is_ours(folder, path)) == FAIL) return -1; \
-        return REAL(name) arguments; \
+        int action = here(OPEN, armed && path_is_ours(folder, path)); \
+        return action == FAIL ? -1 : (int)after(action, REAL(name) arguments); \
     }
 
 OPENS(open, AT_FDCWD, (const char *path, int flags, ...), (path, flags, mode))
@@ -151,8 +157,8 @@ int renameat2(int from, const char *old, int to, const char *new, unsigned flags
         errno = ENOSYS;
         return -1;
     }
-    if (here(RENAME, armed && path_is_ours(from, old)) == FAIL) return -1;
-    return REAL(renameat2)(from, old, to, new, flags);
+    int action = here(RENAME, armed && path_is_ours(from, old));
+    return action == FAIL ? -1 : (int)after(action, REAL(renameat2)(from, old, to, new, flags));
 }
 ON_PATH(LINK, int, link, AT_FDCWD, old, (const char *old, const char *new), (old, new))
 ON_PATH(LINK, int, linkat, from, old, (int from, const char *old, int to, const char *new, int flags),

@@ -34,7 +34,7 @@ from parquet_bloom.files.place import (
 )  # fmt: skip
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.workers import undisturbed
+from parquet_bloom.files.workers import signals_wait
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -196,7 +196,8 @@ class NewFile(Draft):
             if self._read_back:
                 self.compare()
             last_check()
-            undisturbed(self._take_place)
+            with signals_wait():  # between a swap and its look, the only name of another program's version is ours
+                self._take_place()
         except OSError as error:
             raise storage_error(self.target, error) from error
         if self._sync:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
 K = TypeVar("K")
 R = TypeVar("R")
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def processors() -> int:
@@ -25,7 +28,7 @@ def undisturbed(work: Callable[[], R], interrupted: Callable[[], None] = lambda:
 
     interrupted  called when a signal wants to end this thread; that happens when the work has ended
     """
-    pool = ThreadPoolExecutor(1, "parquet-bloom-commit")
+    pool = ThreadPoolExecutor(1, "parquet-bloom-upload")
     try:
         future = pool.submit(work)
     except RuntimeError:  # no memory for a thread
@@ -41,6 +44,41 @@ def undisturbed(work: Callable[[], R], interrupted: Callable[[], None] = lambda:
     if stop is not None:
         raise stop
     return future.result()
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Let Python's handlers of signals, and so Control-C, wait until a few system calls are done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # they run in the main thread only
+        return
+    handlers = {number: signal.getsignal(number) for number in _ENDING}
+    came: list[tuple[int, Any]] = []
+    waiting = True
+
+    def note(number: int, frame: Any) -> None:
+        if waiting:
+            came.append((number, frame))
+        else:  # it came while the handlers were being put back
+            call(number, frame)
+
+    def call(number: int, frame: Any) -> None:
+        handler = handlers[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+
+    try:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, note)
+        yield
+    finally:
+        waiting = False
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
+        for one in came[:1]:
+            call(*one)
 
 
 class Workers:
