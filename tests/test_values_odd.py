@@ -63,7 +63,7 @@ LITERALS += [
     np.bool_(0),
     np.uint64(2**64 - 1),
     np.datetime64("NaT"),
-    np.timedelta64(1),
+    np.timedelta64(1, "s"),
 ]
 
 
