@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -27,7 +26,8 @@ from parquet_bloom.errors import (
     RequestError,
     StorageError,
 )  # fmt: skip
-from parquet_bloom.files.commit import SUFFIX
+from parquet_bloom.files.commit import NewFile, local_target
+from parquet_bloom.files.place import EXISTS
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
@@ -230,33 +230,32 @@ class ZoneWriter:
     """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
 
     def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
+        path = local_target(path)
         if os.path.lexists(path) and not overwrite:
-            raise StorageError(path, "exists; give --overwrite to replace it")
+            raise StorageError(path, EXISTS)
         self.path = path
-        folder = os.path.dirname(path) or "."
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise StorageError(folder, error.strerror or str(error)) from error
-        self._own = os.path.join(folder, f".{form.FILE_NAME}.{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}")
-        self._overwrite, self._sync = overwrite, sync
+        self._new = NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=True)
         self._nulls: list[tuple[int, bytes]] = []
+        self._closed = False
         self.zones = 0
-        with lance_errors(path):
-            writer = pylance().file.LanceFileWriter
-            self._writer = writer(self._own, form.ZONE_SCHEMA, version=form.FILE_VERSION, data_cache_bytes=_WRITE_BYTES)
-            for key, value in metadata.items():
-                self._writer.add_schema_metadata(key, value)
+        try:
+            with lance_errors(path):
+                writer, own = pylance().file.LanceFileWriter, self._new.path
+                self._writer = writer(own, form.ZONE_SCHEMA, version=form.FILE_VERSION, data_cache_bytes=_WRITE_BYTES)
+                for key, value in metadata.items():
+                    self._writer.add_schema_metadata(key, value)
+        except BaseException:
+            self._new.discard()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._own:
+        if not self._closed:
             with contextlib.suppress(BaseException):
                 self._writer.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._own)
+        self._new.discard()
 
     def write(self, zones: pa.RecordBatch) -> None:
         """Append zones, in ZONE_SCHEMA."""
@@ -275,15 +274,6 @@ class ZoneWriter:
                 self._writer.add_schema_metadata(key, value)
             self._writer.add_global_buffer(form.encode_nulls(self._nulls))
             self._writer.close()
-        try:
-            if self._sync:
-                with open(self._own, "rb") as written:
-                    os.fsync(written.fileno())
-            if self._overwrite:
-                os.replace(self._own, self.path)
-            else:
-                os.link(self._own, self.path)
-                os.unlink(self._own)
-        except OSError as error:
-            raise StorageError(self.path, error.strerror or str(error)) from error
-        self._own = ""
+        self._closed = True
+        self._new.adopt()
+        self._new.commit()
