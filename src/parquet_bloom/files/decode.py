@@ -99,7 +99,7 @@ def _leaf_values(array: pa.Array) -> pa.Array:
 
 def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
     metadata = footer.metadata
-    path = elements_to(metadata.schema, leaf)
+    path = elements_to(footer, leaf)
     schema = [SchemaElement(name="schema", num_children=1)]
     for depth, e in enumerate(path):
         last = depth == len(path) - 1
@@ -129,18 +129,31 @@ def _decoded_as(physical: int) -> int:
     return FLBA if physical == INT96 else physical
 
 
-def elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
+def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     """The schema elements from below the root down to the leaf."""
-    path: list[tuple[SchemaElement, int]] = []  # element, children still to come
+    schema = footer.metadata.schema
+    if "parents" not in footer.memory:
+        footer.memory["parents"] = _parents(schema)
+    parents: list[int] = footer.memory["parents"]
+    path, at = [], leaf.element
+    while at > 0:
+        path.append(schema[at])
+        at = parents[at]
+    return path[::-1]
+
+
+def _parents(schema: list[SchemaElement]) -> list[int]:
+    """The place of each element's parent in the schema; -1 of the root."""
+    parents: list[int] = []
+    above: list[tuple[int, int]] = []  # element, children still to come
     for at, element in enumerate(schema):
-        while path and path[-1][1] == 0:
-            path.pop()
-        if path:
-            path[-1] = (path[-1][0], path[-1][1] - 1)
-        path.append((element, element.num_children or 0))
-        if at == leaf.element:
-            break
-    return [element for element, _ in path[1:]]
+        while above and above[-1][1] == 0:
+            above.pop()
+        parents.append(above[-1][0] if above else -1)
+        if above:
+            above[-1] = above[-1][0], above[-1][1] - 1
+        above.append((at, element.num_children or 0))
+    return parents
 
 
 def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
