@@ -14,6 +14,8 @@ Page checksums are verified: a rotten page must not become a filter that loses r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +49,7 @@ class ColumnReader:
         self.path = source.path
         self.leaf = leaf
         self._source = source
+        self._file: pq.ParquetFile | None = None
         self._rows = [group.num_rows for group in footer.metadata.row_groups]
         self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
         data = compact.encode(_one_column(footer, leaf))
@@ -56,24 +59,40 @@ class ColumnReader:
         except PYARROW_ERRORS as error:
             raise self._damaged(error) from error
 
+    @contextmanager
+    def staying_open(self) -> Iterator[ColumnReader]:
+        """The same for one thread and several row groups: opening takes longer than decoding a small one."""
+        held = copy(self)
+        with ExitStack() as stack:
+            try:
+                held._file = stack.enter_context(self._open(None))
+            except PYARROW_ERRORS as error:
+                raise self._damaged(error) from error
+            yield held
+
+    @contextmanager
+    def _open(self, span: tuple[int, int] | None) -> Iterator[pq.ParquetFile]:
+        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
+        with (
+            self._source.arrow_file(span) as opened,
+            pq.ParquetFile(
+                opened,
+                metadata=self._metadata,
+                buffer_size=_STREAM_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                **options,
+            ) as file,
+        ):
+            yield file
+
     def batches(self, row_group: int) -> Iterator[pa.Array]:
         """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
 
         Raises DamagedFileError where pages do not decode or a checksum is wrong.
         """
-        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
         try:
-            with (
-                self._source.arrow_file(self._extents[row_group]) as opened,
-                pq.ParquetFile(
-                    opened,
-                    metadata=self._metadata,
-                    buffer_size=_STREAM_BYTES,
-                    pre_buffer=False,
-                    page_checksum_verification=True,
-                    **options,
-                ) as file,
-            ):
+            with self._open(self._extents[row_group]) if self._file is None else nullcontext(self._file) as file:
                 rows = 0
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
                     rows += batch.num_rows
