@@ -66,3 +66,28 @@ def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     process = start(NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
     out, errors = process.communicate(timeout=200)
     assert (process.returncode, out) == (0, "right\n"), errors
+
+
+def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> None:
+    """An exception in a function that LLVM calls back is lost, or the process crashes."""
+    script = textwrap.dedent("""
+        import os, signal
+        import numpy as np
+        from parquet_bloom.kernels import compiler, split_block
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        load = compiler.Kernel._load
+        def interrupted(kernel):
+            os.kill(os.getpid(), signal.SIGINT)
+            return load(kernel)
+        compiler.Kernel._load = interrupted
+        try:
+            split_block.insert_hashes(split_block.empty(64), np.arange(10, dtype=np.uint64))
+        except KeyboardInterrupt:
+            print("interrupted")
+        compiler.Kernel._load = load
+        blocks = split_block.empty(64)
+        split_block.insert_hashes(blocks, np.arange(10, dtype=np.uint64))
+        print(split_block.contains_hashes(blocks, np.arange(10, dtype=np.uint64)).all())
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=200)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\nTrue\n", "")

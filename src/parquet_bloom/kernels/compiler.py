@@ -11,6 +11,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from numba import njit
@@ -51,6 +52,14 @@ class Kernel:
         return (self._entry or self._compile())(*arguments)
 
     def _compile(self) -> Callable[..., Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return self._load()
+        # Python runs signal handlers in the main thread only. LLVM calls back into Python while it loads a kernel;
+        # an exception there, as Control-C raises it, is lost at best and ends in a crash at worst.
+        with ThreadPoolExecutor(1, "parquet-bloom-compiler") as other:
+            return other.submit(self._load).result()
+
+    def _load(self) -> Callable[..., Any]:
         with _THREAD_LOCK:
             if self._entry is None:
                 self._entry = self._cached() or self._uncached()
