@@ -7,9 +7,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from itertools import islice
 from typing import Any, TypeVar
+
+from parquet_bloom.kernels.threads import check_room, started_pool
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -24,9 +26,14 @@ class Workers:
     """`threads` threads for building filters and one for copying bytes."""
 
     def __init__(self, threads: int) -> None:
+        """Start them. Raises MemoryError where there is no memory for that."""
         self.threads = threads
-        self._builders = ThreadPoolExecutor(threads, "parquet-bloom")
-        self._copier = ThreadPoolExecutor(1, "parquet-bloom-copy")
+        self._builders = started_pool(threads, "parquet-bloom")
+        try:
+            self._copier = started_pool(1, "parquet-bloom-copy")
+        except MemoryError:
+            self._builders.shutdown()
+            raise
         self._pending: deque[Future[Any]] = deque()
         self._copying: Future[Any] | None = None
 
@@ -93,6 +100,7 @@ def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, r
             put(out, (None, error))
 
     def start(key: K) -> None:
+        check_room(1)
         out: queue.Queue[Any] = queue.Queue(room)
         waiting.append((threading.Thread(target=run, args=(key, out), name="parquet-bloom", daemon=True), out))
         waiting[-1][0].start()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from numba import njit
 
 from parquet_bloom.kernels.cache import CacheRefused, alone, check_ours, refuse_for_good, refused
+from parquet_bloom.kernels.threads import started_pool
 
 _THREAD_LOCK = threading.RLock()
 
@@ -36,7 +36,7 @@ class Kernel:
             return self._load()
         # Python runs signal handlers in the main thread only. LLVM calls back into Python while it loads a kernel;
         # an exception there, as Control-C raises it, is lost at best and ends in a crash at worst.
-        with ThreadPoolExecutor(1, "parquet-bloom-compiler") as other:
+        with started_pool(1, "parquet-bloom-compiler") as other:
             return other.submit(self._load).result()
 
     def _load(self) -> Callable[..., Any]:
