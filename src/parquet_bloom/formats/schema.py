@@ -16,6 +16,7 @@ import glob
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -97,7 +98,7 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        return join_path(self.path)
+        return _joined(self.path)
 
     @property
     def type_name(self) -> str:
@@ -133,6 +134,11 @@ class Leaf:
         if self.physical not in Type._VALUES_TO_NAMES:
             return f"physical type {self.physical} is unknown"
         return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _joined(path: tuple[str, ...]) -> str:
+    return join_path(path)
 
 
 def join_path(path: Sequence[str]) -> str:
