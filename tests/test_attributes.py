@@ -8,13 +8,12 @@ import struct
 from pathlib import Path
 
 import pytest
-from samples import command, digest, write_keys
+from samples import NOBODY, as_nobody, command, digest, write_keys
 
 import parquet_bloom
 from parquet_bloom.files.place import followed
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -38,21 +37,10 @@ def in_place(path: Path) -> None:
     parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
 
 
-def as_nobody(path: Path) -> int:
-    """`in_place`, by another user in a child process; its exit status."""
+def in_place_as_nobody(path: Path) -> int:
     parquet_bloom.add_filters(path, path.with_name("warm"), columns=["id"], sync=False)  # compiles, as root
     path.with_name("warm").unlink()
-    child = os.fork()
-    if not child:
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            in_place(path)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return as_nobody(lambda: in_place(path))
 
 
 def open_to_all(folder: Path) -> None:
@@ -66,7 +54,7 @@ def test_another_users_set_id_file_makes_no_program_of_ours(keys: Path) -> None:
     os.chown(keys, 1234, 4321)
     open_to_all(keys.parent)
     keys.chmod(0o6777)  # after chown, which takes the bits
-    assert as_nobody(keys) == 0
+    assert in_place_as_nobody(keys) == 0
     assert (keys.stat().st_uid, mode_of(keys)) == (NOBODY, 0o777)
 
 
@@ -86,7 +74,7 @@ def test_a_group_that_cannot_stay_gives_its_rights_to_no_other(keys: Path) -> No
     os.chown(keys, NOBODY, 4321)
     open_to_all(keys.parent)
     keys.chmod(0o660)
-    assert as_nobody(keys) == 0
+    assert in_place_as_nobody(keys) == 0
     assert (keys.stat().st_gid, mode_of(keys)) == (NOBODY, 0o600)
 
 

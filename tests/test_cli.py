@@ -122,7 +122,7 @@ BAD = [
     (["nonsense"], "no command nonsense; there are: add, remove"),
     (["inspct", "keys.parquet"], "no command inspct; did you mean inspect?"),
     (["index", "qury", "x"], "no command qury; did you mean query?"),
-    (["add", "keys.parquet", "--colunm", "id"], "Did you mean one of: '--column'"),
+    (["add", "keys.parquet", "--colunm", "id"], "--column"),
     (["check", "keys.parquet"], "no predicate after keys.parquet, as in: parquet-bloom check FILES"),
     (["check", "id = 5"], "no files before the predicate"),
     (["index", "query", "keys.parquet"], "no predicate after keys.parquet"),

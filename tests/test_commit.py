@@ -314,6 +314,46 @@ def test_interrupting_the_command_leaves_nothing(keys: Path, tmp_path: Path, num
         pq.read_metadata(path)  # old or new, but whole
 
 
+def test_control_c_that_a_finaliser_loses_is_still_heeded(keys: Path) -> None:
+    script = textwrap.dedent(f"""
+        import signal, sys
+        from parquet_bloom.cli import main, process
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it would be ignored
+        class Last:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+        listen = process.listen
+        process.listen = lambda: (listen(), Last())
+        sys.unraisablehook = lambda lost: print("lost:", lost.exc_type.__name__, file=sys.stderr)
+        sys.argv[1:] = ["add", {str(keys)!r}, "--in-place"]
+        main()
+    """)
+    before = digest(keys)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    interrupted = "parquet-bloom: interrupted; files that were not finished are as they were"
+    assert (done.returncode, done.stderr.splitlines()) == (130, ["lost: KeyboardInterrupt", interrupted])
+    assert digest(keys) == before
+
+
+@pytest.mark.parametrize(("pause", "status"), [(0.0, "cleaned up"), (1.5, "")])
+def test_a_second_control_c_ends_at_once_when_the_clean_up_takes_long(pause: float, status: str) -> None:
+    script = textwrap.dedent(f"""
+        import signal, time
+        from parquet_bloom.cli import process
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        process.listen()
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            time.sleep({pause})
+            signal.raise_signal(signal.SIGINT)
+            print("cleaned up")
+            raise SystemExit(130)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (130, status, "")
+
+
 def test_copy_falls_back_to_a_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(3 << 20)
     (tmp_path / "a").write_bytes(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+from parquet_bloom.kernels import cache as ours
 
 WORK = textwrap.dedent("""
     import pyarrow as pa, xxhash
@@ -66,3 +69,115 @@ def test_a_cache_folder_that_cannot_be_made(tmp_path: Path) -> None:
     process = start(NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
     out, errors = process.communicate(timeout=200)
     assert (process.returncode, out) == (0, "right\n"), errors
+
+
+def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> None:
+    """An exception in a function that LLVM calls back is lost, or the process crashes."""
+    script = textwrap.dedent("""
+        import os, signal
+        import numpy as np
+        from parquet_bloom.kernels import compiler, split_block
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        load = compiler.Kernel._load
+        def interrupted(kernel):
+            os.kill(os.getpid(), signal.SIGINT)
+            return load(kernel)
+        compiler.Kernel._load = interrupted
+        try:
+            split_block.insert_hashes(split_block.empty(64), np.arange(10, dtype=np.uint64))
+        except KeyboardInterrupt:
+            print("interrupted")
+        compiler.Kernel._load = load
+        blocks = split_block.empty(64)
+        split_block.insert_hashes(blocks, np.arange(10, dtype=np.uint64))
+        print(split_block.contains_hashes(blocks, np.arange(10, dtype=np.uint64)).all())
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=200)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\nTrue\n", "")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A cache folder, as numba fills it, below another one."""
+    folder = tmp_path / "cache" / "kernels_0123"
+    folder.mkdir(parents=True, mode=0o700)
+    for name in ("native.a.py311.nbi", "native.a.py311.1.nbc"):
+        (folder / name).write_bytes(b"code")
+        (folder / name).chmod(0o644)
+    ours.check_ours(str(folder))
+    return folder
+
+
+CODE = "native.a.py311.1.nbc"
+
+
+@pytest.mark.parametrize("mode", [0o002, 0o020], ids=["everybody", "a-group"])
+@pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
+def test_a_cache_that_others_may_write_is_refused(cache: Path, what: str, mode: int) -> None:
+    """Whoever may write there could have machine code of theirs run."""
+    path = cache / what
+    if mode == 0o020:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file to another group")
+        os.chown(path, -1, 54321)
+    path.chmod(path.stat().st_mode | mode)
+    with pytest.raises(ours.CacheRefused, match="can be written by other users"):
+        ours.check_ours(str(cache))
+
+
+def test_a_folder_above_with_the_sticky_bit(cache: Path) -> None:
+    cache.parent.chmod(0o1777)
+    ours.check_ours(str(cache))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
+def test_a_cache_of_another_user_is_refused(cache: Path, what: str) -> None:
+    os.chown(cache / what, 12345, -1)
+    with pytest.raises(ours.CacheRefused, match="belongs to user 12345"):
+        ours.check_ours(str(cache))
+
+
+def test_code_that_is_a_link_is_refused(cache: Path, tmp_path: Path) -> None:
+    (cache / CODE).rename(tmp_path / "elsewhere")
+    (cache / CODE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ours.CacheRefused, match="symbolic link"):
+        ours.check_ours(str(cache))
+
+
+def test_what_is_refused_is_not_loaded(tmp_path: Path) -> None:
+    assert start(NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200) == ("right\n", "")
+    (folder,) = {path.parent for path in tmp_path.rglob("*.nbi")}
+    for path in folder.glob("*.nbc"):
+        path.write_bytes(b"no code")  # to load it would fail
+    folder.chmod(0o777)
+    out, told = start(NUMBA_CACHE_DIR=str(tmp_path)).communicate(timeout=200)
+    assert out == "right\n"
+    assert "can be written by other users" in told
+    assert "NUMBA_CACHE_DIR" in told
+    assert len(told.splitlines()) == 1, "it is told once"
+
+
+def test_a_lock_that_is_held_for_ever(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ours.alone(str(cache)):
+        pass
+    lock = cache / "parquet_bloom.lock"
+    assert lock.stat().st_mode & 0o777 == 0o600, "who cannot open it cannot hold it"
+    lock.chmod(0o644)
+    monkeypatch.setattr(ours, "PATIENCE_S", 0.2)
+    with lock.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ours.CacheRefused, match="held by another process"), ours.alone(str(cache)):
+            raise AssertionError("it is locked")
+    assert lock.stat().st_mode & 0o777 == 0o600, "that of an earlier version too, from now on"
+    with ours.alone(str(cache)):
+        pass
+
+
+def test_a_lock_that_is_a_link(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("as it was")
+    (tmp_path / "precious").chmod(0o644)
+    (cache / "parquet_bloom.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(ours.CacheRefused, match="no lock can be had there"), ours.alone(str(cache)):
+        raise AssertionError("it is a link")
+    assert (tmp_path / "precious").stat().st_mode & 0o777 == 0o644

@@ -300,3 +300,26 @@ def test_the_salts_stand_in_two_places():
     from parquet_bloom.kernels import intrinsics
 
     assert list(split_block.SALT) == list(intrinsics.SALT) == naive.SALT
+
+
+@pytest.mark.parametrize("rule", ["multiply-shift", "mask"])
+@pytest.mark.parametrize("num_bytes", [32, 64, 1024])
+def test_many_small_filters_at_once(rule: str, num_bytes: int) -> None:
+    rng = np.random.default_rng(num_bytes)
+    counts = np.array([0, 3, 1, 0, 40, 7], np.int64)
+    hashes = rng.integers(0, 2**64, counts.sum(), np.uint64)
+    many = split_block.build_each(num_bytes, counts, hashes, rule)
+    rates = split_block.rates_of_each(many)
+    for i, some in enumerate(np.split(hashes, np.cumsum(counts)[:-1])):
+        one = split_block.empty(num_bytes)
+        split_block.insert_hashes(one, some, rule)
+        assert (many[i] == one).all()
+        assert rates[i] == split_block.exact_rate(one)
+
+
+def test_many_small_filters_are_refused_what_does_not_fit() -> None:
+    hashes = np.zeros(3, np.uint64)
+    for num_bytes, counts in ((96, [3]), (16, [3]), (64, [2]), (64, [4, -1])):
+        with pytest.raises(FilterShapeError):
+            split_block.build_each(num_bytes, np.array(counts, np.int64), hashes, "mask")
+    assert split_block.build_each(64, np.empty(0, np.int64), hashes[:0], "mask").shape == (0, 2, 8)

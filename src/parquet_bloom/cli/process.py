@@ -7,31 +7,46 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
-from typing import NoReturn
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has one
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_PATIENCE = 1.0  # seconds: a Control-C later than this after the first signal does not wait for the clean-up
 _asked: list[int] = []
+_asked_at = 0.0
 
 
 def listen() -> None:
-    """Take SIGTERM and SIGHUP as Control-C is taken: work is given up, and what is unfinished goes."""
+    """Take Control-C, SIGTERM and SIGHUP: work is given up, and what is unfinished goes."""
     for number in _SIGNALS:
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup: it is ignored
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup: it is ignored
             signal.signal(number, _stop)
 
 
-def _stop(number: int, _: object) -> NoReturn:
+def _stop(number: int, _: object) -> None:
+    global _asked_at
+    if not _asked:
+        _asked.append(number)
+        _asked_at = time.monotonic()
+        raise KeyboardInterrupt
     # A terminal that closes, and `timeout`, say it twice; giving up must not be cut short by the second time.
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    _asked.append(number)
-    raise KeyboardInterrupt
+    if number == signal.SIGINT and time.monotonic() - _asked_at > _PATIENCE:
+        os._exit(128 + number)  # a temporary file that stays is removed by the next run
 
 
 def asked_to_end() -> int | None:
     """The signal that did."""
     return _asked[0] if _asked else None
+
+
+def go_on() -> None:
+    """End the command between two steps of its work, where a signal asked for that.
+
+    The exception of a signal is raised wherever the main thread is, and is lost where that is code which cannot
+    fail: a finaliser, or a function that a C library calls back.
+    """
+    if _asked:
+        raise KeyboardInterrupt
 
 
 def leave_with(status: Callable[[], int]) -> None:

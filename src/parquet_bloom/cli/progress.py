@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar
 
+from parquet_bloom.cli.process import go_on
 from parquet_bloom.report.text import cells, shortened, visible, width_of
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Watch:
 
     def files(self, progress: Progress) -> None:
         """Show the progress of a call of the library; to be given as its `progress`."""
+        go_on()
         self.tell(lambda: in_words(progress), progress.share)
 
     def close(self) -> None:

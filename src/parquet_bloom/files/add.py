@@ -13,11 +13,12 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.files.build import Built, build
+from parquet_bloom.files.build import Built
 from parquet_bloom.files.changing import opened
 from parquet_bloom.files.commit import NewVersion
 from parquet_bloom.files.decode import ColumnReader
@@ -44,13 +45,17 @@ from parquet_bloom.files.removal import check_undoable, plan_removal
 from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.files.results import each
 from parquet_bloom.files.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
+from parquet_bloom.files.runs import MOST, build_run, runs_of
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 from parquet_bloom.files.workers import Workers, processors
+from parquet_bloom.formats.compact import uncollected
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
 from parquet_bloom.formats.statistics import KEY, KEYS, stored_in
+
+_WRITTEN_AT_ONCE = 256 << 10
 
 # (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
 BuiltElsewhere = Callable[[Source, Sequence[Chunk]], Iterator[Built]]
@@ -150,7 +155,8 @@ def add_file(
     started = time.perf_counter()
     with opened(file, request.in_place and not request.dry_run) as source:
         footer = source.footer()
-        made = planned(source, request, columns)
+        with uncollected():
+            made = planned(source, request, columns)
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )
@@ -187,7 +193,7 @@ def _carry_out(
             return Travel() if request.in_place else copy_whole(source, target, how)
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
-        with new.reopen() as again:
+        with new.reopen() as again, uncollected():
             check_written(source, again, written.body.moves, written.checksums, written.places)
             check_texts(source, again, written.texts)
             if not written.cut:
@@ -228,19 +234,22 @@ class _Writer:
         finally:
             self.request.workers.settle()
         if self.keys or self.cut:
-            write_footer(new, self._new_footer())
-            self._report()
+            with uncollected():
+                write_footer(new, self._new_footer())
+                self._report()
         return self
 
-    def _build(self, key: Chunk) -> Built:
-        group, column = key
-        request, sizing = self.request, self.made.chosen[key]
-        given = self.made.given.get(key)
-        return build(self._readers[column], self.footer, group, request.form, sizing, request.style, given)
+    def _build(self, run: Sequence[Chunk]) -> list[Built]:
+        return build_run(self._readers, self.footer, self.made, self.request, run)
 
     def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
         given = self._built_elsewhere
-        results = given(self.source, keys) if given is not None else self.request.workers.in_order(self._build, keys)
+        if given is not None:
+            results = given(self.source, keys)
+        else:
+            # A remote file is read ahead chunk by chunk.
+            runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
+            results = chain.from_iterable(self.request.workers.in_order(self._build, runs))
         for done, (key, built) in enumerate(zip(keys, results, strict=True)):
             group, column = key
             if built.data is None:
@@ -289,10 +298,17 @@ class _Writer:
         if events:
             copying.result()  # only then is it known where the filters begin
         new.at = sink.at if events else self.footer.start
+        small: list[bytes] = []  # that are written together
+        at = new.at
         for key, data in self._results(writing_order(self.footer, self.made, at_chunk_start=False)):
             if data:
-                self.places[key] = (new.at, len(data))
-                new.append(data)
+                self.places[key] = (at, len(data))
+                at += len(data)
+                if at - new.at > _WRITTEN_AT_ONCE:
+                    new.append(b"".join(small))
+                    small = []
+                small.append(data)
+        new.append(b"".join(small))
         self.body = copying.result()
 
     def _new_footer(self) -> bytes:

@@ -7,7 +7,8 @@ of distinct values is needed. Too small an allocation is built again, twice as l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -216,6 +217,58 @@ def build(
     if rate > USELESS_RATE:
         shown = f"{blocks.nbytes} bytes reach a false positive rate of {rate:.0%} only"
         return Built(None, f"{shown}: give --max-bytes more", rate)
-    estimate = split_block.estimated_ndv(blocks)
-    data = b"".join((form.header(blocks.nbytes), blocks.data.cast("B")))
-    return Built(data, "", rate, blocks.nbytes, estimate, rate <= sizing.fpp)
+    return _built(form.header(blocks.nbytes), blocks, rate, rate <= sizing.fpp)
+
+
+def build_several(
+    reader: ColumnReader, footer: Footer, row_groups: Sequence[int], form: Format, sizing: Sizing,
+    style: Style | None = None, given: Mapping[int, bytes] | None = None,
+) -> dict[int, Built]:  # fmt: skip
+    """`build` for several row groups of one column: the file is opened once, and the smallest are built together.
+
+    returns  row group -> its filter
+    """
+    given = given or {}
+    built: dict[int, Built] = {}
+    with reader.staying_open() if len(row_groups) > 1 else nullcontext(reader) as once:
+        if form.rule is not None and form.header is not None and len(row_groups) > 1 and not reader.leaf.float_bits:
+            small = [g for g in row_groups if _first_bytes(footer, g, reader.leaf, sizing) == split_block.MIN_BYTES]
+            built = _build_smallest(once, small, form.rule, form.header(split_block.MIN_BYTES), sizing)
+        for group in row_groups:
+            if group not in built:
+                built[group] = build(once, footer, group, form, sizing, style, given.get(group))
+    return built
+
+
+def _first_bytes(footer: Footer, row_group: int, leaf: Leaf, sizing: Sizing) -> int:
+    n_values = max(1, footer.meta(row_group, leaf.index).num_values)
+    return split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
+
+
+def _build_smallest(
+    reader: ColumnReader, row_groups: Sequence[int], rule: Rule, header: bytes, sizing: Sizing
+) -> dict[int, Built]:
+    """The filters of row groups of a few values each that have the smallest size, as `fill` would make them.
+
+    Those that it would give another size, or none, are not among them.
+    """
+    if not row_groups:
+        return {}
+    arrays = [(group, values) for group in row_groups for values in reader.batches(group)]
+    filled = {group: 0 for group, _ in arrays}
+    for group, values in arrays:
+        filled[group] += len(values) - values.null_count
+    hashes = hash_array(pa.chunked_array([values for _, values in arrays]).combine_chunks(), rule.hash, rule.seed)
+    counts = np.array(list(filled.values()), np.int64)
+    blocks = split_block.build_each(split_block.MIN_BYTES, counts, hashes, rule.index)
+    rates = split_block.rates_of_each(blocks)
+    return {
+        group: _built(header, made, float(rate))
+        for group, made, rate, count in zip(filled, blocks, rates, counts, strict=True)
+        if count and rate <= sizing.fpp
+    }
+
+
+def _built(header: bytes, blocks: split_block.Blocks, rate: float, reached: bool = True) -> Built:
+    data = b"".join((header, blocks.data.cast("B")))
+    return Built(data, "", rate, blocks.nbytes, split_block.estimated_ndv(blocks), reached)

@@ -276,7 +276,8 @@ def _share_held(one: _Sample, other: _Sample) -> float:
     n = len(other.hashes)
     if not len(wanted) or not n:
         return 0.0
-    half, full = (float(np.isin(wanted, _once(other.hashes[:stop]), True).mean()) for stop in (n // 2, n))
+    # By sorting: numpy 2.0's table for integers overflows on hashes beyond 2^63.
+    half, full = (float(np.isin(wanted, _once(other.hashes[:stop]), True, kind="sort").mean()) for stop in (n // 2, n))
     if full >= 1:
         return 1.0
     return 1 - math.exp(-_grown(-math.log1p(-half), -math.log1p(-full), other.whole / n))

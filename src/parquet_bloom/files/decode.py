@@ -14,6 +14,8 @@ Page checksums are verified: a rotten page must not become a filter that loses r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from copy import copy
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +49,7 @@ class ColumnReader:
         self.path = source.path
         self.leaf = leaf
         self._source = source
+        self._file: pq.ParquetFile | None = None
         self._rows = [group.num_rows for group in footer.metadata.row_groups]
         self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
         data = compact.encode(_one_column(footer, leaf))
@@ -56,24 +59,40 @@ class ColumnReader:
         except PYARROW_ERRORS as error:
             raise self._damaged(error) from error
 
+    @contextmanager
+    def staying_open(self) -> Iterator[ColumnReader]:
+        """The same for one thread and several row groups: opening takes longer than decoding a small one."""
+        held = copy(self)
+        with ExitStack() as stack:
+            try:
+                held._file = stack.enter_context(self._open(None))
+            except PYARROW_ERRORS as error:
+                raise self._damaged(error) from error
+            yield held
+
+    @contextmanager
+    def _open(self, span: tuple[int, int] | None) -> Iterator[pq.ParquetFile]:
+        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
+        with (
+            self._source.arrow_file(span) as opened,
+            pq.ParquetFile(
+                opened,
+                metadata=self._metadata,
+                buffer_size=_STREAM_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                **options,
+            ) as file,
+        ):
+            yield file
+
     def batches(self, row_group: int) -> Iterator[pa.Array]:
         """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
 
         Raises DamagedFileError where pages do not decode or a checksum is wrong.
         """
-        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
         try:
-            with (
-                self._source.arrow_file(self._extents[row_group]) as opened,
-                pq.ParquetFile(
-                    opened,
-                    metadata=self._metadata,
-                    buffer_size=_STREAM_BYTES,
-                    pre_buffer=False,
-                    page_checksum_verification=True,
-                    **options,
-                ) as file,
-            ):
+            with self._open(self._extents[row_group]) if self._file is None else nullcontext(self._file) as file:
                 rows = 0
                 for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
                     rows += batch.num_rows
@@ -99,7 +118,7 @@ def _leaf_values(array: pa.Array) -> pa.Array:
 
 def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
     metadata = footer.metadata
-    path = elements_to(metadata.schema, leaf)
+    path = elements_to(footer, leaf)
     schema = [SchemaElement(name="schema", num_children=1)]
     for depth, e in enumerate(path):
         last = depth == len(path) - 1
@@ -129,18 +148,31 @@ def _decoded_as(physical: int) -> int:
     return FLBA if physical == INT96 else physical
 
 
-def elements_to(schema: list[SchemaElement], leaf: Leaf) -> list[SchemaElement]:
+def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     """The schema elements from below the root down to the leaf."""
-    path: list[tuple[SchemaElement, int]] = []  # element, children still to come
+    schema = footer.metadata.schema
+    if "parents" not in footer.memory:
+        footer.memory["parents"] = _parents(schema)
+    parents: list[int] = footer.memory["parents"]
+    path, at = [], leaf.element
+    while at > 0:
+        path.append(schema[at])
+        at = parents[at]
+    return path[::-1]
+
+
+def _parents(schema: list[SchemaElement]) -> list[int]:
+    """The place of each element's parent in the schema; -1 of the root."""
+    parents: list[int] = []
+    above: list[tuple[int, int]] = []  # element, children still to come
     for at, element in enumerate(schema):
-        while path and path[-1][1] == 0:
-            path.pop()
-        if path:
-            path[-1] = (path[-1][0], path[-1][1] - 1)
-        path.append((element, element.num_children or 0))
-        if at == leaf.element:
-            break
-    return [element for element, _ in path[1:]]
+        while above and above[-1][1] == 0:
+            above.pop()
+        parents.append(above[-1][0] if above else -1)
+        if above:
+            above[-1] = above[-1][0], above[-1][1] - 1
+        above.append((at, element.num_children or 0))
+    return parents
 
 
 def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:

@@ -16,7 +16,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.files.commit import NewVersion
 from parquet_bloom.files.decode import PYARROW_ERRORS
-from parquet_bloom.files.locate import Places, contradiction, read_header
+from parquet_bloom.files.locate import Places, contradiction
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import Moves
 from parquet_bloom.formats.filters import decode_filter
@@ -81,10 +81,9 @@ def _check(
         try:
             if place is None or place.offset != offset or zlib.crc32(data) != checksums[key]:
                 raise FilterFormatError("it is not where the footer says, or not as it was built")
-            problem = contradiction(read_header(new, place), place)
+            problem = contradiction(decode_filter(data, length, place.rule).header, place)
             if problem is not None:
                 raise FilterFormatError(problem)
-            decode_filter(data, length, place.rule)
         except FilterFormatError as error:
             raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 

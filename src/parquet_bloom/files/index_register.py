@@ -18,7 +18,7 @@ from parquet_bloom.files.index_match import cover_of
 from parquet_bloom.files.index_verify import VerifiedIndex, lance_fragments, verify_cover
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.storage import PathLike
-from parquet_bloom.files.zones import lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.schema import join_path
 

@@ -208,7 +208,7 @@ def _metadata(
     """A footer for the pages of one column that has one leaf."""
     meta, metadata = footer.meta(row_group, one.leaf.index), footer.metadata
     at = len(MAGIC)
-    path = elements_to(metadata.schema, one.leaf)
+    path = elements_to(footer, one.leaf)
     chunk = ColumnChunk(
         file_offset=0,
         meta_data=ColumnMetaData(

@@ -130,7 +130,8 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
     void = dict.fromkeys(key for key in places if _had_fields(old, key))
     before = edit_footer(old.data, FooterEdit(places=void)) if void else old.data
-    again = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(places), undone))
+    edit = removal_edit(footer, dict.fromkeys(places), undone)
+    again = edit_footer(footer.data, edit, new.spend_footer() if footer.exact else None)
     if removal.stays or undone.size != old.start or again != before:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"
         raise LayoutError(source.path, reason)

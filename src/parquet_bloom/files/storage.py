@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import (
     ConflictError,
     DamagedFileError,
@@ -234,6 +235,11 @@ class Source:
         if self._footer is None:
             self._footer = self._read_footer()
         return self._footer
+
+    def spend_footer(self) -> FileMetaData:
+        """The decoded footer, to be changed; whoever asks for the footer again gets it decoded anew."""
+        metadata, self._footer = self.footer().metadata, None
+        return metadata
 
     def outline(self) -> Outline:
         """Read the footer, once, as what deciding about row groups needs of it. Raises as `footer`."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.absent import Absent
+from parquet_bloom.files.decode import BATCH_ROWS, ColumnReader
 from parquet_bloom.files.locate import Place, Places, read_filter
 from parquet_bloom.files.paths import Failed, Found, locate
 from parquet_bloom.files.progress import Meter, ProgressCallback
@@ -25,12 +26,10 @@ from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf, select_leaves
+from parquet_bloom.formats.schema import Leaf, select_leaves
 from parquet_bloom.formats.statistics import KProbeFilter, Stored, refusal
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
-
-ABSENT_PROBES = 100_000
 
 
 @dataclass(slots=True)
@@ -41,7 +40,8 @@ class Verified:
                    (of a kind that cannot be judged)
     values         stored values that were asked for, not counting nulls
     missed         of these, how many the filter denies: each is a row lost to its readers
-    measured_rate  share of `absent` random values, none of them stored, that the filter admits
+    measured_rate  share of `absent` random values, none of them stored, that the filter admits (that values of
+                   eight bytes or more are not stored is as good as certain, and not looked up)
     reason         why it is wrong or unknown
     """
 
@@ -187,39 +187,24 @@ def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
 
 
 def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: Verified) -> Verified:
-    stored: list[NDArray[np.uint64]] = []
+    absent = Absent(reader.leaf, bloom)
+    scratch = np.empty(BATCH_ROWS, np.uint64)
     for values in reader.batches(group):
-        admitted = bloom.might_contain_array(values)
-        verdict.values += len(admitted)
-        verdict.missed += int(len(admitted) - np.count_nonzero(admitted))
-        stored.append(np.unique(hash_array(values)))
-    absent = absent_values(reader.leaf, np.unique(np.concatenate(stored)) if stored else np.empty(0, np.uint64))
-    verdict.absent = len(absent)
-    if len(absent):
-        verdict.measured_rate = float(np.count_nonzero(bloom.might_contain_array(absent)) / len(absent))
+        hashes = hash_array(values, scratch=scratch)
+        admitted = _admitted(bloom, values, hashes)
+        verdict.values += len(hashes)
+        verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
+        absent.drop(hashes, admitted)
+    verdict.absent, verdict.measured_rate = absent.count, absent.rate
     if verdict.missed:
         verdict.status = "wrong"
         verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
     return verdict
 
 
-def absent_values(leaf: Leaf, stored: NDArray[np.uint64], count: int = ABSENT_PROBES) -> pa.Array:
-    """Random values of the column's physical type that are certainly not stored.
-
-    stored   uint64[n], sorted: XXH64 of every stored value
-    returns  at most `count` values; fewer where a type has few values and most are stored
-    """
-    rng = np.random.default_rng(len(stored))
-    if leaf.physical == BYTE_ARRAY:
-        data = rng.bytes(16 * count)
-        values = pa.array([data[i : i + 16] for i in range(0, len(data), 16)], pa.binary())
-    else:
-        values = pa.Array.from_buffers(
-            pa.binary(leaf.width), count, [None, pa.py_buffer(rng.bytes(leaf.width * count))]
-        )
-    hashes = hash_array(values)
-    at = np.searchsorted(stored, hashes)
-    known = np.zeros(len(hashes), bool)
-    inside = at < len(stored)
-    known[inside] = stored[at[inside]] == hashes[inside]
-    return values.filter(pa.array(~known))
+def _admitted(bloom: BloomFilter | KProbeFilter, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Ask for values whose XXH64 with seed 0 are known."""
+    if isinstance(bloom, BloomFilter) and [(rule.hash, rule.seed) for rule, _ in bloom.parts] == [("xxh64", 0)]:
+        ((rule, blocks),) = bloom.parts
+        return split_block.contains_hashes(blocks, hashes, rule.index)
+    return bloom.might_contain_array(values)

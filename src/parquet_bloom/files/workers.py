@@ -8,10 +8,12 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
+
+from parquet_bloom.kernels.threads import check_room, started_pool
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -28,11 +30,11 @@ def undisturbed(work: Callable[[], R], interrupted: Callable[[], None] = lambda:
 
     interrupted  called when a signal wants to end this thread; that happens when the work has ended
     """
-    pool = ThreadPoolExecutor(1, "parquet-bloom-upload")
     try:
-        future = pool.submit(work)
-    except RuntimeError:  # no memory for a thread
+        pool = started_pool(1, "parquet-bloom-upload")
+    except MemoryError:
         return work()
+    future = pool.submit(work)
     stop: BaseException | None = None
     while not future.done():
         try:
@@ -85,9 +87,14 @@ class Workers:
     """`threads` threads for building filters and one for copying bytes."""
 
     def __init__(self, threads: int) -> None:
+        """Start them. Raises MemoryError where there is no memory for that."""
         self.threads = threads
-        self._builders = ThreadPoolExecutor(threads, "parquet-bloom")
-        self._copier = ThreadPoolExecutor(1, "parquet-bloom-copy")
+        self._builders = started_pool(threads, "parquet-bloom")
+        try:
+            self._copier = started_pool(1, "parquet-bloom-copy")
+        except MemoryError:
+            self._builders.shutdown()
+            raise
         self._pending: deque[Future[Any]] = deque()
         self._copying: Future[Any] | None = None
 
@@ -154,6 +161,7 @@ def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, r
             put(out, (None, error))
 
     def start(key: K) -> None:
+        check_room(1)
         out: queue.Queue[Any] = queue.Queue(room)
         waiting.append((threading.Thread(target=run, args=(key, out), name="parquet-bloom", daemon=True), out))
         waiting[-1][0].start()

@@ -258,9 +258,13 @@ def _apply(root: Any, edit: FooterEdit) -> None:
     _edit_key_values(root, edit)
 
 
-def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
-    """Carry out an edit on footer bytes (FileMetaData, no length, no magic)."""
-    root = _exact(FileMetaData, data)
+def edit_footer(data: bytes, edit: FooterEdit, spent: FileMetaData | None = None) -> bytes:
+    """Carry out an edit on footer bytes (FileMetaData, no length, no magic).
+
+    spent  what the bindings read from these bytes, if they write the same again; it is changed. Of a hundred
+           thousand row groups, reading them once more takes as long as the edit
+    """
+    root = spent or _exact(FileMetaData, data)
     if root is not None:
         _apply(root, edit)
         return compact.encode(root)

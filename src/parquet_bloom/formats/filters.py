@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, get_args
 
@@ -27,6 +28,7 @@ from parquet_bloom.kernels.hashes import hash_array
 
 Placement = Literal["footer", "chunk-start"]
 HEADER_BYTES = 64  # no known header is longer
+_FINAL_UNIONS = final.header(32)[2:]  # what follows numBytes, to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,17 @@ def recognise(data: bytes, total: int | None = None) -> Header:
     if not data:
         raise FilterFormatError("there are no bytes at the filter's offset")
     if data[0] == 0x15:  # compact Thrift: field 1, i32
+        end = data.find(_FINAL_UNIONS, 2, 6 + len(_FINAL_UNIONS))
+        if end > 0:
+            return _of_thrift(bytes(data[: end + len(_FINAL_UNIONS)]))
         return parquet_41.read_thrift(data)
     return parquet_41.read_raw(data, total)
+
+
+@lru_cache(maxsize=256)
+def _of_thrift(header: bytes) -> Header:
+    """Most headers are those of `final`, of some power of two of bytes: each is read once."""
+    return parquet_41.read_thrift(header)
 
 
 def believe(header: Header, rule: Rule | None) -> Header:

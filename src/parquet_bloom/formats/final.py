@@ -8,6 +8,8 @@ Source: parquet-format BloomFilter.md and parquet.thrift; vector bloom_filter.xx
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.rules import Rule
@@ -15,6 +17,7 @@ from parquet_bloom.formats.rules import Rule
 RULE = Rule("xxh64", 0, "multiply-shift")
 
 
+@lru_cache(maxsize=256)
 def header(num_bytes: int) -> bytes:
     """Write the header of a bitset of num_bytes."""
     return compact.encode(

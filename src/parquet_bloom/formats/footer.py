@@ -73,9 +73,13 @@ class Footer:
         return meta
 
     def chunks(self) -> Iterator[tuple[int, int, ColumnChunk]]:
-        for i, group in enumerate(self.metadata.row_groups):
-            for j, chunk in enumerate(group.columns):
-                yield i, j, chunk
+        return iter(self._chunks)
+
+    @cached_property
+    def _chunks(self) -> list[tuple[int, int, ColumnChunk]]:
+        return [
+            (i, j, chunk) for i, group in enumerate(self.metadata.row_groups) for j, chunk in enumerate(group.columns)
+        ]
 
     @property
     def n_row_groups(self) -> int:

@@ -65,12 +65,15 @@ def places_crc(places: Places) -> int:
 
 
 def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
-    """Every filter the footer points at."""
-    return {
-        (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
-        for i, j, chunk in footer.chunks()
-        if (chunk.meta_data.bloom_filter_offset or 0) > 0
-    }
+    """Every filter the footer points at; found once."""
+    if "places" not in footer.memory:
+        footer.memory["places"] = {
+            (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
+            for i, j, chunk in footer.chunks()
+            if (chunk.meta_data.bloom_filter_offset or 0) > 0
+        }
+    places: dict[Chunk, tuple[int, int | None]] = footer.memory["places"]
+    return places
 
 
 def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
@@ -80,7 +83,14 @@ def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
 
 
 def read_entries(footer: Footer) -> list[Entry]:
-    """The entries that still match the footer; all others are foreign or stale and left alone."""
+    """The entries that still match the footer; all others are foreign or stale and left alone. Found once."""
+    if "entries" not in footer.memory:
+        footer.memory["entries"] = _entries(footer)
+    entries: list[Entry] = footer.memory["entries"]
+    return entries
+
+
+def _entries(footer: Footer) -> list[Entry]:
     entries: list[Entry] = []
     places = None
     for at, pair in enumerate(footer.metadata.key_value_metadata or []):

@@ -262,6 +262,22 @@ def insert_mask(words, hashes):  # type: ignore[no-untyped-def]
         insert_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
 
 
+@kernel(types.void(types.uint32[::1], types.int64[::1], _U64, types.boolean))
+def insert_each(words, counts, hashes, mask):  # type: ignore[no-untyped-def]
+    """Insert counts[i] hashes into the i-th of filters of one size, a power of two of blocks, in one array."""
+    n_words = uint64(words.shape[0] // counts.shape[0])
+    n_blocks = n_words >> uint64(3)
+    start, j = uint64(0), 0
+    for i in range(counts.shape[0]):
+        for _ in range(counts[i]):
+            h = hashes[j]
+            j += 1
+            upper = h >> uint64(32)
+            block = upper & (n_blocks - uint64(1)) if mask else (upper * n_blocks) >> uint64(32)
+            insert_at(words, start + (block << uint64(3)), h)
+        start += n_words
+
+
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
     n_blocks = uint64(words.shape[0] >> 3)

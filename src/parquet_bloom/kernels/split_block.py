@@ -15,6 +15,7 @@ the words of popcount / 32 (Apple, "Split block Bloom filters", arXiv:2101.01719
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -67,6 +68,29 @@ def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = 
         raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
     run = native.insert_mask if rule == "mask" else native.insert_multiply_shift
     run(words, np.ascontiguousarray(hashes, np.uint64))
+
+
+def build_each(
+    num_bytes: int, counts: NDArray[np.int64], hashes: NDArray[np.uint64], rule: IndexRule
+) -> NDArray[np.uint32]:
+    """Build many small filters at once, as inserting into each of them would.
+
+    num_bytes  of each, a power of two
+    counts     int64[n]: how many of the hashes go into each
+    hashes     uint64[sum of counts], in that order
+    returns    uint32[n, n_blocks, 8]
+    """
+    from parquet_bloom.kernels import native
+
+    if num_bytes < BLOCK_BYTES or num_bytes & (num_bytes - 1):
+        raise FilterShapeError(f"a filter of {num_bytes} bytes is not a power of two, {BLOCK_BYTES} at least")
+    if (counts < 0).any() or counts.sum() != len(hashes):
+        raise FilterShapeError(f"{len(hashes)} hashes are not those of filters of {counts.sum()}")
+    blocks = np.zeros((len(counts), num_bytes // BLOCK_BYTES, 8), np.uint32)
+    if len(counts):
+        run = native.insert_each
+        run(blocks.reshape(-1), np.ascontiguousarray(counts), np.ascontiguousarray(hashes), rule == "mask")
+    return blocks
 
 
 def contains_hashes(
@@ -128,6 +152,13 @@ def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:
     return blocks[0::2] | blocks[1::2]
 
 
+def rates_of_each(blocks: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """exact_rate of each of many filters, uint32[n, n_blocks, 8], of up to 4,096 blocks."""
+    products = np.bitwise_count(blocks).astype(np.uint64).prod(axis=2)
+    rates: NDArray[np.float64] = products.sum(axis=1) / float(blocks.shape[1] << 40)
+    return rates
+
+
 _RATE_SLICE = 1 << 16
 
 
@@ -187,6 +218,7 @@ def expected_rate(ndv: float, num_bytes: int) -> float:
     return min(rate, 1.0)
 
 
+@lru_cache(maxsize=1 << 12)
 def size_for(ndv: int, fpp: float, max_bytes: int = MAX_BYTES) -> int:
     """The smallest power of two of bytes, 64 to max_bytes, expected to keep ndv values within fpp."""
     size = MIN_BYTES
