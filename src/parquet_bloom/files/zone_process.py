@@ -11,6 +11,7 @@ Nothing that comes from it is run: no pickles.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import json
@@ -94,8 +95,12 @@ class _Server:
             return facts, data
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+        if self._process is not None and self._owner != os.getpid():  # the parent's, before it forked us
+            self._process.returncode = 0
+            self.close()
+        if self._process is None or self._process.poll() is not None:
             _require_pylance()
+            self.close()
             paths = [os.path.abspath(path) for path in sys.path]
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _CODE, json.dumps(paths)],
@@ -104,13 +109,21 @@ class _Server:
             self._owner = os.getpid()
         return self._process
 
-    def _end(self) -> str:
-        """How the process ended; it is made to where it has not."""
-        assert self._process is not None
+    def close(self) -> subprocess.Popen[bytes] | None:
+        """Let go of the process, which ends it."""
         process, self._process = self._process, None
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout) if process is not None else ():
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        return process
+
+    def _end(self) -> str:
+        """How the process ended; it is made to where it has not."""
+        process = self.close()
+        assert process is not None
         try:
             status = process.wait(5)
         except subprocess.TimeoutExpired:
@@ -130,6 +143,7 @@ def _require_pylance() -> None:
 
 
 _SERVER = _Server()
+atexit.register(_SERVER.close)
 
 
 # --- in the other process -------------------------------------------------------------------------
