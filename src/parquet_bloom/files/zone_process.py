@@ -29,7 +29,8 @@ import pyarrow as pa
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError
 from parquet_bloom.files.zone_reader import Described, LanceReader, pylance
 
-_MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready
+_MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready, and for the threads to come:
+_THREAD = 256 << 20  # of each processor
 _CODE = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from parquet_bloom.files.zone_process import serve
@@ -174,8 +175,8 @@ def _limit() -> None:
 
         with open("/proc/self/statm") as status:
             now = int(status.read().split()[0]) * resource.getpagesize()
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = now + _MEMORY if most == resource.RLIM_INFINITY else min(most, now + _MEMORY)
+        wanted, most = now + _MEMORY + (os.cpu_count() or 1) * _THREAD, resource.getrlimit(resource.RLIMIT_AS)[1]
+        wanted = wanted if most == resource.RLIM_INFINITY else min(most, wanted)
         resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
