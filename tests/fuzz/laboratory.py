@@ -125,6 +125,8 @@ class Lab:
         self._progress.write_bytes(bytes(16))
         status = self._stop()
         self.restarts += 1
+        for left in self.folder.glob(".*.parquet-bloom"):  # of the call that was ended; the next would wonder
+            left.unlink()
         if not started:
             raise RuntimeError(f"the worker cannot start: {(self.folder / 'stderr').read_text()[-2000:]}")
         name = "hung" if hung else signal.Signals(-status).name if status < 0 else f"exit {status}"
