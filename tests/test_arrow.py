@@ -488,3 +488,13 @@ def test_a_nanosecond_finer_than_the_column_equals_nothing(tmp_path):
         assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", "=", value)]).num_rows == 0
         assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", ">", value)]).num_rows == 1
         assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", "<=", value)]).num_rows == 1
+
+
+def test_many_conditions_are_an_error_before_pyarrow_ends_the_process(tmp_path):
+    for filters in ([[("a", "=", i)] for i in range(10_001)], [("a", "!=", i) for i in range(10_001)]):
+        with pytest.raises(
+            RequestError, match=r'10,001 conditions, more than 10,000; write \("id", "in", \[...\]\), or give'
+        ):
+            from_filters(filters)
+    assert len(from_filters([[("a", "=", i)] for i in range(10_000)]).parts) == 10_000
+    assert len(from_filters([("a", "in", list(range(20_000)))]).parts) == 2

@@ -326,6 +326,37 @@ def test_a_lance_data_set_beside_its_index_or_named(tmp_path: Path) -> None:
     assert zones.verify_index(built, root=tmp_path / "moved.lance")[0].status == "right"
 
 
+def test_data_on_a_store_are_opened_by_the_users_own_name_for_them(tmp_path: Path) -> None:
+    """The index has URIs too; the way to the store, and the keys to it, are the user's."""
+    from object_store import serving
+
+    with serving() as store:
+        store.client.create_bucket(Bucket="data")
+        out = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": range(300)}), out)
+        for name in ("events/a b.parquet", "events/b.parquet", "other/b.parquet"):
+            store.put(f"data/{name}", out.getvalue().to_pybytes())
+        built = zones.build_index(store.uri("data/events"), ["id"], tmp_path / "index", items=50, sync=False)
+        index = Path(built.indexes[0].path)
+        assert zones.query_index(index, "id = 5", root=store.uri("data/events")).rows == 100
+        assert zones.verify_index(index, root=store.uri("data"))[0].status == "right"
+        store.wire.clear()
+        for root in (None, tmp_path, store.uri("data/other"), store.uri("data/event")):
+            with pytest.raises(StaleIndexError, match="an index opens nothing else"):
+                zones.query_index(index, "id = 5", root=root)
+        [first, _] = json.loads(ZoneFile(str(index)).metadata[FRAGMENTS])
+        for said in (
+            "s3://data/events/../other/b.parquet",
+            "s3://data/events/%2e%2e/other/b.parquet",
+            "s3://data/events//b",
+        ):
+            up = crafted(index, tmp_path / "up", **{FRAGMENTS: json.dumps([{**first, "path": said}])})
+            with pytest.raises(StaleIndexError, match="an index opens nothing else"):
+                zones.query_index(up, "id = 5", root=store.uri("data/events"))
+            up.unlink()
+        assert not store.wire.kinds, "nothing was asked for"
+
+
 def test_the_command_takes_a_root(index: Path, tmp_path: Path) -> None:
     (tmp_path / "far/away").mkdir(parents=True)
     (tmp_path / "index").rename(tmp_path / "far/away/index")

@@ -397,3 +397,13 @@ def test_columns_of_one_name_are_an_error_only_where_they_are_wanted(tmp_path: P
     with pytest.raises(RequestError, match="ambiguous"):
         parquet_bloom.count(path, "a = 5")
     assert parquet_bloom.read_table(path, "b >= 8", columns=["b"]).num_rows == parquet_bloom.count(path, "b >= 8") == 2
+
+
+def test_a_name_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table({"abcde": [1, 2]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"abcde", b"ab\xe7de"))
+    for call in (read_table, lambda path: list(read_batches(path)), dataset):
+        with pytest.raises(DamagedFileError, match=r"odd.parquet: cannot be read: 'utf-8' codec"):
+            call(path)
+    assert count(path) == 2, "no name is needed for that"

@@ -58,7 +58,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
 
     monkeypatch.setattr(reading, "ask", counted)
     if request.param == "ranges":  # what a process without numba does
-        monkeypatch.setattr(spots, "_ask_by_kernel", spots._ask_by_ranges)
+        monkeypatch.setattr(spots, "_ask_by_kernel", spots._ask_in_turns)
     yield request.param
     assert not calls or request.param == "kernel"
 
@@ -277,3 +277,31 @@ def test_a_file_that_becomes_shorter_is_an_error(way: str, tmp_path: Path) -> No
                 file.truncate(keep)
             with pytest.raises(DamagedFileError, match=r"keys\.parquet: .* it had \d+"):
                 ask(source, 0, np.array([0]), (b"12345678",))
+
+
+@pytest.mark.parametrize("present", ["none", "first", "last", "all"])
+def test_long_lists_are_asked_for_all_of_their_values(tmp_path: Path, way: str, present: str) -> None:
+    """Thousands of probes a row group: a value that stands last is found as one that stands first."""
+    path = write_keys(tmp_path / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], fpp=1e-7, sync=False)
+    stored = keys_table()["id"].to_numpy().reshape(ROW_GROUPS, -1)
+    absent = [int(i).to_bytes(8, "little") for i in np.random.default_rng(1).integers(2**62, 2**63 - 1, 20_000)]
+    asked: list[tuple[bytes, ...]] = []
+    for group in range(ROW_GROUPS):
+        key = int(stored[group, 7]).to_bytes(8, "little")
+        few = absent[: (3000, 20_000, 2)[group]]
+        parts = {"none": few, "first": [key, *few], "last": [*few, key], "all": [key] * len(few)}
+        asked.append(tuple(parts[present]))
+    with opened(path, way) as source:
+        answers = ask(source, 0, np.arange(ROW_GROUPS), asked)
+    assert answers.denied.tolist() == [present == "none"] * ROW_GROUPS
+    assert not answers.damaged
+
+
+def test_an_empty_list_beside_a_long_one_is_denied(tmp_path: Path, way: str) -> None:
+    path = write_keys(tmp_path / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    key = int(keys_table()["id"][0].as_py()).to_bytes(8, "little")
+    with opened(path, way) as source:
+        answers = ask(source, 0, np.arange(ROW_GROUPS), [(key,) * 5000, (), (key,)])
+    assert answers.denied.tolist() == [False, True, True]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from urllib.parse import unquote
 
 from parquet_bloom.errors import FileError, RequestError, StaleIndexError
 from parquet_bloom.files.index_sources import is_lance
@@ -43,13 +44,15 @@ class Root:
         store, path = Stores().locate(text)
         self._store = store
         self._path = path if store.filesystem is not None else os.path.realpath(path)
-        self.shown = str(store.location(path.rstrip("/") or "/"))
+        self.shown = str(store.location(path.rstrip("/") + "/")).rstrip("/") or "/"
 
     def file(self, one: dict[str, Any]) -> Found:
         """The data file that a fragment names. Raises StaleIndexError for one that is not below the root."""
         if self._store.filesystem is not None:
             below = one["path"].removeprefix(f"{self.shown}/")
-            if below == one["path"] or not _plain(below):
+            outside = below == one["path"]
+            below = unquote(below) if self._store.quoted else below
+            if outside or not _plain(below):
                 raise self._outside(one["path"])
             path = f"{self._path.rstrip('/')}/{below}"
             return Found(path, self._store.filesystem, str(self._store.location(path)))

@@ -11,7 +11,7 @@ from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.search import Searched
 from parquet_bloom.files.storage import Source
 
-PYARROW_ERRORS = (pa.ArrowException, OSError)
+PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names that are no UTF-8
 
 
 class Reading:

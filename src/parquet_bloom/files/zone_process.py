@@ -29,7 +29,8 @@ import pyarrow as pa
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError
 from parquet_bloom.files.zone_reader import Described, LanceReader, pylance
 
-_MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready
+_MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready, and for the threads to come:
+_THREAD = 256 << 20  # of each processor
 _CODE = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from parquet_bloom.files.zone_process import serve
@@ -95,40 +96,35 @@ class _Server:
             return facts, data
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._owner != os.getpid():  # a fork: the parent's process is not ours
-            self._close_pipes(self._process)
+        if self._process is not None and self._owner != os.getpid():  # the parent's, before it forked us
             self._process.returncode = 0
-            self._process = None
-        if self._process is not None and self._process.poll() is not None:
-            self._end()
-        if self._process is None:
+            self.close()
+        if self._process is None or self._process.poll() is not None:
             _require_pylance()
+            self.close()
             paths = [os.path.abspath(path) for path in sys.path]
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _CODE, json.dumps(paths)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             self._owner = os.getpid()
-            atexit.register(self.close)
         return self._process
 
-    def close(self) -> None:
-        """End the process, if this one started it."""
-        if self._process is not None and self._owner == os.getpid():
-            self._end()
-
-    @staticmethod
-    def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-        for pipe in (process.stdin, process.stdout):
+    def close(self) -> subprocess.Popen[bytes] | None:
+        """Let go of the process, which ends it."""
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout) if process is not None else ():
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        return process
 
     def _end(self) -> str:
         """How the process ended; it is made to where it has not."""
-        assert self._process is not None
-        process, self._process = self._process, None
-        atexit.unregister(self.close)
-        self._close_pipes(process)
+        process = self.close()
+        assert process is not None
         try:
             status = process.wait(5)
         except subprocess.TimeoutExpired:
@@ -148,6 +144,7 @@ def _require_pylance() -> None:
 
 
 _SERVER = _Server()
+atexit.register(_SERVER.close)
 
 
 # --- in the other process -------------------------------------------------------------------------
@@ -178,8 +175,8 @@ def _limit() -> None:
 
         with open("/proc/self/statm") as status:
             now = int(status.read().split()[0]) * resource.getpagesize()
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = now + _MEMORY if most == resource.RLIM_INFINITY else min(most, now + _MEMORY)
+        wanted, most = now + _MEMORY + (os.cpu_count() or 1) * _THREAD, resource.getrlimit(resource.RLIMIT_AS)[1]
+        wanted = wanted if most == resource.RLIM_INFINITY else min(most, wanted)
         resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 

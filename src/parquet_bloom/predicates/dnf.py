@@ -21,6 +21,8 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import shown
 
 _OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
+# pyarrow makes a chain of them, each inside the next, and ends the process where it walks down some 30,000.
+MOST_CONDITIONS = 10_000
 ARROW_ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -35,6 +37,10 @@ def as_expression(filters: Any) -> pc.Expression:
     if not isinstance(filters, list | tuple) or not filters:
         raise RequestError(f"filters: give an Expression, [(column, op, value), ..] or a list of such lists, {_NOT}")
     nested = all(isinstance(part, list) and part and isinstance(part[0], list | tuple) for part in filters)
+    count = sum(map(len, filters)) if nested else len(filters)
+    if count > MOST_CONDITIONS:
+        said = f'filters: {count:,} conditions, more than {MOST_CONDITIONS:,}; write ("id", "in", [...]), or give'
+        raise RequestError(f"{said} prune(files, column=..., values=...)")
     dnf = [[_condition(c) for c in part] for part in (filters if nested else [filters])]
     try:
         return pq.filters_to_expression(dnf)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from parquet_bloom.formats.literals import Literal, spelled
 
 Path = tuple[str, ...]
-OPERATORS = ("=", "<", "<=", ">", ">=")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 # Words that no parser of SQL takes, or not everywhere, for a name without quotes.
 _WORDS = """
@@ -45,7 +44,7 @@ class Compare:
     """`column op literal`; NULL where either is.
 
     path   components of the column's name, not yet resolved against a schema
-    op     one of OPERATORS
+    op     =, <, <=, > or >=
     """
 
     path: Path
