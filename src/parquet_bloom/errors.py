@@ -53,6 +53,10 @@ class ConflictError(StorageError):
     """Another program was there first: the source was changed, or the target made, meanwhile."""
 
 
+class FileChangedError(StorageError):
+    """A file is no longer the one that was searched; what was found out about it must be asked again."""
+
+
 class StaleIndexError(FileError):
     """A zone index of data that are not, or no longer, those that are to be read."""
 

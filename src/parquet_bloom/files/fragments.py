@@ -15,13 +15,16 @@ from parquet_bloom.formats.schema import INT32, Leaf
 FORMAT = ds.ParquetFileFormat()
 
 
-def fragment(path: str, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
-    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2."""
+def fragment(path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
+    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
+
+    path  on the file system, or a file of pyarrow's that is open
+    """
     ranked = []
     for rank, group in enumerate(groups):
         ranked.append(_Ranked(group))
         ranked[-1].rank = rank
-    return FORMAT.make_fragment(path, filesystem, partition, row_groups=ranked)
+    return FORMAT.make_fragment(path, filesystem if isinstance(path, str) else None, partition, row_groups=ranked)
 
 
 class _Ranked(int):
