@@ -73,7 +73,7 @@ def opened_same(file: Version) -> Source:
     raise FileChangedError(file.location, "was changed by another program meanwhile; ask again")
 
 
-class SearchedDataset(ds.FileSystemDataset):  # type: ignore[misc]
+class SearchedDataset(ds.FileSystemDataset):
     """A pyarrow Dataset that is scanned only while its files are the ones that were searched.
 
     Row groups were chosen by one version of a file; of another one they would be others, without a word. The files

@@ -24,7 +24,6 @@ from parquet_bloom.formats.schema import Leaf, leaves_of
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # length and magic
-SIGNATURE_BYTES = 28  # nonce and tag behind a plaintext footer of an encrypted file
 
 
 def footer_length(tail: bytes, file_size: int) -> int:
@@ -108,6 +107,12 @@ class Footer:
         starts, reach = self._pages
         before = bisect_left(starts, stop)
         return before > 0 and reach[before - 1] > start
+
+    def pages_reach(self, offset: int) -> int:
+        """How far the pages of the chunks go that start at or before an offset: behind it, if it lies among them."""
+        starts, reach = self._pages
+        before = bisect_right(starts, offset)
+        return reach[before - 1] if before else 0
 
     @cached_property
     def structure_starts(self) -> list[int]:
