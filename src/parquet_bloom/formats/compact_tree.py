@@ -135,7 +135,8 @@ class _Field:
     value: bytes | Node | NodeList
 
     def encode(self, previous: int) -> bytes:
-        if previous == self.previous:
+        long_by_choice = self.header and not self.header[0] >> 4 and 0 < self.id - self.previous <= 15
+        if previous == self.previous or long_by_choice:  # the long form names the id, so it holds anywhere
             return self.header
         if 0 < self.id - previous <= 15:
             return bytes([(self.id - previous) << 4 | self.wire])
@@ -201,7 +202,7 @@ class Node:
         if found is not None:
             found.value = raw
             if found.wire != wire:  # whatever was there, it was not what the format says
-                found.wire, found.previous = wire, -1
+                found.wire, found.previous, found.header = wire, -1, b""
             return
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
         self.fields.insert(at, _Field(number, wire, -1, b"", raw))
