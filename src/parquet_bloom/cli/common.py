@@ -17,6 +17,7 @@ import click
 
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
+from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 
@@ -104,14 +105,19 @@ def say(text: str) -> None:
     plain = text.lstrip(" ")
     lead = " " * (len(text) - len(plain))
     width = width_of(sys.stdout) - len(lead)
-    for line in wrapped(visible(plain), width, indent="  ", cut=False):
+    for line in wrapped(visible(without_secret(plain)), width, indent="  ", cut=False):
         click.echo(lead + line)
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
     """Print one line on stderr, and `more` lines below it that show a spot in a text."""
+    aside(f"parquet-bloom: {text}", more)
+
+
+def aside(text: str, more: Sequence[str] = ()) -> None:
+    """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
     Watch.make_room()
-    click.echo("\n".join([f"parquet-bloom: {visible(text)}", *map(visible, more)]), err=True)
+    click.echo("\n".join(visible(without_secret(line)) for line in (text, *more)), err=True)
 
 
 def print_json(value: Any) -> None:
