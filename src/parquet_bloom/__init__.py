@@ -22,6 +22,7 @@ from parquet_bloom.errors import (
     FileError,
     FilterWarning,
     LayoutError,
+    LimitError,
     NotParquetError,
     ParquetBloomError,
     RefusedTypeError,
@@ -33,6 +34,7 @@ from parquet_bloom.errors import (
     TextError,
     UnknownColumnError,
 )
+from parquet_bloom.limits import Limits, set_limits
 
 if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
@@ -103,6 +105,8 @@ __all__ = [
     "FooterCache",
     "InspectReport",
     "LayoutError",
+    "LimitError",
+    "Limits",
     "NotParquetError",
     "ParquetBloomError",
     "Progress",
@@ -136,6 +140,7 @@ __all__ = [
     "read_batches",
     "read_table",
     "remove_filters",
+    "set_limits",
     "verify",
     "write_table",
 ]

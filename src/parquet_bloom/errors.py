@@ -37,6 +37,10 @@ class DamagedFileError(FileError):
     """A Parquet file whose bytes contradict each other."""
 
 
+class LimitError(FileError):
+    """A file that claims or takes more than the limits of this process allow (`set_limits`); it may be sound."""
+
+
 class EncryptedFileError(FileError):
     """A Parquet file with encrypted parts; adding to it would break its signature or its keys."""
 
@@ -141,6 +145,10 @@ class TableWarning(UserWarning):
 
 class FooterError(ParquetBloomError):
     """Bytes that should be Thrift (a footer, a page index) are not; storage adds the file's name."""
+
+
+class FooterLimitError(FooterError):
+    """A list or a text in it is longer than the limits of this process allow."""
 
 
 class EncryptedFooterError(FooterError):

@@ -10,7 +10,15 @@ from typing import IO, Any
 
 import click
 
-from parquet_bloom.cli.common import aside, complain, range_option, raw_files_option, say_notes, say_unused
+from parquet_bloom.cli.common import (
+    aside,
+    complain,
+    footer_limits,
+    range_option,
+    raw_files_option,
+    say_notes,
+    say_unused,
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
@@ -32,6 +40,7 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
 @raw_files_option
 @range_option
+@footer_limits
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],

@@ -23,7 +23,7 @@ from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
-from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
+from parquet_bloom.files.fragments import file_format, fragment, partition_expression, partition_type
 from parquet_bloom.files.given import GivenFilter
 from parquet_bloom.files.progress import Meter, ProgressCallback, RowMeter
 from parquet_bloom.files.search import Options, Search, Searched
@@ -187,7 +187,7 @@ class Scan:
     def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
-        empty = ds.FileSystemDataset([], self.schema, FORMAT, self.filesystem)
+        empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
         return empty.scanner(columns=listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
@@ -209,7 +209,7 @@ class Scan:
                 with opened_same(version_of(file)) as source:
                     path = source.native_file()
             fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.found.partitions), groups))
-        made_of = (fragments, self.schema, FORMAT, self.filesystem)
+        made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
         return SearchedDataset(*made_of, [version_of(file) for file, _ in parts])

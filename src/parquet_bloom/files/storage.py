@@ -20,6 +20,8 @@ from parquet_bloom.errors import (
     EncryptedFileError,
     EncryptedFooterError,
     FooterError,
+    FooterLimitError,
+    LimitError,
     NotParquetError,
     RequestError,
     StorageError,
@@ -286,6 +288,8 @@ class Source:
             yield
         except EncryptedFooterError as error:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
+        except FooterLimitError as error:
+            raise LimitError(self.path, f"{error}; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
 
