@@ -444,3 +444,26 @@ def test_the_filter_decides_what_bounds_cannot(tmp_path: Path) -> None:
     for predicate in ("id = 11", "id > 17", "id < 12"):
         (verdict,) = parquet_bloom.check(path, predicate)
         assert (verdict.skipped, verdict.decided_by, verdict.bytes_read) == (True, "bounds", 0), predicate
+
+
+@pytest.mark.parametrize("by", ["Parquet.Net version 4.24.0 (build 0)", "Parquet.Net version 6.0.3 (build 1)"])
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_times_of_parquet_net_are_in_another_unit(tmp_path, by: str, unit: str) -> None:
+    """Its bounds of timestamps do not look at the column's unit; those of other columns are right."""
+    path = tmp_path / "net.parquet"
+    day = 1_767_225_600 * {"ms": 10**3, "us": 10**6}[unit]
+    table = pa.table({"at": pa.array([day, day + 1], pa.timestamp(unit)), "id": [5, 6]})
+    pq.write_table(table, path, store_schema=False, use_dictionary=False)
+    data = path.read_bytes()
+    n = int.from_bytes(data[-8:-4], "little")
+    metadata = compact.decode(FileMetaData, data[-8 - n : -8])[0]
+    metadata.created_by = by
+    statistics = metadata.row_groups[0].columns[0].meta_data.statistics
+    wrong = (day // 1000).to_bytes(8, "little")
+    statistics.min = statistics.max = statistics.min_value = statistics.max_value = wrong
+    coded = compact.encode(metadata)
+    path.write_bytes(data[: -8 - n] + coded + len(coded).to_bytes(4, "little") + b"PAR1")
+    assert parquet_bloom.read_table(path, "at >= TIMESTAMP '2026-01-01 00:00:00'").num_rows == 2
+    assert parquet_bloom.read_table(path, "at IS NULL").num_rows == 0
+    assert [v.skipped for v in parquet_bloom.check(path, "id = 7")] == [True], "other columns keep their bounds"
+    assert [v.skipped for v in parquet_bloom.check(path, "at IS NULL")] == [True], "the count of NULLs is right"

@@ -2,7 +2,7 @@
 
     kernels < formats < predicates < files < spark < report < cli
 
-A folder imports itself and the folders before it; errors, _thrift and _version are for all.
+A folder imports itself and the folders before it; errors, limits, _thrift and _version are for all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import parquet_bloom.formats
 
 PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 FOLDERS = ["kernels", "formats", "predicates", "files", "spark", "report", "cli"]
-FOR_ALL = {"errors", "_thrift", "_version"}
+FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__.py", "__main__.py", "lance.py"}  # public names, and `python -m parquet_bloom`
 
 MODULES = sorted(str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob("*.py") if "_thrift" not in p.parts)

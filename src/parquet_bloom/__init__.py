@@ -18,9 +18,11 @@ from parquet_bloom.errors import (
     ConflictError,
     DamagedFileError,
     EncryptedFileError,
+    FileChangedError,
     FileError,
     FilterWarning,
     LayoutError,
+    LimitError,
     NotParquetError,
     ParquetBloomError,
     RefusedTypeError,
@@ -32,6 +34,7 @@ from parquet_bloom.errors import (
     TextError,
     UnknownColumnError,
 )
+from parquet_bloom.limits import Limits, set_limits
 
 if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
@@ -93,6 +96,7 @@ __all__ = [
     "DamagedFileError",
     "EncryptedFileError",
     "Failed",
+    "FileChangedError",
     "FileError",
     "FileInfo",
     "FilterInfo",
@@ -101,6 +105,8 @@ __all__ = [
     "FooterCache",
     "InspectReport",
     "LayoutError",
+    "LimitError",
+    "Limits",
     "NotParquetError",
     "ParquetBloomError",
     "Progress",
@@ -134,6 +140,7 @@ __all__ = [
     "read_batches",
     "read_table",
     "remove_filters",
+    "set_limits",
     "verify",
     "write_table",
 ]

@@ -37,6 +37,10 @@ class DamagedFileError(FileError):
     """A Parquet file whose bytes contradict each other."""
 
 
+class LimitError(FileError):
+    """A file that claims or takes more than the limits of this process allow (`set_limits`); it may be sound."""
+
+
 class EncryptedFileError(FileError):
     """A Parquet file with encrypted parts; adding to it would break its signature or its keys."""
 
@@ -51,6 +55,10 @@ class StorageError(FileError):
 
 class ConflictError(StorageError):
     """Another program was there first: the source was changed, or the target made, meanwhile."""
+
+
+class FileChangedError(StorageError):
+    """A file is no longer the one that was searched; what was found out about it must be asked again."""
 
 
 class StaleIndexError(FileError):
@@ -137,6 +145,10 @@ class TableWarning(UserWarning):
 
 class FooterError(ParquetBloomError):
     """Bytes that should be Thrift (a footer, a page index) are not; storage adds the file's name."""
+
+
+class FooterLimitError(FooterError):
+    """A list or a text in it is longer than the limits of this process allow."""
 
 
 class EncryptedFooterError(FooterError):

@@ -11,9 +11,11 @@ from parquet_bloom.cli.common import (
     column_rates,
     columns_options,
     complain,
+    footer_limits,
     guava_files,
     json_option,
     listed,
+    memory_option,
     output_options,
     print_json,
     say,
@@ -46,6 +48,8 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @all_option
 @json_option
+@footer_limits
+@memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
     fpp: float | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], guava: tuple[str, ...], **options: Any,

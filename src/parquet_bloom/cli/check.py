@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    footer_limits,
     json_option,
     print_json,
     range_option,
@@ -27,6 +28,7 @@ from parquet_bloom.cli.progress import Watch
 @range_option
 @all_option
 @json_option
+@footer_limits
 def command(
     sources: tuple[str, ...],
     predicate: str,

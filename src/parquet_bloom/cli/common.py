@@ -15,8 +15,11 @@ from typing import Any, TypeVar
 
 import click
 
+from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
+from parquet_bloom.files.secrets import without_secret
+from parquet_bloom.limits import set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 
@@ -55,6 +58,31 @@ def output_options(function: F) -> F:
 
 all_option = click.option("--all", "show_all", is_flag=True, help="Show every row of what is summed up.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, always of everything.")
+
+
+def _set_limit(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    """For this command: programs that call `run` have their own limits back afterwards."""
+    if value is not None:
+        before = set_limits(**{str(param.name): value})
+        ctx.call_on_close(lambda: set_limits(**dataclasses.asdict(before)))
+
+
+def _limit_option(name: str, kind: Any, metavar: str, what: str) -> Callable[[F], F]:
+    return click.option(name, type=kind, metavar=metavar, help=what, expose_value=False, callback=_set_limit)
+
+
+memory_option = _limit_option(
+    "--max-memory", SIZE, "SIZE", "Memory for decoding a column, in each thread; default 512MiB."
+)
+
+
+def footer_limits(command: F) -> F:
+    """Limits of footers, as parquet-cpp has them."""
+    lists = _limit_option("--max-list-elements", click.INT, "N", "Refuse footers with longer lists; default 1,000,000.")
+    texts = _limit_option("--max-string-bytes", SIZE, "SIZE", "Refuse footers with longer texts; default 100MB.")
+    return lists(texts(command))
+
+
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
 )
@@ -105,14 +133,19 @@ def say(text: str) -> None:
     plain = text.lstrip(" ")
     lead = " " * (len(text) - len(plain))
     width = width_of(sys.stdout) - len(lead)
-    for line in wrapped(visible(plain), width, indent="  ", cut=False):
+    for line in wrapped(visible(without_secret(plain)), width, indent="  ", cut=False):
         click.echo(lead + line)
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
     """Print one line on stderr, and `more` lines below it that show a spot in a text."""
+    aside(f"parquet-bloom: {text}", more)
+
+
+def aside(text: str, more: Sequence[str] = ()) -> None:
+    """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
     Watch.make_room()
-    click.echo("\n".join([f"parquet-bloom: {visible(text)}", *map(visible, more)]), err=True)
+    click.echo("\n".join(visible(without_secret(line)) for line in (text, *more)), err=True)
 
 
 def print_json(value: Any) -> None:

@@ -9,6 +9,7 @@ import click
 from parquet_bloom.cli.common import (
     all_option,
     columns_options,
+    footer_limits,
     json_option,
     listed,
     print_json,
@@ -26,6 +27,7 @@ from parquet_bloom.cli.progress import Watch
 @columns_options
 @all_option
 @json_option
+@footer_limits
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool
 ) -> int:

@@ -10,10 +10,19 @@ from typing import IO, Any
 
 import click
 
-from parquet_bloom.cli.common import complain, range_option, raw_files_option, say_notes, say_unused
+from parquet_bloom.cli.common import (
+    aside,
+    complain,
+    footer_limits,
+    range_option,
+    raw_files_option,
+    say_notes,
+    say_unused,
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
+from parquet_bloom.report.text import visible
 
 _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
@@ -31,6 +40,7 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
 @raw_files_option
 @range_option
+@footer_limits
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
@@ -84,10 +94,10 @@ def command(
         complain(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
     say_unused(scan.unused)
     say_notes(scan.notes)
-    click.echo(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, len(scan.excluded))}", err=True)
+    aside(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, len(scan.excluded))}")
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
-        click.echo(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})", err=True)
+        aside(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})")
     return 0
 
 
@@ -114,6 +124,10 @@ class _Stdout:
     def write(self, data: Any) -> int:
         if sys.stdout.isatty():
             self._watch.close()  # rows and a bar do not go together
+            # CSV has values as they are: a program wants them so, a terminal would obey them.
+            lines = bytes(data).decode("utf-8", "backslashreplace").split("\n")
+            sys.stdout.buffer.write("\n".join(map(visible, lines)).encode(errors="backslashreplace"))
+            return len(data)
         return sys.stdout.buffer.write(data)
 
     def flush(self) -> None:

@@ -9,6 +9,7 @@ import click
 from parquet_bloom.cli.common import (
     all_option,
     columns_options,
+    footer_limits,
     json_option,
     listed,
     output_options,
@@ -27,6 +28,7 @@ from parquet_bloom.cli.progress import Watch
 @output_options
 @all_option
 @json_option
+@footer_limits
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
     **options: Any,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, json_option, listed, print_json
+from parquet_bloom.cli.common import column_rates, columns_options, complain, json_option, listed, print_json, say
 from parquet_bloom.cli.groups import SIZE, Commands
 from parquet_bloom.errors import RequestError
 
@@ -160,7 +160,7 @@ def package(output: str, overwrite: bool) -> int:
     from parquet_bloom.spark.archive import write_archive
 
     n_files, n_bytes = write_archive(output, overwrite)
-    click.echo(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
+    say(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
     return 0
 
 
@@ -168,22 +168,22 @@ def _print_sums(sums: dict[str, Any], written: str | None) -> None:
     from parquet_bloom.report.tables import plural, size
 
     more = f" (files +{100 * sums['filter_bytes'] / sums['bytes']:.2g} %)" if sums["bytes"] else ""
-    click.echo(
+    say(
         f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['had_them']:,} had them, {sums['failed']:,} "
         f"failed; {plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
     )
     if written is not None:
-        click.echo(f"report: {written}")
+        say(f"report: {written}")
 
 
 def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
     """Name the first failed files, then how many there are and where all are; returns the exit status."""
     for error in first:
-        click.echo(f"parquet-bloom: {error}", err=True)
+        complain(error)
     if failed:
         more = ""
         if failed > len(first):
             rest = f"all of them are in {written}" if written is not None else "give --report FILE for all of them"
             more = f"; the first {len(first)} are above, {rest}"
-        click.echo(f"parquet-bloom: {failed:,} of {files:,} files failed{more}", err=True)
+        complain(f"{failed:,} of {files:,} files failed{more}")
     return 2 if failed else 0

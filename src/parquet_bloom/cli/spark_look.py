@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import columns_options, listed, print_json, range_option, raw_files_option
+from parquet_bloom.cli.common import aside, columns_options, listed, print_json, range_option, raw_files_option, say
 from parquet_bloom.cli.spark import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
@@ -49,9 +49,9 @@ def _finish(
 
         if rows:
             print_table(shown, _cells(rows))
-        click.echo(", ".join([plural(told["files"], "file"), *(f"{told[name]:,} {name}" for name in sums)]))
+        say(", ".join([plural(told["files"], "file"), *(f"{told[name]:,} {name}" for name in sums)]))
         if report is not None:
-            click.echo(f"report: {report}")
+            say(f"report: {report}")
     return told, say_failed(told["failed"], told["files"], errors, report)
 
 
@@ -184,7 +184,7 @@ def read(
             rows = frame.limit(limit + 1).collect()
         print_table(frame.columns, _cells(rows[:limit]))
         if len(rows) > limit:
-            click.echo(f"... the first {limit}; give --limit, or --output for all", err=True)
+            aside(f"... the first {limit}; give --limit, or --output for all")
     return 0
 
 
@@ -218,7 +218,7 @@ def index(
     with open_session(master, conf, py_files) as spark, watched(spark):
         rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
     for row in rows:
-        click.echo(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")
+        say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")
     return 0
 
 

@@ -7,8 +7,10 @@ import click
 from parquet_bloom.cli.common import (
     all_option,
     columns_options,
+    footer_limits,
     json_option,
     listed,
+    memory_option,
     print_json,
     say,
     say_failed,
@@ -25,6 +27,8 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
 @all_option
 @json_option
+@footer_limits
+@memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
     as_json: bool,

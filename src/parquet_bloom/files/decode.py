@@ -19,6 +19,7 @@ from copy import copy
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -29,16 +30,19 @@ from parquet_bloom._thrift.parquet.ttypes import (
     RowGroup,
     SchemaElement,
 )  # fmt: skip
-from parquet_bloom.errors import DamagedFileError
+from parquet_bloom.errors import DamagedFileError, LimitError
+from parquet_bloom.files.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT96, Leaf
+from parquet_bloom.limits import limits
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 BATCH_ROWS = 1 << 16  # values, hashes and a filter of ordinary size then share the processor's cache
 _STREAM_BYTES = 1 << 20
+_WHOLE = 64  # times max_memory is what all texts of a dictionary's column may take, as they are hashed one by one
 
 
 class ColumnReader:
@@ -51,6 +55,7 @@ class ColumnReader:
         self._source = source
         self._file: pq.ParquetFile | None = None
         self._rows = [group.num_rows for group in footer.metadata.row_groups]
+        self._values = [footer.meta(i, leaf.index).num_values for i in range(footer.n_row_groups)]
         self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
         data = compact.encode(_one_column(footer, leaf))
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
@@ -89,12 +94,14 @@ class ColumnReader:
     def batches(self, row_group: int) -> Iterator[pa.Array]:
         """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
 
-        Raises DamagedFileError where pages do not decode or a checksum is wrong.
+        Raises DamagedFileError where pages do not decode or a checksum is wrong, LimitError where they take more
+        memory than is allowed.
         """
+        at_once = self._rows_at_once(row_group)
         try:
             with self._open(self._extents[row_group]) if self._file is None else nullcontext(self._file) as file:
                 rows = 0
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                for batch in file.iter_batches(at_once, row_groups=[row_group], use_threads=False):
                     rows += batch.num_rows
                     yield _leaf_values(batch.column(0))
         except PYARROW_ERRORS as error:
@@ -102,6 +109,49 @@ class ColumnReader:
         if rows != self._rows[row_group]:  # a filter of a part would deny the rest
             where = f"row group {row_group}, column {self.leaf.name}"
             raise DamagedFileError(self.path, f"{where} decodes to {rows} rows of {self._rows[row_group]}")
+
+    def _rows_at_once(self, row_group: int) -> int:
+        values = int(self._values[row_group] or 0)
+        sizes = page_sizes(self._source, self._extents[row_group], values)
+        if sizes is None:
+            return BATCH_ROWS
+        rows, longest = int(self._rows[row_group] or 0), self.leaf.width or 1
+        if self.leaf.physical == BYTE_ARRAY:
+            # No value is longer than the dictionary. Most are far shorter, and then it is worth to look.
+            held = values if self.leaf.repeated else min(values, BATCH_ROWS)
+            few = 2 * held * sizes.dictionary <= limits().max_memory
+            longest = sizes.dictionary if few else self._longest(row_group, values, sizes)
+        where = f"row group {row_group}, column {self.leaf.name}"
+        return rows_at_once(self._source, where, sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
+
+    def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
+        """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""
+        where, most = f"row group {row_group}, column {self.leaf.name}", _WHOLE * limits().max_memory
+        rows_at_once(self._source, where, sizes, self._rows[row_group], 1, 1, False)  # the dictionary itself
+        longest = total = 0
+        try:
+            with (
+                self._source.arrow_file(self._extents[row_group]) as opened,
+                pq.ParquetFile(
+                    opened, metadata=self._metadata, buffer_size=_STREAM_BYTES, pre_buffer=False,
+                    read_dictionary=[".".join(f"c{i}" for i in range(len(self.leaf.path)))],
+                ) as file,
+            ):  # fmt: skip
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                    found = _leaf_values(batch.column(0))
+                    if not pt.is_dictionary(found.type) or not len(found.dictionary):
+                        break
+                    lengths = pc.binary_length(found.dictionary)
+                    longest = max(longest, pc.max(lengths).as_py())
+                    if longest * values <= most:
+                        break  # the first batch has the whole dictionary
+                    total += pc.sum(pc.cast(lengths.take(found.indices), pa.int64())).as_py() or 0
+                    if total > most:
+                        text = f"its values take over {most} bytes when decoded, {_WHOLE} times max_memory"
+                        raise LimitError(self.path, f"{where}: {text}; raise it for a file that you trust")
+        except PYARROW_ERRORS as error:
+            raise self._damaged(error, row_group) from error
+        return longest
 
     def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
         where = f"row group {row_group}, " if row_group is not None else ""

@@ -11,17 +11,35 @@ import pyarrow.dataset as ds
 
 from parquet_bloom.files.partitions import Pairs, partition_value
 from parquet_bloom.formats.schema import INT32, Leaf
+from parquet_bloom.limits import Limits, limits
 
 FORMAT = ds.ParquetFileFormat()
 
 
-def fragment(path: str, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
-    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2."""
+def file_format() -> ds.ParquetFileFormat:
+    """As FORMAT, for footers of which this process allows more than pyarrow."""
+    allowed, usual = limits(), Limits()
+    if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
+        return FORMAT
+    options = ds.ParquetFragmentScanOptions(
+        thrift_string_size_limit=max(allowed.max_string_bytes, usual.max_string_bytes),
+        thrift_container_size_limit=max(allowed.max_list_elements, usual.max_list_elements),
+    )
+    return ds.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+def fragment(path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
+    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
+
+    path  on the file system, or a file of pyarrow's that is open
+    """
     ranked = []
     for rank, group in enumerate(groups):
         ranked.append(_Ranked(group))
         ranked[-1].rank = rank
-    return FORMAT.make_fragment(path, filesystem, partition, row_groups=ranked)
+    return file_format().make_fragment(
+        path, filesystem if isinstance(path, str) else None, partition, row_groups=ranked
+    )
 
 
 class _Ranked(int):

@@ -21,12 +21,10 @@ from parquet_bloom.files.index_match import check_fingerprint, cover_of, find_in
 from parquet_bloom.files.index_zones import Cover, Evidence, Stretches
 from parquet_bloom.files.pages import PagePlan, RowRanges, plan_pages, read_pages
 from parquet_bloom.files.partitions import partition_value
-from parquet_bloom.files.scan import Scan, listed, open_groups, undecided_groups
+from parquet_bloom.files.scan import Part, Scan, listed, open_groups, undecided_groups
 from parquet_bloom.files.search import Searched
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
-
-Part = tuple[Searched, list[int]]
 
 
 @dataclass(slots=True)

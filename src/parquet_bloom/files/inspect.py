@@ -6,7 +6,6 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.results import each
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import Tables
+from parquet_bloom.formats.contents import blank, counts_in, denied_bound
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.footer import chunk_extent
 from parquet_bloom.formats.schema import Leaf, select_leaves
@@ -126,14 +126,6 @@ def inspect(
     return InspectReport(list(results), results.failed, tables.notes())
 
 
-def readable(source: PathLike | Sequence[PathLike], filesystem: Any) -> tuple[list[Any], bool]:
-    """The files to read, each as Source takes it, and whether one was named alone."""
-    located = locate(source, filesystem)
-    if located.failed:
-        raise located.failed[0].error
-    return list(located.found), located.single
-
-
 def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None, meter: Meter) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
@@ -159,7 +151,7 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 info.filters.append(missing)
             stored = places.stored.get((group, leaf.index))
             if stored is not None:
-                info.filters.append(_stored_filter(group, leaf, meta, stored))
+                info.filters.append(_stored_filter(source, group, leaf, meta, stored))
         meter.part(group + 1, footer.n_row_groups)
     return info
 
@@ -205,7 +197,7 @@ def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, 
     return info
 
 
-def _stored_filter(group: int, leaf: Leaf, meta: ColumnMetaData, stored: Stored) -> FilterInfo:
+def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData, stored: Stored) -> FilterInfo:
     info = FilterInfo(group, leaf.name, None, stored.length, stored.place, "statistics")
     reason = refusal(leaf) or leaf.refusal
     if reason is not None:
@@ -223,19 +215,23 @@ def _stored_filter(group: int, leaf: Leaf, meta: ColumnMetaData, stored: Stored)
     info.rate = k_probe.rate(bloom.longs, bloom.k)
     info.estimated_ndv = k_probe.estimated_ndv(bloom.longs, bloom.k)
     _check_empty(info, meta)
+    denied = denied_bound(bloom.might_contain, source.outline(), leaf, group) if info.bits_set else None
+    if denied is not None:
+        info.problems.append(denied)
     return info
 
 
 def _check_empty(info: FilterInfo, meta: ColumnMetaData) -> None:
-    nulls = meta.statistics.null_count if meta.statistics is not None else None
-    held = meta.num_values - nulls if nulls is not None else None
-    if not info.bits_set and held:
-        info.problems.append(f"no bit is set, but {held} values are stored")
+    found = None if info.bits_set else blank(counts_in(meta))
+    if found is not None:
+        reason, wrong = found
+        (info.problems if wrong else info.notes).append(reason if wrong else f"not used: {reason}")
 
 
 def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData, info: FilterInfo) -> None:
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
-    if header.total > place.room or place.offset + header.total > source.size:
+    large = header.num_bytes > split_block.MAX_BYTES
+    if large or header.total > place.room or place.offset + header.total > source.size:
         return  # said already; a bitset that runs into pages or past the end has no fill to speak of
     bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
     blocks = bloom.blocks
@@ -243,10 +239,8 @@ def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData
     info.rate = split_block.exact_rate(blocks)
     info.estimated_ndv = split_block.estimated_ndv(blocks)
     _check_empty(info, meta)
-    if header.crc is not None and zlib.crc32(blocks.tobytes()) != header.crc & 0xFFFFFFFF:
-        info.problems.append(
-            f"crc is {header.crc & 0xFFFFFFFF:08x}, the bitset's is {zlib.crc32(blocks.tobytes()):08x}"
-        )
+    if bloom.rotten is not None:
+        info.problems.append(bloom.rotten)
 
 
 def _where(place: Place, pages_end: int) -> str:

@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.files.locate import Place, Places, read_filter
+from parquet_bloom.files.locate import Place, Places, check_blank, read_filter
 from parquet_bloom.files.partitions import Pairs, partition_value
-from parquet_bloom.files.spots import Spots, counted, header_of, headers_of, spots_of
+from parquet_bloom.files.spots import Spots, counted, header_of, headers_of, is_pointed_at, spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
@@ -188,7 +188,7 @@ def hits_of(
             if n != NONE:
                 asked[group] = False
                 hits[group] = n
-    pointed_at = outline.slots[Slot.FILTER_OFFSET, :, leaf.index] > 0
+    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, :, leaf.index])
     for group in np.flatnonzero(asked & ~pointed_at).tolist():
         stored = keys.stored[first[group] : last[group]]
         hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
@@ -222,7 +222,10 @@ def _hits(source: Source, place: Place | None, stored: pa.Array, count: bool) ->
     if place is None:
         return None
     try:
-        admitted = read_filter(source, place).might_contain_array(stored)
+        bloom = read_filter(source, place)
+        if not bloom.blocks.any():
+            check_blank(place.counts)
+        admitted = bloom.might_contain_array(stored)
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
         return None
     return int(np.count_nonzero(admitted)) if count else int(admitted.any())
@@ -247,7 +250,7 @@ def _ask_whole(
     """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
 
     count    say how many a filter admits; without it 1 stands for one or more
-    returns  int64[n]; NONE for a filter whose header is not the one promised
+    returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """
     from parquet_bloom.kernels import reading
 
@@ -258,7 +261,7 @@ def _ask_whole(
     said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
     reading.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
     counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
-    hits[said == reading.OTHER_HEADER] = NONE
+    hits[(said == reading.OTHER_HEADER) | (said == reading.BLANK)] = NONE
     return hits
 
 
@@ -272,7 +275,7 @@ def _ask_whole_by_ranges(
         lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
         found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
         for i, header, data in zip(some.tolist(), headers, found, strict=True):
-            if data.startswith(header):
+            if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
                 admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
                 hits[i] = np.count_nonzero(admitted) if count else admitted.any()
     return hits

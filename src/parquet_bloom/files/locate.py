@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from parquet_bloom.errors import FilterFormatError
+from parquet_bloom.errors import FilterFormatError, UnknownFilterError
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
+from parquet_bloom.formats.contents import Counts, blank, counts_in
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.formats.footer import Footer, chunk_extent
+from parquet_bloom.formats.outline import NONE
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
 from parquet_bloom.formats.statistics import Stored, stored_in
 from parquet_bloom.kernels import split_block
 
 Chunk = tuple[int, int]
+_FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Place:
     pages   where the chunk's own pages lie, start and end
     rule    what the file's own metadata says of the hash, if it is believed
     sharers how many column chunks point at this offset; a filter speaks of one
+    reach   how far the pages of all chunks go that start at or before this offset
+    counts  num_values and null_count of the chunk
     """
 
     offset: int
@@ -43,6 +48,8 @@ class Place:
     pages: tuple[int, int]
     rule: Rule | None = None
     sharers: int = 1
+    reach: int = 0
+    counts: Counts = (0, None)
 
     def fits(self, num_bytes: int) -> bool:
         """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
@@ -71,20 +78,30 @@ class Places:
         """The place of a chunk's filter; None where the footer points at none."""
         meta = self._footer.meta(*key)
         offset = meta.bloom_filter_offset
-        if offset is None or offset <= 0:
+        if offset in (None, 0, NONE):
             return None
         room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
         return Place(
-            offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key), self._used[offset]
-        )
+            offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key), self._used[offset],
+            self._footer.pages_reach(offset), counts_in(meta),
+        )  # fmt: skip
 
 
 def read_header(source: Source, place: Place) -> Header:
     """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
     if place.offset < 4 or place.room <= 0:
         raise FilterFormatError(f"bloom_filter_offset {place.offset} lies outside the file's body")
+    if place.offset < place.reach:
+        raise FilterFormatError(_among_pages(f"bloom_filter_offset {place.offset} lies", place))
     data = source.read_up_to(place.offset, HEADER_BYTES)
     return believe(recognise(data, place.total), place.rule)
+
+
+def _among_pages(what: str, place: Place) -> str:
+    start, stop = place.pages
+    if start <= place.offset < stop:
+        return f"{what} among the chunk's pages from {start} to {stop}"
+    return f"{what} among another chunk's pages, which end at {place.reach}"
 
 
 def contradiction(header: Header, place: Place) -> str | None:
@@ -96,6 +113,8 @@ def contradiction(header: Header, place: Place) -> str | None:
     if place.sharers > 1:
         return f"{place.sharers} column chunks point at offset {place.offset}, a filter speaks of one"
     start, stop = place.pages
+    if place.offset < place.reach:
+        return _among_pages(f"header and bitset take {shown} bytes at {place.offset},", place)
     if place.offset < stop and start < place.offset + totals[0]:
         return f"header and bitset take {shown} bytes at {place.offset}, among the chunk's pages from {start} to {stop}"
     if totals[0] > place.room:
@@ -103,17 +122,50 @@ def contradiction(header: Header, place: Place) -> str | None:
     if place.length is None and place.room not in totals:
         next_one = f"the next structure begins after {place.room}"
         return f"no bloom_filter_length; header and bitset take {shown} bytes, {next_one}"
+    if header.num_bytes > split_block.MAX_BYTES:
+        return f"numBytes is {header.num_bytes}, over the {split_block.MAX_BYTES} that readers take"
     return None
 
 
 def read_filter(source: Source, place: Place) -> BloomFilter:
-    """Read a whole filter whose header, length and place agree. Raises FilterFormatError where not."""
+    """Read a whole filter whose header, length, place and checksum agree. Raises FilterFormatError where not."""
+    return _whole(source, place, _agreeing(source, place))
+
+
+def _agreeing(source: Source, place: Place) -> Header:
     header = read_header(source, place)
     problem = contradiction(header, place)
     if problem is not None:
         raise FilterFormatError(problem)
+    return header
+
+
+def _whole(source: Source, place: Place, header: Header) -> BloomFilter:
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
-    return decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    problem = bloom.rotten
+    if problem is not None:
+        raise FilterFormatError(problem)
+    return bloom
+
+
+def check_blank(counts: Counts) -> None:
+    """Raise for a filter without any bit where that is no evidence, see contents.blank."""
+    found = blank(counts)
+    if found is not None:
+        reason, wrong = found
+        raise (FilterFormatError if wrong else UnknownFilterError)(reason)
+
+
+def any_bit(source: Source, offset: int, length: int) -> bool:
+    """Whether a bitset has a bit that is set; reads until there is one, which is nearly always soon."""
+    step = _FIRST_LOOK
+    while length > 0:
+        data = source.read_up_to(offset, min(step, length))
+        if data.count(0) < len(data):
+            return True
+        offset, length, step = offset + step, length - step, _FURTHER * step
+    return False
 
 
 def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | None:
@@ -152,11 +204,12 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
         at = len(expected) + 32 * split_block.block_index(h, num_bytes // 32, final.RULE.index)
         head, block = source.read_ranges([(place.offset, len(expected)), (place.offset + at, 32)])
         if head == expected:
+            if not any(block) and not any_bit(source, place.offset + len(expected), num_bytes):
+                check_blank(place.counts)
             return split_block.block_contains(block, h)
-    header = read_header(source, place)
-    problem = contradiction(header, place)
-    if problem is not None:
-        raise FilterFormatError(problem)
+    header = _agreeing(source, place)
+    if header.crc is not None:
+        return _whole(source, place, header).might_contain(plain)
     ranges, hashes = [], []
     for candidate in header.candidates:
         rule = candidate.rule
@@ -166,4 +219,6 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
             ranges.append((place.offset + block_at, 32))
             hashes.append(h)
     blocks = source.read_ranges(ranges)
+    if not any(map(any, blocks)) and not any_bit(source, place.offset + header.size, header.num_bytes):
+        check_blank(place.counts)
     return any(split_block.block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
+from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.files.storage import arrow_filesystem
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
@@ -82,8 +83,11 @@ class Stores:
         uri = _URI.fullmatch(text)
         if uri is None:
             return self.given, self.given.base + text
+        shown = without_secret(text)
+        if shown != text and "@" not in uri[2]:
+            raise RequestError(f"{shown}: a / in the secret of a URI must be written as %2F")
         if uri[1].lower() == "file":
-            raise RequestError(f"{text}: a file: URI names no other machine, write file:///{uri[2]}{uri[3]}")
+            raise RequestError(f"{shown}: a file: URI names no other machine, write file:///{uri[2]}{uri[3]}")
         if self.given.filesystem is not None:
             return self._on_given(text, uri)
         key = (uri[1].lower(), uri[2], uri[4] or "")
@@ -107,7 +111,7 @@ class Stores:
             bucket = uri[2].rpartition("@")[2] if given.type_name != "abfs" else uri[2].partition("@")[0]
             shown = f"{scheme}://{uri[2]}/" if given.type_name == "abfs" else f"{scheme}://{bucket}/"
             return Store(given, f"{bucket}/", shown, True), f"{bucket}/{rest.lstrip('/')}"
-        raise RequestError(f"{text} is not on the file system given, {given.type_name}")
+        raise RequestError(f"{without_secret(text)} is not on the file system given, {given.type_name}")
 
 
 def _given(filesystem: Any) -> Store:
@@ -135,7 +139,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
         return Store(filesystem, base.rstrip("/") + "/", shown, True)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem type" not in str(error):
-            raise RequestError(f"{shown}: {str(error).splitlines()[0].replace(uri, shown)}") from error
+            said = without_secret(str(error).replace(uri, shown).splitlines()[0])
+            raise RequestError(f"{shown}: {said}") from None  # its cause has the URI as it was
     except Exception as error:
         raise storage_error(shown, error) from error
     try:
@@ -145,7 +150,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
     try:
         made, base = url_to_fs(uri)
     except Exception as error:
-        raise RequestError(f"{shown}: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
+        said = without_secret((str(error).splitlines() or [type(error).__name__])[0])
+        raise RequestError(f"{shown}: {said}") from None
     return Store(arrow_filesystem(made), base.rstrip("/") + "/", shown)
 
 

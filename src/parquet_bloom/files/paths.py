@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.files.locations import GLOB, SUFFIXES, Store, Stores, is_data, is_folder, kinds, list_folder, match
 from parquet_bloom.files.remote import Location, open_remote, storage_error
+from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.tables import Tables, without_data
 
@@ -100,7 +101,8 @@ class _Search:
         self._store = self._named[0][0]
         for text, (store, _) in zip(self._texts, self._named, strict=True):
             if not store.same(self._store):
-                raise RequestError(f"{self._texts[0]} and {text} are on different file systems; use one call for each")
+                both = without_secret(f"{self._texts[0]} and {text}")
+                raise RequestError(f"{both} are on different file systems; use one call for each")
 
     def run(self) -> Located:
         named = []

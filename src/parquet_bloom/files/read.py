@@ -90,6 +90,9 @@ def dataset(
 
     Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
+
+    The files are looked at before each scan. One that was replaced, written to or removed since is then a
+    FileChangedError or StorageError (within an engine, its error with that text): ask for a new data set.
     """
     options.setdefault("nan", "largest")
     return scan_of(source, filters, filesystem, **options).dataset()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import StorageError
+from parquet_bloom.files.secrets import without_secret
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,7 +62,7 @@ def storage_error(path: object, error: BaseException) -> StorageError:
     said = error.strerror if isinstance(error, OSError) else None
     if isinstance(error, FileNotFoundError) and (said is None or "Path does not exist" in said):
         said = "no such file"
-    lines = (said or str(error)).strip().splitlines()
+    lines = without_secret(said or str(error)).strip().splitlines()
     return StorageError(path, lines[0] if lines else type(error).__name__)
 
 

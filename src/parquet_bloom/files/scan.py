@@ -19,16 +19,24 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError, StorageError, UnknownColumnError
+from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
-from parquet_bloom.files.fragments import FORMAT, fragment, partition_expression, partition_type
+from parquet_bloom.files.fragments import file_format, fragment, partition_expression, partition_type
 from parquet_bloom.files.given import GivenFilter
 from parquet_bloom.files.progress import Meter, ProgressCallback, RowMeter
 from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.unchanged import PYARROW_ERRORS, Reading, read_error
+from parquet_bloom.files.unchanged import (
+    PYARROW_ERRORS,
+    Reading,
+    SearchedDataset,
+    opened_same,
+    path_of,
+    read_error,
+    version_of,
+)
 from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
 
 logger = logging.getLogger("parquet_bloom")
+Part = tuple[Searched, list[int]]  # a file, and row groups of it
 
 
 class Scan:
@@ -127,11 +136,8 @@ class Scan:
         return [(str(file.found), groups) for file in self.files if (groups := open_groups(file))]
 
     def reopen(self, file: Searched) -> Source:
-        """A file once more, if it is still the one that was searched. Raises StorageError."""
-        source = Source(file.found)
-        if source.stamp != file.stamp or source.size != file.size:
-            source.close()
-            raise StorageError(file.found, "was changed by another program meanwhile; ask again")
+        """A file once more, if it is still the one that was searched. Raises FileChangedError, StorageError."""
+        source = opened_same(version_of(file))
         if file.outline is not None:
             source.adopt(file.outline)
         return source
@@ -181,20 +187,32 @@ class Scan:
     def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
-        empty = ds.FileSystemDataset([], self.schema, FORMAT, self.filesystem)
+        empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
         return empty.scanner(columns=listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
-        """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet."""
-        return self._dataset([(file, groups) for file in self.files if (groups := open_groups(file))])
+        """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet.
 
-    def _dataset(self, parts: list[tuple[Searched, list[int]]]) -> ds.FileSystemDataset:
-        keys = self._search.keys
-        fragments = [
-            fragment(self._path(f), self.filesystem, partition_expression(keys, f.found.partitions), groups)
-            for f, groups in parts
-        ]
-        return ds.FileSystemDataset(fragments, self.schema, FORMAT, self.filesystem)
+        One of its files that was changed since is a FileChangedError when the data set is scanned.
+        """
+        return self._dataset(self._open(), guarded=True)
+
+    def _open(self) -> list[Part]:
+        return [(file, groups) for file in self.files if (groups := open_groups(file))]
+
+    def _dataset(self, parts: Sequence[Part], guarded: bool = False) -> ds.FileSystemDataset:
+        """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
+        keys, fragments = self._search.keys, []
+        for file, groups in parts:
+            path: Any = path_of(file)
+            if file.found.filesystem is None and not is_utf8(path):  # pyarrow has no such names
+                with opened_same(version_of(file)) as source:
+                    path = source.native_file()
+            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.found.partitions), groups))
+        made_of = (fragments, self.schema, file_format(), self.filesystem)
+        if not guarded:
+            return ds.FileSystemDataset(*made_of)
+        return SearchedDataset(*made_of, [version_of(file) for file, _ in parts])
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
@@ -203,9 +221,10 @@ class Scan:
         self._check_columns(columns)
         rows = self._row_filter()
         with self._reading():
+            dataset = self._dataset(self._open())
             if rows is None:
-                return self.dataset().to_table(columns=listed(columns))
-            scanner = self.dataset().scanner(columns=self._with(columns, rows))
+                return dataset.to_table(columns=listed(columns))
+            scanner = dataset.scanner(columns=self._with(columns, rows))
             batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
             table = pa.Table.from_batches(batches, scanner.projected_schema)
             return table if columns is None else table.select(list(columns))
@@ -215,7 +234,7 @@ class Scan:
         self._check_columns(columns)
         rows = self._row_filter()
         with self._reading():
-            scanner = self.dataset().scanner(
+            scanner = self._dataset(self._open()).scanner(
                 columns=listed(columns) if rows is None else self._with(columns, rows),
                 batch_size=batch_rows,
                 batch_readahead=2,
@@ -292,10 +311,6 @@ class Scan:
             return None
         return list(dict.fromkeys([*columns, *rows.columns]))
 
-    def _path(self, file: Searched) -> str:
-        path = file.found.path
-        return os.path.abspath(path) if self._search.located.filesystem is None else path
-
     def _reading(self) -> Reading:
         return Reading([file for file in self.files if open_groups(file)])
 
@@ -321,6 +336,10 @@ def listed(columns: Sequence[str] | None) -> list[str] | None:
 
 def open_groups(file: Searched) -> list[int]:
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+
+
+def is_utf8(path: str) -> bool:
+    return os.fsencode(path) == path.encode("utf-8", "replace")
 
 
 def undecided_groups(file: Searched) -> list[int]:

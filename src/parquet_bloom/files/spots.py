@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
-from parquet_bloom.files.locate import Places, probe
+from parquet_bloom.files.locate import Places, any_bit, probe
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
+from parquet_bloom.formats.contents import blank, counts_of
 from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.outline import Outline, Slot
+from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.statistics import decoded, stored_of
-from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
+from parquet_bloom.kernels.split_block import BLOCK_BYTES, MAX_BYTES, SALT
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -60,7 +61,7 @@ def spots_of(outline: Outline, column: int) -> Spots:
 @lru_cache(1)
 def _sizes() -> tuple[Integers, Integers]:
     """Every power of two of bitset bytes, and what it takes with its header."""
-    num_bytes = [1 << i for i in range(5, 31)]
+    num_bytes = [1 << i for i in range(5, MAX_BYTES.bit_length())]
     return np.array([n + len(final.header(n)) for n in num_bytes]), np.array(num_bytes)
 
 
@@ -82,8 +83,9 @@ def _extents(outline: Outline) -> tuple[Integers, Integers]:
     return np.where(empty, data, start), np.where(empty, data, stop)
 
 
-def _structures(outline: Outline) -> tuple[Integers, Integers, Integers, Integers]:
-    """Pages of all chunks, the sorted starts of all structures, and offsets that several chunks share."""
+def _structures(outline: Outline) -> tuple[Integers, ...]:
+    """Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted
+    starts of all chunks, and how far the pages of each and of those before it reach."""
     if "structures" not in outline.memory:
         slots = outline.slots
         start, stop = _extents(outline)
@@ -91,29 +93,40 @@ def _structures(outline: Outline) -> tuple[Integers, Integers, Integers, Integer
         indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
         starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
         used = np.sort(filters[filters > 0])
-        outline.memory["structures"] = start, stop, starts, used[1:][used[1:] == used[:-1]]
-    found: tuple[Integers, Integers, Integers, Integers] = outline.memory["structures"]
+        shared = used[1:][used[1:] == used[:-1]]
+        order = np.argsort(start, axis=None, kind="stable")
+        reach = np.maximum.accumulate(stop.reshape(-1)[order])
+        outline.memory["structures"] = start, stop, starts, shared, start.reshape(-1)[order], reach
+    found: tuple[Integers, ...] = outline.memory["structures"]
     return found
 
 
 def _spots(outline: Outline, column: int) -> Spots:
     offset = outline.slots[Slot.FILTER_OFFSET, :, column]
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
-    exists = offset > 0
+    exists = is_pointed_at(offset)
     pointed_at = exists.copy()
     exists[list(stored_of(outline, column))] = True
     totals, num_bytes = _sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
     fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
     if fits.any():
-        start, stop, starts, shared = _structures(outline)
+        start, stop, starts, shared, chunks, reach = _structures(outline)
         after = np.searchsorted(starts, offset, side="right")
         following = np.where(after < len(starts), starts[np.minimum(after, len(starts) - 1)], outline.start)
         fits &= length <= following - offset
         fits &= ~((offset < stop[:, column]) & (start[:, column] < offset + length))
+        before = np.searchsorted(chunks, offset, side="right")
+        fits &= (before == 0) | (reach[np.maximum(before, 1) - 1] <= offset)
         if len(shared):
             fits &= ~np.isin(offset, shared)
     return Spots(exists, fits, offset, num_bytes[at])
+
+
+def is_pointed_at(offset: Integers) -> Flags:
+    """Where the footer points at a filter; at a negative offset there is none, which is told as damage."""
+    there: Flags = (offset != 0) & (offset != NONE)
+    return there
 
 
 @dataclass(slots=True)
@@ -124,12 +137,14 @@ class Answers:
     bytes_read  int64
     damaged     row group -> what is wrong with its filter
     unknown     row group -> why its filter is not used
+    blank       bool: denied, and no bit is set in the blocks that were read
     """
 
     denied: Flags
     bytes_read: Integers
     damaged: dict[int, str]
     unknown: dict[int, str]
+    blank: Flags
 
 
 Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
@@ -145,14 +160,15 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
     """
     spots = spots_of(source.outline(), column)
     n = len(row_groups)
-    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {})
+    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
     fits = spots.fits[row_groups]
     slow = np.flatnonzero(~fits).tolist()
     fast = np.flatnonzero(fits)
     if len(fast):
         slow += _ask_together(source, spots, row_groups, probes, fast, answers)
     outline = source.outline()
-    pointed_at = outline.slots[Slot.FILTER_OFFSET, row_groups, column] > 0
+    _look_at_blanks(source, spots, column, row_groups, answers)
+    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, row_groups, column])
     for i in [i for i in slow if not pointed_at[i]]:
         own = probes if isinstance(probes, tuple) else probes[i]
         _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
@@ -165,10 +181,32 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
     return answers
 
 
+def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integers, answers: Answers) -> None:
+    """Of filters that denied by blocks without any bit, take back the answers of those that have no bit at all."""
+    if not answers.blank.any():
+        return
+    outline = source.outline()
+    known = outline.memory.setdefault(("any bit", column), {})
+    for i in np.flatnonzero(answers.blank).tolist():
+        group, before = int(row_groups[i]), source.bytes_read
+        if group not in known:
+            num_bytes = int(spots.num_bytes[group])
+            known[group] = any_bit(source, int(spots.offset[group]) + len(header_of(num_bytes)), num_bytes)
+        answers.bytes_read[i] += source.bytes_read - before
+        found = None if known[group] else blank(counts_of(outline, group, column))
+        if found is not None:
+            reason, wrong = found
+            answers.denied[i] = False
+            (answers.damaged if wrong else answers.unknown)[group] = reason
+
+
 def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
     """A filter in the footer itself costs no reading."""
     try:
         bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except UnknownFilterError as error:
+        answers.unknown[key[0]] = str(error)
+        return
     except FilterFormatError as error:
         answers.damaged[key[0]] = str(error)
         return
@@ -236,7 +274,8 @@ def _ask_by_kernel(
     reading.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, upper, words, said, requests, read)
     counted(source, said, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
-    answers.denied[fast] = said == reading.DENIED
+    answers.denied[fast] = (said == reading.DENIED) | (said == reading.BLANK)
+    answers.blank[fast] = said == reading.BLANK
     other: Flags = said == reading.OTHER_HEADER
     return other
 
@@ -292,6 +331,8 @@ def _ask_by_ranges(
     hit = ((blocks & words) == words).all(1)
     admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
     answers.denied[fast] = promised & ~admitted
+    filled = np.bincount(owner[blocks.any(1)], minlength=len(fast)) > 0
+    answers.blank[fast] = answers.denied[fast] & ~filled & (counts > 0)
     return ~promised
 
 
@@ -302,8 +343,7 @@ def _head_bytes(size: Integers) -> Integers:
 
 
 def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, Integers, NDArray[np.uint32]]:
-    """Of each filter its first probe and the one behind its last; of all probes the upper half of the
-    hash and the bits wanted."""
+    """Of each filter its first probe and the end; of all probes the upper half of the hash and the bits wanted."""
     if isinstance(probes, tuple):
         upper, words = _hash_all(probes)
         n = len(fast)

@@ -21,6 +21,8 @@ from parquet_bloom.errors import (
     EncryptedFileError,
     EncryptedFooterError,
     FooterError,
+    FooterLimitError,
+    LimitError,
     NotParquetError,
     RequestError,
     StorageError,
@@ -100,6 +102,12 @@ class Source:
 
         if self.fd is None:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
+        return self.native_file()
+
+    def native_file(self) -> Any:
+        """Open the same local file once more, as one that outlives this object."""
+        import pyarrow as pa
+
         same = f"/proc/self/fd/{self.fd}"
         return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.location.path), "r")
 
@@ -129,7 +137,11 @@ class Source:
 
     @property
     def stamp(self) -> object:
-        """What changes when the file is replaced or written to; None where that cannot be told."""
+        """What changes when the file is replaced or written to; None where that cannot be told.
+
+        Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
+        nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
+        """
         if self._remote is not None:
             return self._remote.version() if self._remote.pinned else None
         return _stamp(self._opened)
@@ -282,12 +294,14 @@ class Source:
             yield
         except EncryptedFooterError as error:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
+        except FooterLimitError as error:
+            raise LimitError(self.path, f"{error}; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
 
 
 def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:

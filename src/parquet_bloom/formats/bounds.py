@@ -8,10 +8,12 @@ Bounds are believed only where the format says how to read them:
     truncated              still bounds: nothing here takes a bound for a stored value
     dictionary arrays      pyarrow before 11 wrote bounds of the first batch alone; to this day (26) it leaves
                            NULLs of a struct around one out of null_count
+    times of Parquet.Net   in another unit than the column's; no version is known that has them right
 
 Sources: parquet.thrift, Statistics and ColumnOrder; Arrow C++ ApplicationVersion (which old
 writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10);
-ARROW-12513 and apache/arrow#15042, measured with pyarrow 10, 11, 12 and 26.
+ARROW-12513 and apache/arrow#15042, measured with pyarrow 10, 11, 12 and 26; aloneguid/parquet-dotnet#769, which
+was open for 6.0.3.
 """
 
 from __future__ import annotations
@@ -132,7 +134,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
     some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
     some_value = ~counted | (nulls < values)
     nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
-    domain = domain_of(leaf)
+    domain = domain_of(leaf) if _trusts_any(outline, leaf) else None
     unknown = np.zeros(n, bool)
     nothing = np.zeros(n, np.int64)
     if domain is None:
@@ -156,6 +158,11 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
         spoilt = np.zeros(n, bool)
     spoilt[both] |= (low[both] > high[both]).astype(bool)
     return Facts(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+
+
+def _trusts_any(outline: Outline, leaf: Leaf) -> bool:
+    """Whether a writer's bounds of a column are those of its values, in whichever field they stand."""
+    return not (leaf.logical in _TIMES and (outline.metadata.created_by or "").startswith("Parquet.Net"))
 
 
 def _trusts_old(leaf: Leaf) -> bool:

@@ -16,6 +16,7 @@ from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
 from thrift.transport.TTransport import TMemoryBuffer
 
 from parquet_bloom.errors import FooterError
+from parquet_bloom.limits import limits
 
 T = TypeVar("T")
 
@@ -23,12 +24,11 @@ T = TypeVar("T")
 def decode(kind: type[T], data: bytes) -> tuple[T, int]:
     """Read one struct from the start of data; return it and how many bytes it took.
 
-    Strings and lists longer than data itself cannot be true, so they are refused before anything
-    is allocated for them. Raises FooterError for anything that is not this struct.
+    Strings and lists longer than data itself cannot be true, and those longer than the process's limits are not
+    wanted: they are refused before anything is allocated for them. Raises FooterError for anything that is not this
+    struct.
     """
-    transport = TMemoryBuffer(data)
-    limit = max(len(data), 1)
-    protocol = TCompactProtocolAccelerated(transport, string_length_limit=limit, container_length_limit=limit)
+    transport, protocol = _reader(data)
     value = kind()
     try:
         with uncollected():
@@ -37,6 +37,30 @@ def decode(kind: type[T], data: bytes) -> tuple[T, int]:
         what = str(error) or type(error).__name__
         raise FooterError(f"{len(data)} bytes are not a Thrift {kind.__name__} ({what})") from error
     return value, transport.cstringio_buf.tell()
+
+
+def decode_each(kind: type[T], data: bytes, at: int, count: int) -> Iterator[tuple[T, int]]:
+    """Read structs that follow each other from `at`, one at a time; with each where it ends. Raises as `decode`."""
+    transport, protocol = _reader(data)
+    transport.cstringio_buf.seek(at)
+    for _ in range(count):
+        value = kind()
+        try:
+            value.read(protocol)  # type: ignore[attr-defined]
+        except (Exception, RecursionError) as error:
+            what = str(error) or type(error).__name__
+            raise FooterError(f"{len(data)} bytes are not a list of Thrift {kind.__name__} ({what})") from error
+        yield value, transport.cstringio_buf.tell()
+
+
+def _reader(data: bytes) -> tuple[Any, Any]:
+    transport = TMemoryBuffer(data)
+    most, allowed = max(len(data), 1), limits()
+    return transport, TCompactProtocolAccelerated(
+        transport,
+        string_length_limit=min(most, allowed.max_string_bytes),
+        container_length_limit=min(most, allowed.max_list_elements),
+    )
 
 
 @contextmanager

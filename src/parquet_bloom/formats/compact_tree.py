@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.errors import FooterError
+from parquet_bloom.errors import FooterError, FooterLimitError
+from parquet_bloom.limits import limits
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 _MAX_DEPTH = 64
@@ -67,6 +68,8 @@ def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
     elif wire == BINARY:
         length, at = varint(data, at)
         end = at + length
+        if length > limits().max_string_bytes and end <= len(data):
+            raise FooterLimitError(f"a text of {length} bytes is over max_string_bytes, {limits().max_string_bytes}")
     elif wire in (LIST, SET):
         size, kind, end = list_header(data, at)
         for _ in range(size):
@@ -112,6 +115,8 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
         size, at = varint(data, at)
     if size > len(data):
         raise FooterError(f"Thrift list of {size} elements in {len(data)} bytes")
+    if size > limits().max_list_elements:
+        raise FooterLimitError(f"a list of {size} elements is over max_list_elements, {limits().max_list_elements}")
     return size, byte & 15, at
 
 
@@ -135,7 +140,8 @@ class _Field:
     value: bytes | Node | NodeList
 
     def encode(self, previous: int) -> bytes:
-        if previous == self.previous:
+        long_by_choice = self.header and not self.header[0] >> 4 and 0 < self.id - self.previous <= 15
+        if previous == self.previous or long_by_choice:  # the long form names the id, so it holds anywhere
             return self.header
         if 0 < self.id - previous <= 15:
             return bytes([(self.id - previous) << 4 | self.wire])
@@ -201,7 +207,7 @@ class Node:
         if found is not None:
             found.value = raw
             if found.wire != wire:  # whatever was there, it was not what the format says
-                found.wire, found.previous = wire, -1
+                found.wire, found.previous, found.header = wire, -1, b""
             return
         at = next((i for i, f in enumerate(self.fields) if f.id > number), len(self.fields))
         self.fields.insert(at, _Field(number, wire, -1, b"", raw))

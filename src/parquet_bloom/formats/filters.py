@@ -9,6 +9,7 @@ does not say its rule leaves several candidates; a value is absent only if all o
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -105,6 +106,7 @@ def recognise(data: bytes, total: int | None = None) -> Header:
         end = data.find(_FINAL_UNIONS, 2, 6 + len(_FINAL_UNIONS))
         if end > 0:
             return _of_thrift(bytes(data[: end + len(_FINAL_UNIONS)]))
+    if data[0] == 0x15 or data[:2] == b"\x05\x02":  # compact Thrift: field 1, i32; the long form names the id
         return parquet_41.read_thrift(data)
     return parquet_41.read_raw(data, total)
 
@@ -138,6 +140,14 @@ class BloomFilter:
     def blocks(self) -> split_block.Blocks:
         """The bitset under the likeliest rule, which is the first."""
         return self.parts[0][1]
+
+    @property
+    def rotten(self) -> str | None:
+        """Where header and bitset disagree on the checksum, with both; None where they agree or there is none."""
+        told, own = self.header.crc, zlib.crc32(self.blocks.tobytes())
+        if told is None or told & 0xFFFFFFFF == own:
+            return None
+        return f"crc is {told & 0xFFFFFFFF:08x}, the bitset's is {own:08x}"
 
     def might_contain(self, plain: bytes) -> bool:
         """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""

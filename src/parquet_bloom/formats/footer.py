@@ -15,16 +15,16 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData
+from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
 from parquet_bloom.formats import compact, lenient
-from parquet_bloom.formats.compact_tree import STRUCT, Node, parse
+from parquet_bloom.formats.compact_tree import LIST, STRUCT, Node, field_header, list_header, parse, skip
 from parquet_bloom.formats.schema import Leaf, leaves_of
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # length and magic
-SIGNATURE_BYTES = 28  # nonce and tag behind a plaintext footer of an encrypted file
+_LARGE = 1 << 20  # bytes of a footer
 
 
 def footer_length(tail: bytes, file_size: int) -> int:
@@ -113,6 +113,12 @@ class Footer:
         before = bisect_left(starts, stop)
         return before > 0 and reach[before - 1] > start
 
+    def pages_reach(self, offset: int) -> int:
+        """How far the pages of the chunks go that start at or before an offset: behind it, if it lies among them."""
+        starts, reach = self._pages
+        before = bisect_right(starts, offset)
+        return reach[before - 1] if before else 0
+
     @cached_property
     def structure_starts(self) -> list[int]:
         """Where every known structure begins: chunks, filters, page indexes, the footer. Sorted."""
@@ -174,22 +180,68 @@ def decode_footer(data: bytes, start: int) -> Footer:
     Raises FooterError, and EncryptedFooterError for a plaintext footer with encrypted columns
     (which must not reach pyarrow: it ends the process on some of them).
     """
-    try:
-        metadata, _ = compact.decode(FileMetaData, data)
-    except FooterError:
-        metadata = lenient.decode(FileMetaData, data)
+    metadata = (_by_row_groups(data) if len(data) > _LARGE else None) or _at_once(data)
     if metadata.schema is None or metadata.row_groups is None:
         raise FooterError(f"{len(data)} bytes of footer hold no schema or no row groups")
     if metadata.encryption_algorithm is not None:
         raise EncryptedFooterError("the file is encrypted and its footer is signed")
     leaves = leaves_of(metadata.schema)
     for i, group in enumerate(metadata.row_groups):
-        if group.columns is None or len(group.columns) != len(leaves):
-            found = 0 if group.columns is None else len(group.columns)
-            raise FooterError(f"row group {i} has {found} column chunks, the schema has {len(leaves)} columns")
+        _check_columns(i, group, len(leaves))
         for j, chunk in enumerate(group.columns):
             _check_chunk(chunk, f"row group {i}, column {leaves[j].name}")
     return Footer(data, start, metadata, leaves)
+
+
+def _at_once(data: bytes) -> FileMetaData:
+    try:
+        return compact.decode(FileMetaData, data)[0]
+    except FooterError:
+        return lenient.decode(FileMetaData, data)
+
+
+def _by_row_groups(data: bytes) -> FileMetaData | None:
+    """Decode a large footer one row group at a time; None where it is not as most are.
+
+    An element of a list takes a byte in the footer and a hundred in memory. The first row group that has more chunks
+    than the schema has columns ends it. Raises FooterError.
+    """
+    at = last = 0
+    columns = None
+    while (header := field_header(data, at, last)) is not None:
+        last, wire, start = header
+        if last == 4:
+            count, kind, first = list_header(data, start)
+            if columns is None or wire != LIST or kind != STRUCT:
+                return None
+            groups: list[RowGroup] = []
+            end = first
+            try:
+                with compact.uncollected():
+                    for group, after in compact.decode_each(RowGroup, data, first, count):
+                        _check_columns(len(groups), group, columns)
+                        groups.append(group)
+                        end = after
+                rest, _ = compact.decode(FileMetaData, data[:start] + bytes([STRUCT]) + data[end:])
+            except FooterError as error:
+                if isinstance(error.__cause__, Exception):
+                    return None  # fields of a wrong type, which the other reader passes over
+                raise
+            if rest.row_groups:  # the field is there twice
+                return None
+            rest.row_groups = groups
+            return rest
+        at = skip(data, start, wire)
+        if last == 2 and wire == LIST:
+            schema = compact.decode(FileMetaData, b"\x29" + data[start:at] + b"\0")[0].schema or []
+            columns = len(leaves_of(schema))
+    return None
+
+
+def _check_columns(i: int, group: RowGroup, columns: int) -> None:
+    found = 0 if group.columns is None else len(group.columns)
+    if group.columns is None or found != columns:
+        raise FooterError(f"row group {i} has {found} column chunks, the schema has {columns} columns")
 
 
 def _check_chunk(chunk: ColumnChunk, where: str) -> None:

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, KeyValue, Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
-from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
+from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, UnknownFilterError
 from parquet_bloom.formats import compact
+from parquet_bloom.formats.contents import blank, counts_of, denied_bound
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
@@ -161,7 +162,8 @@ def decode_struct(data: bytes) -> tuple[k_probe.Longs, int, Strategy]:
 
     Raises FilterFormatError where its numbers contradict each other, or the strategy is unknown.
     """
-    kind: Any = ttypes.BloomFilterBinary if data[:1] == b"\x18" else ttypes.BloomFilter
+    # Either field header has a short form, and a long one that names the id.
+    kind: Any = ttypes.BloomFilterBinary if data[:1] == b"\x18" or data[:2] == b"\x08\x02" else ttypes.BloomFilter
     try:
         found, used = compact.decode(kind, data)
     except FooterError as error:
@@ -304,7 +306,7 @@ def _in_span(pairs: bytes) -> Stored | None:
 def decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter | None:
     """The filter of a chunk that the footer holds, decoded once; None if there is none.
 
-    Raises FilterFormatError where it is no evidence, which one without any bit is not either.
+    Raises FilterFormatError and UnknownFilterError where it is no evidence.
     """
     stored = stored_of(outline, leaf.index).get(group)
     if stored is None:
@@ -313,8 +315,10 @@ def decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter | None:
     if key not in outline.memory:
         outline.memory[key] = stored.decode(leaf)
     bloom: KProbeFilter = outline.memory[key]
-    if not bloom.longs.any():
-        raise FilterFormatError("no bit is set")
+    if not bloom.longs.any() and (found := blank(counts_of(outline, group, leaf.index))) is not None:
+        raise (FilterFormatError if found[1] else UnknownFilterError)(found[0])
+    if (denied := denied_bound(bloom.might_contain, outline, leaf, group)) is not None:
+        raise FilterFormatError(denied)
     return bloom
 
 

@@ -12,7 +12,7 @@ from numba import int64, njit, types, uint32, uint64
 from parquet_bloom.kernels.compiler import kernel
 from parquet_bloom.kernels.intrinsics import contains_at
 
-DENIED, ADMITTED, OTHER_HEADER, CUT_OFF = 0, 1, 2, 3
+DENIED, ADMITTED, OTHER_HEADER, CUT_OFF, BLANK = 0, 1, 2, 3, 4
 
 _I64 = types.Array(types.int64, 1, "C", readonly=True)
 _WORDS = types.Array(types.uint32, 2, "C", readonly=True)
@@ -43,7 +43,8 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
     offsets      int64[n], of the headers; sizes int64[n], bytes of the bitsets
     kinds        int64[n]: row of heads, uint8[k, most], the header expected; head_bytes int64[k], its length
     upper        int64[p], upper halves of the probes' hashes; words uint32[p, 8], the bits they set
-    answers      uint8[n]: DENIED, ADMITTED, OTHER_HEADER (not the one expected), CUT_OFF (the file is shorter)
+    answers      uint8[n]: DENIED, ADMITTED, OTHER_HEADER (not the one expected), CUT_OFF (the file is shorter),
+                 BLANK (denied, and no bit is set in the blocks that were asked)
     requests, bytes_read  int64[n], counted
     """
     small = np.empty(64, np.uint8)
@@ -63,6 +64,7 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
                 answers[i] = OTHER_HEADER
         if answers[i] == OTHER_HEADER:
             continue
+        filled = first[i] == last[i]
         for probe in range(first[i], last[i]):
             at = head + 32 * (upper[probe] * (size >> 5) >> 32)
             if not whole:
@@ -72,9 +74,13 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
                     answers[i] = CUT_OFF
                     break
                 at = int64(0)
+            for j in range(32):
+                filled |= data[at + j] != 0
             if _holds(data, at, words, probe):
                 answers[i] = ADMITTED
                 break
+        if answers[i] == DENIED and not filled:
+            answers[i] = BLANK
 
 
 @kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, types.boolean, _OUT, _COUNT))
@@ -84,6 +90,7 @@ def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes,
     hashes   uint64[p]
     count    go on after the first that is admitted
     hits     int64[n]: how many were admitted; without count 0 or 1
+    BLANK is a filter without any bit
     """
     header = np.empty(64, np.uint8)
     most = int64(0)
@@ -112,3 +119,9 @@ def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes,
                 answers[i] = ADMITTED
                 if not count:
                     break
+        if hits[i] == 0 and first[i] < last[i]:
+            filled = False
+            for j in range(sizes[i] >> 2):
+                filled |= words[j] != 0
+            if not filled:
+                answers[i] = BLANK

@@ -63,7 +63,7 @@ def _bar(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         shown = bar.add_task("starting", total=None)
 
