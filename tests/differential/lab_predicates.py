@@ -114,7 +114,7 @@ def _compare(value: Any, op: str, literal: Any, nan: str) -> bool:
     if isinstance(value, str):
         return OPS[op](value.encode(), literal.encode())
     if value != value:
-        return nan == "largest" and op in ("<>", ">", ">=") or (nan == "ieee" and op == "<>")
+        return (nan == "largest" and op in ("<>", ">", ">=")) or (nan == "ieee" and op == "<>")
     return OPS[op](value, literal)
 
 
