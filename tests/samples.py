@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 FIXTURES = REPOSITORY / "fixtures"
 
 ROW_GROUPS, ROWS = 3, 400
+NOBODY = 65534
 
 
 def keys_table(rows: int = ROW_GROUPS * ROWS, seed: int = 7) -> pa.Table:
@@ -73,3 +76,20 @@ def command(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         timeout=240,
         check=False,
     )
+
+
+def as_nobody(work: Callable[[], object]) -> int:
+    """Run it as another user, in a fork; its exit status. Only root can do that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pylance's, of any fork; nothing of it is used here
+        child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

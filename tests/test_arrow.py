@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from kleene import Answers, answers, compare, rounded
 from samples import case_id
 from tables import NESTED, PATHS, TYPES, rows_of, tables
 
+import parquet_bloom
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.predicates import arrow
@@ -475,3 +477,14 @@ def test_lists_that_are_no_filters(filters, message):
     with pytest.raises(RequestError, match=message) as caught:
         from_filters(filters)
     assert "\n" not in str(caught.value)
+
+
+def test_a_nanosecond_finer_than_the_column_equals_nothing(tmp_path):
+    """pyarrow cuts pandas' Timestamp to microseconds in DNF lists, and finds the row; numpy's datetime64 it leaves."""
+    pq.write_table(pa.table({"t": pa.array([1000, 2000], pa.timestamp("us"))}), tmp_path / "t.parquet")
+    finer = pd.Timestamp(1_000_001)
+    assert pq.read_table(tmp_path / "t.parquet", filters=[("t", "=", finer)]).num_rows == 1
+    for value in (finer, finer.to_datetime64()):
+        assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", "=", value)]).num_rows == 0
+        assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", ">", value)]).num_rows == 1
+        assert parquet_bloom.read_table(tmp_path / "t.parquet", [("t", "<=", value)]).num_rows == 1

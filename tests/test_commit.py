@@ -19,7 +19,8 @@ from samples import digest, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, StorageError
-from parquet_bloom.files import commit, system
+from parquet_bloom.files import commit, litter, system
+from parquet_bloom.files.folder import Folder
 
 
 @pytest.fixture
@@ -120,11 +121,11 @@ def test_a_stale_hadoop_checksum_goes_beside_the_link_too(keys: Path, tmp_path: 
 
 
 def test_a_folder_that_does_not_reach_the_disk_is_told_as_such(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(folder: str) -> None:
+    def fails(folder: Folder) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     before = digest(keys)
-    monkeypatch.setattr(commit, "sync_folder", fails)
+    monkeypatch.setattr(Folder, "sync", fails)
     with pytest.raises(
         StorageError, match=r"has its new version, but fsync of its folder failed \(Input/output error\)"
     ):
@@ -276,7 +277,7 @@ def test_a_killed_run_leaves_the_file_whole_and_the_next_one_clears_up(keys: Pat
     assert process.stdout is not None
     assert process.stdout.readline() == "busy\n"
     assert len(leftovers(tmp_path)) == 1
-    commit.remove_stale(str(tmp_path))
+    litter.remove_stale(str(tmp_path))
     assert len(leftovers(tmp_path)) == 1, "a file whose process lives is left alone"
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -237,11 +237,13 @@ def test_data_and_index_may_move_together_or_alone(tmp_path):
     pq.write_table(pa.table({"a": range(100)}), tmp_path / "one/1.parquet")
     zones.build_index(tmp_path / "one/1.parquet", ["a"], tmp_path / "one/out")
     shutil.copytree(tmp_path / "one/out", tmp_path / "elsewhere/far/out")
-    assert zones.verify_index(tmp_path / "elsewhere/far/out")[0].status == "right"
+    assert zones.verify_index(tmp_path / "elsewhere/far/out", root=tmp_path / "one")[0].status == "right"
+    with pytest.raises(StaleIndexError, match="root=, --root"):
+        zones.verify_index(tmp_path / "elsewhere/far/out")
     (tmp_path / "one").rename(tmp_path / "two")
     assert zones.verify_index(tmp_path / "two/out")[0].status == "right"
     with pytest.raises(StaleIndexError):
-        zones.verify_index(tmp_path / "elsewhere/far/out")
+        zones.verify_index(tmp_path / "elsewhere/far/out", root=tmp_path / "two")
 
 
 def damage(path, out, which):

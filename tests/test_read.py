@@ -382,3 +382,18 @@ def test_a_name_without_files_is_an_error_of_the_read(tmp_path: Path, monkeypatc
 def test_a_misspelt_keyword_is_no_option(name: str) -> None:
     with pytest.raises(TypeError, match="use_filter'"):
         getattr(parquet_bloom, name)(FIXTURES / "pyarrow/trace_ids.parquet", "user_id = 5", use_filter=False)
+
+
+def test_columns_of_one_name_are_an_error_only_where_they_are_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "twice.parquet"
+    columns = [pa.array([1, 2, 3]), pa.array([4, 5, 6]), pa.array([7, 8, 9])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["a", "a", "b"]), path)
+    for call in (parquet_bloom.read_table, lambda *args, **more: list(parquet_bloom.read_batches(*args, **more))):
+        for wanted in (None, ["a"], ["b", "a"]):
+            with pytest.raises(RequestError, match="has 2 columns named a, .* name others with columns=, --columns"):
+                call(path, "b >= 8", columns=wanted)
+    with pytest.raises(RequestError, match="ambiguous"):
+        parquet_bloom.read_table(path, "a = 5", columns=["b"])
+    with pytest.raises(RequestError, match="ambiguous"):
+        parquet_bloom.count(path, "a = 5")
+    assert parquet_bloom.read_table(path, "b >= 8", columns=["b"]).num_rows == parquet_bloom.count(path, "b >= 8") == 2

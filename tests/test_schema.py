@@ -139,6 +139,26 @@ def test_names_are_not_matched_in_parts():
             find_leaf(TREE, name)
 
 
+def test_names_in_quotes_are_no_patterns():
+    tree = leaves(("*",), ("a",), ("[0]",), ("b.*", "x"), ("b.c", "x"), ("b.c", "y"), ('q"*', "z"), ("?",))
+
+    def found(*patterns):
+        return [leaf.path for leaf in choose_leaves(tree, patterns)]
+
+    assert found('"*"') == [("*",)]
+    assert found('"[0]"') == [("[0]",)]
+    assert found('"?"') == [("?",)]
+    assert found('"b.*".x') == [("b.*", "x")]
+    assert found('"b.c".*') == [("b.c", "x"), ("b.c", "y")]
+    assert found('"b.*".*') == [("b.*", "x")], "the star in quotes is a letter, the other is none"
+    assert found('"q""*".*') == [('q"*', "z")]
+    assert found('"*"*') == [("*",)]
+    assert len(found("*[!x]")) == 6, "outside of quotes all is as it was"
+    for name in ('"a*"', '"[a]"'):
+        with pytest.raises(UnknownColumnError, match="no column"):
+            found(name)
+
+
 def test_patterns():
     def found(*patterns):
         return [leaf.index for leaf in choose_leaves(TREE, patterns)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,16 @@ def test_all_threads_run_before_the_work() -> None:
     with threads.started_pool(5, "some") as pool:
         assert len(pool._threads) == 5
         assert list(pool.map(str, range(9))) == [str(i) for i in range(9)]
+
+
+def test_control_c_while_threads_start_leaves_none_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(threading.Barrier):
+        def wait(self, timeout: float | None = None) -> int:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    monkeypatch.setattr(threads.threading, "Barrier", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        threads.started_pool(2, "interrupted")
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("interrupted")]

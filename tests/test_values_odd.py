@@ -62,8 +62,8 @@ LITERALS += [
     np.longdouble(1),
     np.bool_(0),
     np.uint64(2**64 - 1),
-    np.datetime64("NaT"),
-    np.timedelta64(1),
+    np.datetime64("NaT", "s"),
+    np.timedelta64(1, "s"),
 ]
 
 

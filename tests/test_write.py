@@ -152,10 +152,49 @@ def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StorageError, match="pipe: is not a regular file"):
         parquet_bloom.write_table(keys_table(), tmp_path / "pipe", overwrite=True)
-    for name in ("s3://bucket/x.parquet", "file:///tmp/x.parquet", "file:/tmp/x.parquet"):
-        with pytest.raises(RequestError, match="to a local disk only"):
+    for name in ("s3://bucket/x.parquet", "s3:/bucket/x.parquet", "file://host/x.parquet"):
+        with pytest.raises(RequestError, match="to a local disk only|names no other machine"):
             parquet_bloom.write_table(keys_table(), name)
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_file_uri_is_a_path(tmp_path: Path) -> None:
+    for number, start in enumerate(("file://", "file:")):
+        parquet_bloom.write_table(keys_table(), f"{start}{tmp_path}/a%20{number}.parquet")
+        assert pq.read_metadata(tmp_path / f"a {number}.parquet").num_row_groups == 1
+
+
+def test_the_data_are_on_the_disk_with_filters_and_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file itself, its folder, and every folder that was made for it."""
+    synced: list[str] = []
+    plain = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), plain(fd))[1])
+    for wanted in (True, False):
+        synced.clear()
+        folder = tmp_path / str(wanted)
+        parquet_bloom.write_table(keys_table(), folder / "b" / "x.parquet", bloom_filters=wanted)
+        assert [name for name in synced if name.endswith(".parquet-bloom")], "the bytes, before they get their name"
+        # The last file's folders: some are asked for twice where data and filters are two files.
+        assert {str(folder / "b"), str(folder), str(tmp_path)} <= set(synced)
+
+
+def test_over_a_secret_file_nothing_is_ever_public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"precious")
+    path.chmod(0o600)
+    plain, modes = os.open, []
+
+    def look(name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        fd = plain(name, flags, mode, dir_fd=dir_fd)
+        if flags & os.O_CREAT:
+            modes.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        return fd
+
+    monkeypatch.setattr(os, "open", look)
+    for wanted in (True, False):
+        parquet_bloom.write_table(keys_table(), path, bloom_filters=wanted, overwrite=True)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert set(modes) == {0o600}
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb", "reader", "batch"])

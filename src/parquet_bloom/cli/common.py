@@ -46,6 +46,7 @@ def output_options(function: F) -> F:
             click.option(
                 "--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk."
             ),
+            click.option("--read-back", is_flag=True, help="Compare all bytes, read from the disk, before they count."),
         )
     ):
         function = option(function)

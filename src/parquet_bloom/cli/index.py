@@ -18,6 +18,11 @@ _column_option = click.option("--column", metavar="C", help="The column, of an i
 _type_option = click.option("--type", "kind", metavar="T", help="Its Arrow type (int64, string, timestamp[us], ...).")
 
 
+_root_option = click.option(
+    "--root", metavar="DIR", help="Where the data are: an index opens nothing else. Default: beside its folder."
+)
+
+
 @click.group("index", cls=Commands)
 def command() -> None:
     """Zone indexes as Lance has them: for data that must not be touched, or in steps finer than row groups.
@@ -121,12 +126,13 @@ def _print_rows(
 @click.argument("predicate")
 @_column_option
 @_type_option
+@_root_option
 @click.option("--no-check", is_flag=True, help="Do not look whether the data are still those of the index.")
 @all_option
 @json_option
 def query(
-    index: tuple[str, ...], predicate: str, column: str | None, kind: str | None, no_check: bool, show_all: bool,
-    as_json: bool,
+    index: tuple[str, ...], predicate: str, column: str | None, kind: str | None, root: str | None, no_check: bool,
+    show_all: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which zones may hold a row that matches: =, IN, IS NULL, AND, OR.
 
@@ -140,7 +146,7 @@ def query(
     from parquet_bloom.report.tables import plural
 
     needs_predicate(index, predicate, 'INDEX "id = 42"')
-    found = query_index(index, predicate, column=column, type=kind, check=not no_check)
+    found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
         print_json({**_fields(found), "rows": found.rows})
     else:
@@ -166,8 +172,11 @@ def _fields(value: Any) -> dict[str, Any]:
 @click.option("--data", multiple=True, metavar="DATA", help="The data, where they are not those the index names.")
 @_column_option
 @_type_option
+@_root_option
 @json_option
-def verify(index: tuple[str, ...], data: tuple[str, ...], column: str | None, kind: str | None, as_json: bool) -> int:
+def verify(
+    index: tuple[str, ...], data: tuple[str, ...], column: str | None, kind: str | None, root: str | None, as_json: bool
+) -> int:  # fmt: skip
     """Hold an index against every row of its data. Exit status 1 if it is wrong: it would cost rows.
 
     \b
@@ -177,7 +186,7 @@ def verify(index: tuple[str, ...], data: tuple[str, ...], column: str | None, ki
     from parquet_bloom.report.tables import plural
 
     given = data[0] if len(data) == 1 else list(data) or None
-    verdicts = verify_index(index, given, column=column, type=kind)
+    verdicts = verify_index(index, given, column=column, type=kind, root=root)
     if as_json:
         print_json([{**_fields(v), "status": v.status, "reason": v.reason} for v in verdicts])
     else:

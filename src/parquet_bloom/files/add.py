@@ -19,8 +19,10 @@ from typing import Any
 from parquet_bloom._version import __version__
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.files.build import Built
-from parquet_bloom.files.commit import NewVersion, Travel
+from parquet_bloom.files.changing import opened
+from parquet_bloom.files.commit import NewVersion
 from parquet_bloom.files.decode import ColumnReader
+from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
 from parquet_bloom.files.paths import Found
@@ -78,6 +80,7 @@ def add_filters(
     overwrite: bool = False,
     replace: bool = False,
     sync: bool = True,
+    read_back: bool = False,
     force: bool = False,
     raw_files: bool = False,
     threads: int | None = None,
@@ -105,6 +108,7 @@ def add_filters(
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
+    read_back   and then read all of it from the disk, and compare, before it does; local disks only
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
@@ -126,6 +130,7 @@ def add_filters(
         request = Request(
             columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
             replace, sync, force, workers, tables, dry_run, lambda _, done, parts: meter.part(done, parts),
+            read_back=read_back,
         )  # fmt: skip
         results = each(
             list(outputs.targets),
@@ -148,7 +153,7 @@ def add_file(
     Raises as add_filters does for one file.
     """
     started = time.perf_counter()
-    with Source(file, pin=True) as source:
+    with opened(file, request.in_place and not request.dry_run) as source:
         footer = source.footer()
         with uncollected():
             made = planned(source, request, columns)
@@ -177,7 +182,7 @@ def _carry_out(
     built: BuiltElsewhere | None,
 ) -> Travel:  # fmt: skip
     report.bytes_after = source.size
-    how = Writing(request.overwrite or request.in_place, request.sync, request.force, request.cached)
+    how = Writing(request.overwrite or request.in_place, request.sync, request.force, request.cached, request.read_back)
     if not made.chosen:
         return Travel() if request.in_place else copy_whole(source, target, how)
     with new_version(source, target, how, report.bytes_needed) as new:

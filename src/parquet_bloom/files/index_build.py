@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.files.commit import local_target
 from parquet_bloom.files.index_sources import Column, Data, Fragment, hashed_kind, open_data
 from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.storage import PathLike
@@ -216,6 +217,7 @@ def write_indexes(
     sync: bool = True,
 ) -> list[BuiltIndex]:
     """Join pieces, fragments in the order of `data`, to one file a column."""
+    output = local_target(output)
     built = []
     said = {column.name: _identities(data, column, output) for column in data.columns}
     with ExitStack() as stack:

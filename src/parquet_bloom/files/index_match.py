@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import DamagedFileError, RequestError, StaleIndexError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError
+from parquet_bloom.files.index_roots import Root
 from parquet_bloom.files.index_sources import absolute, fingerprint, lance_identity
 from parquet_bloom.files.index_zones import Cover
-from parquet_bloom.files.paths import Found, expand
+from parquet_bloom.files.paths import Found
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.zones import ZoneFile, lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
+from parquet_bloom.files.zones import ZoneFile
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.schema import split_path
 
@@ -32,7 +34,7 @@ def parse_kind(text: str) -> pa.DataType:
     try:
         return pa.timestamp(*zoned.groups()) if zoned else pa.type_for_alias(text.strip())
     except ValueError:
-        raise RequestError(f"{text}: no type of Arrow; write int64, string, timestamp[us], ...") from None
+        raise RequestError(f"{text[:100]}: no type of Arrow; write int64, string, timestamp[us], ...") from None
 
 
 def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
@@ -127,30 +129,33 @@ def numbers_of(file: ZoneFile, found: Sequence[Found]) -> dict[Found, int]:
     """
     if file.fragments is None:
         raise StaleIndexError(file.path, "does not say of which files it is; parquet-bloom index build makes one")
-    folder = os.path.dirname(os.path.abspath(file.path))
     named: dict[str, int] = {}
     for one in file.fragments:
-        try:
-            number, path = int(one["fragment"]), str(one["path"])
-        except (KeyError, ValueError, TypeError) as error:
-            raise DamagedFileError(file.path, f"names a fragment without {error}") from error
-        if isinstance(one.get("relative"), str):
-            named.setdefault(os.path.realpath(os.path.join(folder, one["relative"])), number)
-        named.setdefault(os.path.realpath(path) if os.path.isabs(path) else path, number)
+        for name in _names(file, one):
+            named.setdefault(name, one["fragment"])
     numbers = {}
     for at in found:
-        key = os.path.realpath(at.path) if at.filesystem is None else absolute(at)
-        if key in named:
-            numbers[at] = named[key]
+        keys = (absolute(at),) if at.filesystem is not None else (os.path.abspath(at.path), os.path.realpath(at.path))
+        number = next((named[key] for key in keys if key in named), None)
+        if number is not None:
+            numbers[at] = number
     if found and not numbers:
         some = next(iter(named), "none")
         raise StaleIndexError(file.path, f"is an index of other files, such as {some}; build one over these")
     return numbers
 
 
+def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
+    """What a fragment's file may be called. These are words that are compared; nothing is looked up on a disk."""
+    folder = os.path.dirname(os.path.abspath(file.path))
+    folders = {folder, os.path.realpath(folder)} if "relative" in one else ()
+    names = [os.path.normpath(os.path.join(folder, one["relative"])) for folder in folders]
+    return [*names, os.path.normpath(one["path"]) if os.path.isabs(one["path"]) else one["path"]]
+
+
 def check_fingerprint(file: ZoneFile, number: int, source: Source) -> None:
     """Raise StaleIndexError unless a file is the very one that the index is of."""
-    said = next((one for one in file.fragments or [] if one.get("fragment") == number), {})
+    said = file.by_number.get(number, {})
     for key, now in fingerprint(source).items():
         if said.get(key) != now:
             reason = f"is not as it was when {file.path} was built: {key} is {now}, was {said.get(key)}"
@@ -173,40 +178,57 @@ def check_dataset(cover: Cover, dataset: Any) -> frozenset[int]:
     return frozenset(int(one["fragment"]) for one in file.fragments)
 
 
-def open_dataset(cover: Cover) -> Any:
-    """The Lance data set that an index of ours names. Raises DamagedFileError where it is not there."""
+def open_dataset(cover: Cover, root: PathLike | None = None) -> Any:
+    """The Lance data set that an index of ours names.
+
+    Raises DamagedFileError where it is not there, StaleIndexError where it is not below the root.
+    """
     assert cover.file.column is not None
-    uri = str(cover.file.column["dataset"])
+    uri = Root(cover.file, root).dataset(cover.file.column["dataset"])
     with lance_errors(uri):
         return pylance().dataset(uri)
 
 
-def sources_of(file: ZoneFile) -> dict[Found, int]:
-    """The Parquet files that an index of ours names, in its order. Raises StaleIndexError for one that is not there."""
-    folder = os.path.dirname(os.path.abspath(file.path))
-    found: dict[Found, int] = {}
-    for one in file.fragments or []:
-        path, relative = str(one.get("path")), one.get("relative")
-        if isinstance(relative, str) and os.path.exists(os.path.join(folder, relative)):
-            path = os.path.normpath(os.path.join(folder, relative))
-        try:
-            found[expand(path)[0]] = int(one["fragment"])
-        except (StorageError, RequestError, KeyError, ValueError) as error:
-            raise StaleIndexError(file.path, f"its file {path} cannot be read: {error}") from error
+def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[Found, int]:
+    """The Parquet files that an index of ours names, in its order.
+
+    root  below which they lie, see Root
+    Raises StaleIndexError for one that is not there, or not below the root.
+    """
+    if not file.fragments:
+        return {}
+    place = Root(file, root)
+    found = {place.file(one): one["fragment"] for one in file.fragments}
+    if len(found) < len(file.fragments):
+        raise DamagedFileError(file.path, "names one file as several fragments")
     return found
 
 
-def check_sources(cover: Cover) -> list[int]:
+def opened(file: ZoneFile, found: Found, root: PathLike | None) -> Source:
+    """A file that an index names, with its footer read. Raises StaleIndexError that shows nothing of what it holds."""
+    try:
+        source = Source(found)
+        try:
+            source.footer()
+        except BaseException:
+            source.close()
+            raise
+    except FileError as error:
+        raise Root(file, root).unreadable(found, error) from error
+    return source
+
+
+def check_sources(cover: Cover, root: PathLike | None = None) -> list[int]:
     """Raise StaleIndexError unless all data that an index of ours names are there, and as they were.
 
     returns  fragments of a Lance data set that came later
     """
     assert cover.file.column is not None
     if "dataset" in cover.file.column:
-        dataset = open_dataset(cover)
+        dataset = open_dataset(cover, root)
         known = check_dataset(cover, dataset)
         return sorted({int(f.fragment_id) for f in dataset.get_fragments()} - known)
-    for found, number in sources_of(cover.file).items():
-        with Source(found) as source:
+    for found, number in sources_of(cover.file, root).items():
+        with opened(cover.file, found, root) as source:
             check_fingerprint(cover.file, number, source)
     return []

@@ -15,7 +15,7 @@ from parquet_bloom.files.index_sources import is_lance, leaves_of_arrow
 from parquet_bloom.files.index_zones import Cover, Evidence
 from parquet_bloom.files.search import as_predicate
 from parquet_bloom.files.storage import PathLike
-from parquet_bloom.files.zones import lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
 from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
 from parquet_bloom.predicates.names import Schema
@@ -65,6 +65,7 @@ def query_index(
     type: str | None = None,
     check: bool = True,
     nan: str = "ieee",
+    root: PathLike | None = None,
 ) -> Matches:
     """Find the zones in which a row may match.
 
@@ -73,6 +74,8 @@ def query_index(
                integers tell, other parts are no evidence
     column, type  of an index that does not say of which column it is: its name, and its Arrow type
     check      whether the data are as they were when an index of ours was built
+    root       the folder (or URI, or Lance data set) that the data are in: an index opens nothing else. Default:
+               the folder that holds the folder of indexes, so data/ beside data-index/
 
     Raises StaleIndexError, DamagedFileError, StorageError, TextError, RequestError.
     """
@@ -83,7 +86,7 @@ def query_index(
     covers = [cover_of(path, column, type) for path in find_indexes(many)]
     uncovered: set[int] = set()
     if check:
-        uncovered.update(*(check_sources(cover) for cover in covers if cover.file.column is not None))
+        uncovered.update(*(check_sources(cover, root) for cover in covers if cover.file.column is not None))
     _same_data(covers)
     leaves = tuple(replace(_leaf(cover), index=i) for i, cover in enumerate(covers))
     names = {cover.path for cover in covers}

@@ -12,12 +12,13 @@ import shutil
 import uuid
 from typing import Any
 
-from parquet_bloom.errors import DamagedFileError, RequestError, StorageError
+from parquet_bloom.errors import DamagedFileError, RequestError
+from parquet_bloom.files.folder import sync_folder
 from parquet_bloom.files.index_match import cover_of
 from parquet_bloom.files.index_verify import VerifiedIndex, lance_fragments, verify_cover
+from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.storage import PathLike
-from parquet_bloom.files.system import sync_folder
-from parquet_bloom.files.zones import lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.schema import join_path
 
@@ -67,9 +68,13 @@ def _commit(opened: Any, path: str, name: str, column: tuple[str, ...], numbers:
         target = shutil.copyfile(path, os.path.join(folder, form.FILE_NAME))
         with open(target, "rb") as copied:
             os.fsync(copied.fileno())
-        sync_folder(folder)
-    except OSError as error:
-        raise StorageError(folder, error.strerror or str(error)) from error
+        for one in (folder, os.path.dirname(folder), opened.uri):  # each may be new
+            sync_folder(one)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise storage_error(folder, error) from error
+        raise
     try:
         with lance_errors(opened.uri):
             from lance import Index, LanceDataset, LanceOperation

@@ -32,7 +32,7 @@ from parquet_bloom.files.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.files.paths import Found, expand
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import refusing
-from parquet_bloom.files.zones import lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.footer import decode_footer, footer_length
 from parquet_bloom.formats.schema import Leaf, find_leaf, select_leaves

@@ -24,6 +24,7 @@ from parquet_bloom.files.index_match import (
     find_indexes,
     numbers_of,
     open_dataset,
+    opened,
     sources_of,
 )  # fmt: skip
 from parquet_bloom.files.index_sources import (
@@ -38,7 +39,8 @@ from parquet_bloom.files.index_sources import (
 from parquet_bloom.files.index_zones import Cover, zone_at, zones_of
 from parquet_bloom.files.paths import expand
 from parquet_bloom.files.storage import PathLike, Source
-from parquet_bloom.files.zones import ZoneFile, lance_errors, pylance
+from parquet_bloom.files.zone_reader import lance_errors, pylance
+from parquet_bloom.files.zones import ZoneFile
 from parquet_bloom.formats import roaring
 from parquet_bloom.formats.schema import find_leaf
 from parquet_bloom.kernels.hashes import hash_array
@@ -168,12 +170,13 @@ def verify_index(
     column: str | None = None,
     type: str | None = None,
     filesystem: Any = None,
+    root: PathLike | None = None,
 ) -> list[VerifiedIndex]:
     """Hold indexes against all rows of their data.
 
     index  `bloomfilter.lance` files, folders of them, or a Lance data set with its own indexes
     data   the Parquet files or the Lance data set; None: those that the index names
-    column, type  as in query_index
+    column, type, root  as in query_index; root tells where the data may be that the index names
 
     Raises StaleIndexError where the data are not those that the index was built over; FileError.
     """
@@ -186,10 +189,10 @@ def verify_index(
             raise RequestError(f"{many[0]} has no zone index")
         return [verify_cover(cover, lance_fragments(cover, dataset)) for cover in covers]
     covers = [cover_of(path, column, type) for path in find_indexes(many)]
-    return [verify_cover(cover, _fragments(cover, data, filesystem)) for cover in covers]
+    return [verify_cover(cover, _fragments(cover, data, filesystem, root)) for cover in covers]
 
 
-def _fragments(cover: Cover, data: Any, filesystem: Any) -> list[tuple[Fragment, Column]]:
+def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tuple[Fragment, Column]]:
     around = dataset_around(cover.file.path) if data is None else None
     if around is not None or (data is not None and isinstance(data, str) and is_lance(data)):
         uri = around or str(data)
@@ -197,16 +200,16 @@ def _fragments(cover: Cover, data: Any, filesystem: Any) -> list[tuple[Fragment,
             dataset = pylance().dataset(uri)
         return lance_fragments(cover, dataset)
     if data is None and cover.file.column is not None and "dataset" in cover.file.column:
-        return lance_fragments(cover, open_dataset(cover))
+        return lance_fragments(cover, open_dataset(cover, root))
     if data is None and cover.file.fragments is None:
         raise RequestError(f"{cover.file.path} does not say of which data it is; give them")
-    numbers = sources_of(cover.file) if data is None else numbers_of(cover.file, expand(data, filesystem))
+    numbers = sources_of(cover.file, root) if data is None else numbers_of(cover.file, expand(data, filesystem))
     left = len(cover.file.fragments or []) - len(numbers)
     if left:
         raise StaleIndexError(cover.file.path, f"{left} of its files are not among those given")
     found: list[tuple[Fragment, Column]] = []
     for file, number in numbers.items():
-        with Source(file) as source:
+        with opened(cover.file, file, root) if data is None else Source(file) as source:
             check_fingerprint(cover.file, number, source)
             leaf = find_leaf(source.footer().leaves, cover.path)
         found.append((ParquetFragment(number, file), Column(leaf, cover.kind)))

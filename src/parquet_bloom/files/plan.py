@@ -70,6 +70,7 @@ class Request:
     dry_run: bool
     progress: Progress | None
     cached: bool = True  # as files.commit.NewFile has it
+    read_back: bool = False
 
 
 def check_fpp(fpp: float | Mapping[str, float] | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
+from parquet_bloom.files.changing import opened
 from parquet_bloom.files.finish import FileSink, check_written, write_footer
 from parquet_bloom.files.locate import Places, spans_of
 from parquet_bloom.files.paths import Found
@@ -37,6 +38,7 @@ def remove_filters(
     in_place: bool = False,
     overwrite: bool = False,
     sync: bool = True,
+    read_back: bool = False,
     force: bool = False,
     raw_files: bool = False,
     filesystem: Any = None,
@@ -55,14 +57,14 @@ def remove_filters(
 
     def work(file: Found) -> RemovedFile:
         started = time.perf_counter()
-        with Source(file, pin=True) as opened:
+        with opened(file, in_place and not dry_run) as source:
             report = _remove(
-                opened,
+                source,
                 outputs.targets[file],
                 columns,
                 exclude,
                 in_place,
-                Writing(overwrite or in_place, sync, force),
+                Writing(overwrite or in_place, sync, force, read_back=read_back),
                 dry_run,
                 tables,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from parquet_bloom.files.commit import Travel
+from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.paths import Failed
 from parquet_bloom.files.plan import Skipped
 from parquet_bloom.files.storage import Source

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from parquet_bloom.errors import ConflictError, StorageError
-from parquet_bloom.files.commit import Travel
+from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.parts import Part, Piece, plan_parts
 from parquet_bloom.files.remote import Location, side_by_side, storage_error
 from parquet_bloom.files.storage import Source

@@ -278,6 +278,12 @@ class Scan:
         if isinstance(columns, str):
             raise RequestError("columns takes a list of names, not one text")
         self.require(columns)
+        names = self.schema.names
+        wanted = names if columns is None else [name if name in names else name.split(".")[0] for name in columns]
+        twice = next((name for name in wanted if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None:
+            reason = f"has {names.count(twice)} columns named {twice}, which pyarrow tells apart by name alone"
+            raise RequestError(f"{self._search.files[0]}: {reason}; name others with columns=, --columns")
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave

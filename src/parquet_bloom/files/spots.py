@@ -29,6 +29,7 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _LAST = np.iinfo(np.int64).max
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
+_FIRST_PROBES = 2048  # of a long list that are asked for before the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +200,28 @@ def _ask_together(
     offset, size = spots.offset[groups], spots.num_bytes[groups]
     if source.fd is not None and "numba" in sys.modules:
         other = _ask_by_kernel(source, offset, size, probes, fast, answers)
+    elif source.fd is not None:
+        other = _ask_in_turns(source, offset, size, probes, fast, answers)
     else:
         other = _ask_by_ranges(source, offset, size, probes, fast, answers)
     return [int(i) for i in fast[other]]
+
+
+def _ask_in_turns(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
+    if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
+        return _ask_by_ranges(source, offset, size, probes, fast, answers)
+    other = np.zeros(len(fast), bool)
+    left, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
+    while len(left):
+        turn = [one[first : first + step] for one in probes]
+        other[left] |= _ask_by_ranges(source, offset[left], size[left], turn, fast[left], answers)
+        first, step = first + step, 8 * step
+        more = np.array([len(probes[i]) > first for i in fast[left].tolist()], bool)
+        left = left[more & answers.denied[fast[left]] & ~other[left]]
+    return other
 
 
 def _ask_by_kernel(

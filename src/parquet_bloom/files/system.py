@@ -1,4 +1,4 @@
-"""What is asked of the operating system: copying inside it, durable renames, free space, the umask."""
+"""What is asked of the operating system: copying inside it, free space, the umask."""
 
 from __future__ import annotations
 
@@ -39,17 +39,6 @@ def _copy_step(source: int, target: int, source_at: int, target_at: int, length:
         written = os.pwrite(target, data, target_at)
         data, target_at = data[written:], target_at + written
     return n
-
-
-def sync_folder(folder: str) -> None:
-    """Make a rename durable."""
-    if os.name == "nt":
-        return
-    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def free_space(target: str) -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files import s3
-from parquet_bloom.files.commit import NewFile, NewVersion, Travel
+from parquet_bloom.files.commit import NewFile, NewVersion
+from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.finish import FileSink
 from parquet_bloom.files.paths import Outputs, targets
+from parquet_bloom.files.place import check_regular
 from parquet_bloom.files.remote import Location
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.system import require_space
@@ -31,16 +34,18 @@ WITH_A_ROLE = (
     "has no credentials; give access_key, secret_key and session_token of the role instead"
 )
 WITHOUT_COPIES = "this file system cannot put files together from parts of others"
+_HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a new version is written: overwrite, sync and force as add_filters has them, cached as NewFile has it."""
+    """How a new version is written: as add_filters has it, `cached` as NewFile."""
 
     overwrite: bool
     sync: bool
     force: bool
     cached: bool = True
+    read_back: bool = False
 
 
 def outputs_of(
@@ -53,6 +58,9 @@ def outputs_of(
     Raises as paths.targets; TableFormatError where files of a table would be copied elsewhere, dead
     ones too, without raw_files or force, and as Tables.change.
     """
+    if output is not None and filesystem is None and _HALF_URI.match(os.fspath(output)):
+        name = os.fspath(output)
+        raise RequestError(f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}")
     tables = look_before(output is not None, raw_files, force)
     outputs = targets(source, output, in_place, overwrite, filesystem, tables)
     if tables is None:
@@ -61,8 +69,10 @@ def outputs_of(
 
 
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
-    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders."""
+    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders and devices."""
     tables.refuse(at, target, force)
+    if target.filesystem is None:
+        check_regular(target.path)
     if target.filesystem is not None or force:
         return
     real = os.path.realpath(target.path)
@@ -84,7 +94,12 @@ def new_version(source: Source, target: Location, how: Writing, needed: int) -> 
     if target.filesystem is None:
         require_space(target.path, needed)
         like = source.location.path if not source.is_remote else None
-        return NewFile(target.path, like, how.overwrite, how.sync, cached=how.cached)
+        replaces = None
+        if source.fd is not None and like is not None and os.path.realpath(like) == os.path.realpath(target.path):
+            replaces = os.fstat(source.fd)
+        return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
+    if how.read_back:
+        raise StorageError(target, "is not on a local disk, where alone --read-back can be done")
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
         return s3.StoredFile(source, target, how.overwrite, how.force)

@@ -17,28 +17,50 @@ import posixpath
 import secrets
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from parquet_bloom.errors import ConflictError, StorageError
-from parquet_bloom.files.commit import SUFFIX, NewFile
+from parquet_bloom.files.draft import Draft
+from parquet_bloom.files.litter import SUFFIX
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
+from parquet_bloom.files.workers import undisturbed
 
 _STEP = 16 << 20
 _ALL_AT_ONCE = {"s3", "gcs"}  # storages whose streams publish when they are closed
 
 
-class UploadedFile(NewFile):
+class UploadedFile(Draft):
     """A file that is being written locally and will replace, or become, an object of another storage.
+
+    The local file has no name, where the system has such files: nobody else finds it, and it ends with us.
 
     target     where it goes
     overwrite  whether something may be there by then
     """
 
     def __init__(self, target: Location, overwrite: bool) -> None:
-        name = posixpath.basename(target.path)
-        super().__init__(os.path.join(tempfile.gettempdir(), name), None, overwrite=True, sync=False)
+        super().__init__(target, sync=False, cached=True, remember=False)
         self._to, self._may_replace, self._given_up = target, overwrite, False
+        make = tempfile.TemporaryFile if os.path.exists("/proc/self/fd") else tempfile.NamedTemporaryFile
+        try:
+            self._file = make(prefix="parquet-bloom-")
+        except OSError as error:
+            raise storage_error(tempfile.gettempdir(), error) from error
+        self.fd, self.path = self._file.fileno(), str(self._file.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.discard()
+        if isinstance(error, OSError):
+            raise storage_error(self._to, error) from error
+
+    def discard(self) -> None:
+        """Give the new file up; the target stays what it was."""
+        self.fd = -1
+        self._file.close()
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Send the file and let it take the target's place. Raises StorageError; the target is then what it was.
@@ -54,19 +76,15 @@ class UploadedFile(NewFile):
 
         check()
         put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside
-        # In a thread of its own, where no signal can end it at any odd place.
-        thread = ThreadPoolExecutor(1, "parquet-bloom-upload")
         try:
-            error = thread.submit(put, check).exception()
-        except BaseException:
-            self._given_up = True
+            undisturbed(lambda: put(check), self._give_up)
+        except StorageError:
             raise
-        finally:
-            thread.shutdown()
-        if error is not None:
-            if isinstance(error, StorageError) or not isinstance(error, Exception):
-                raise error
+        except Exception as error:
             raise storage_error(self._to, error) from error
+
+    def _give_up(self) -> None:
+        self._given_up = True
 
     def _go_on(self) -> None:
         if self._given_up:

@@ -22,6 +22,29 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def undisturbed(work: Callable[[], R], interrupted: Callable[[], None] = lambda: None) -> R:
+    """Do work in a thread of its own, where no signal can end it at any odd place; raises what it raises.
+
+    interrupted  called when a signal wants to end this thread; that happens when the work has ended
+    """
+    try:
+        pool = started_pool(1, "parquet-bloom-commit")
+    except MemoryError:
+        return work()
+    future = pool.submit(work)
+    stop: BaseException | None = None
+    while not future.done():
+        try:
+            wait([future])
+        except BaseException as error:
+            stop = stop or error
+            interrupted()
+    pool.shutdown()
+    if stop is not None:
+        raise stop
+    return future.result()
+
+
 class Workers:
     """`threads` threads for building filters and one for copying bytes."""
 

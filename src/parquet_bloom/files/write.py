@@ -7,10 +7,9 @@ sees it without its filters, and an error leaves what was there before.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -19,11 +18,13 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import FileError, FooterError, RequestError, StorageError
 from parquet_bloom.files.add import add_filters
-from parquet_bloom.files.commit import NewFile
+from parquet_bloom.files.commit import NewFile, local_target
+from parquet_bloom.files.place import check_regular, followed
 from parquet_bloom.files.plan import check_request, plan, style_for, with_properties
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.reports import AddedFile
 from parquet_bloom.files.storage import PathLike
+from parquet_bloom.files.system import umask
 from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.footer import TAIL_BYTES, decode_footer, footer_length
 
@@ -96,22 +97,34 @@ class FilterWriter:
                 raise type(error)(f"{self._where}: {error}") from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
-        self._data = NewFile(self._where, like, overwrite, sync and not self._filters, mode=0o666)
-        if like is not None:  # as secret as what it replaces
-            os.chmod(self._data.path, stat.S_IMODE(os.stat(like).st_mode))
+        self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
         try:
-            self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
+            with self._storage_errors():
+                if self._filters:  # add makes the last file as secret as this one
+                    mode = 0o666 & ~umask() if like is None else stat.S_IMODE(os.stat(like).st_mode) & 0o777
+                    os.fchmod(self._data.fd, mode)
+                self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
         except BaseException:
             self._data.discard()
             raise
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write a table as one or more row groups."""
-        self._open().write_table(table, row_group_size)
+        with self._storage_errors():
+            self._open().write_table(table, row_group_size)
 
     def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
         """Write a record batch as one or more row groups."""
-        self._open().write_batch(batch, row_group_size)
+        with self._storage_errors():
+            self._open().write_batch(batch, row_group_size)
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        """What the disk says while pyarrow writes, with the name of the file that it is to be."""
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(self._where, error) from error
 
     def _open(self) -> pq.ParquetWriter:
         if self._writer is None:
@@ -128,6 +141,8 @@ class FilterWriter:
             if self._filters:
                 self.report = add_filters(self._data.path, self._where, **self._options).files[0]
                 self.report.source = self.report.output
+                if self._options["sync"]:
+                    self._data.sync_made()
             else:
                 self._data.commit()
         except FileError as error:
@@ -157,16 +172,10 @@ class FilterWriter:
 
 def _target(where: PathLike, overwrite: bool) -> str:
     """The path of the new file, links followed. Raises RequestError, StorageError where none can be."""
-    name = os.fspath(where)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)", name):
-        raise RequestError(f"{name}: files are written to a local disk only; write one, and add_filters(it, {name!r})")
-    path = os.path.realpath(name)
-    if os.path.isdir(path):
-        raise StorageError(name, "is a folder; name a file in it")
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise StorageError(name, "is not a regular file")
+    path = followed(os.path.abspath(local_target(where)))
+    check_regular(path)
     if os.path.lexists(path) and not overwrite:
-        raise StorageError(name, "exists; give overwrite=True to replace it")
+        raise StorageError(os.fspath(where), "exists; give overwrite=True to replace it")
     return path
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -20,15 +19,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import (
-    DamagedFileError,
-    FilterFormatError,
-    ParquetBloomError,
-    RequestError,
-    StorageError,
-)  # fmt: skip
-from parquet_bloom.files.commit import SUFFIX
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
+from parquet_bloom.files.commit import NewFile, local_target
+from parquet_bloom.files.place import EXISTS
+from parquet_bloom.files.storage import Source
+from parquet_bloom.files.zone_process import DistantReader
+from parquet_bloom.files.zone_reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
 from parquet_bloom.formats import lance as form
+from parquet_bloom.formats.lance_file import checksum, checksum_place, placeholder
+from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
 
@@ -37,36 +36,7 @@ _READ_BYTES = 8 << 20  # of filters, at a time
 _WRITE_BYTES = 2 << 20  # of all columns before a page is written; pages this small are encoded in the cache
 
 Fragments = list[dict[str, Any]]
-
-
-def pylance() -> Any:
-    """The module `lance`. Raises RequestError where the extra is not installed."""
-    try:
-        import lance
-        import lance.file
-    except ImportError as error:
-        raise RequestError("zone indexes need pylance: pip install 'parquet-bloom[lance]'") from error
-    return lance
-
-
-@contextlib.contextmanager
-def lance_errors(path: object) -> Iterator[None]:
-    """Turn what pylance raises into our own errors; a panic of its Rust is no Exception."""
-    try:
-        yield
-    except ParquetBloomError:
-        raise
-    except (OSError, ValueError, RuntimeError, KeyError, pa.ArrowException, NotImplementedError) as error:
-        raise DamagedFileError(path, _first_line(error)) from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise DamagedFileError(path, f"pylance gave up on it: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    line = (str(error).splitlines() or [type(error).__name__])[0]
-    return line.split(", /home/")[0]  # where in pylance's source it was raised
+_FRAGMENT = {"fragment": int, "path": str, "size": int, "footer_crc32": int, "relative": str}  # the last may lack
 
 
 class ZoneFile:
@@ -83,36 +53,20 @@ class ZoneFile:
     def __init__(self, path: str) -> None:
         """Raises StorageError, DamagedFileError."""
         self.path = path
-        if not os.path.isfile(path):
-            raise StorageError(path, "no such file")
-        pylance()
-        with lance_errors(path):
-            metadata = self._open().metadata()
-            schema = metadata.schema
-            for field in form.ZONE_SCHEMA:
-                at = schema.get_field_index(field.name)
-                if at < 0 or schema.field(at).type != field.type:
-                    raise DamagedFileError(path, f"is no zone index: it has no column {field.name} of {field.type}")
-            self.metadata = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
-            self.version = f"{metadata.major_version}.{metadata.minor_version}"
-            self.zones = int(metadata.num_rows)
-            names = form.ZONE_SCHEMA.names[:-1]
-            table = self._open(names).read_all(batch_size=1 << 16).to_table().combine_chunks()
-            buffers = len(metadata.global_buffers)
+        self._reader = _reader_of(path)
+        found = self._reader.describe()
+        self.metadata, self.version, self.zones = found.metadata, found.version, found.places.num_rows
         try:
             self.parameters = form.decode_parameters(self.metadata)
         except FilterFormatError as error:
             raise DamagedFileError(path, str(error)) from error
-        columns = [table[name].to_numpy() for name in names]
-        if any(len(c) and int(c.max()) >= 1 << 62 for c in columns[:3]):
-            raise DamagedFileError(path, "a zone lies beyond 2^62 rows")
+        columns = [found.places[name].to_numpy() for name in PLACES]
+        if any(len(c) and int(c.max()) >= 1 << 48 for c in columns[:3]):
+            raise DamagedFileError(path, "a zone lies beyond 2^48 rows")
         self._order = np.lexsort((columns[1], columns[0]))
         self.fragment, self.start, self.length = (c[self._order].astype(np.int64) for c in columns[:3])
         self.has_null: NDArray[np.bool_] = columns[3][self._order].astype(bool)
-        self._buffers = buffers
-
-    def _open(self, columns: Sequence[str] | None = None) -> Any:
-        return pylance().file.LanceFileReader(self.path, columns=None if columns is None else list(columns))
+        self._buffers = found.buffers
 
     @cached_property
     def nulls(self) -> dict[int, Ranges] | None:
@@ -120,24 +74,40 @@ class ZoneFile:
             return None
         if self._buffers <= form.NULLS_BUFFER:
             raise DamagedFileError(self.path, f"names a null bitmap, but has {self._buffers} global buffers")
-        with lance_errors(self.path):
-            data = self._open().read_global_buffer(form.NULLS_BUFFER)
         try:
-            return form.decode_nulls(data)
+            return form.decode_nulls(self._reader.buffer(form.NULLS_BUFFER))
         except FilterFormatError as error:
             raise DamagedFileError(self.path, str(error)) from error
 
     @cached_property
     def fragments(self) -> Fragments | None:
         found = self._json(FRAGMENTS)
-        if found is not None and not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise DamagedFileError(self.path, f"{FRAGMENTS} is no list of fragments")
+        for one in found:
+            for key, wanted in _FRAGMENT.items():
+                if type(one.get(key)) is not wanted and (key != "relative" or key in one):
+                    reason = f"a fragment's {key} is {shown(one.get(key))}, and no {wanted.__name__}"
+                    raise DamagedFileError(self.path, reason)
+            if not 0 <= one["fragment"] < 1 << 48 or "\0" in one["path"] + one.get("relative", ""):
+                raise DamagedFileError(self.path, f"no fragment is {shown(one['fragment'])}, {shown(one['path'])}")
+        if len({one["fragment"] for one in found}) < len(found):
+            raise DamagedFileError(self.path, "names a fragment twice")
         return found
 
     @cached_property
-    def column(self) -> dict[str, Any] | None:
+    def by_number(self) -> dict[int, dict[str, Any]]:
+        """What we wrote of each fragment."""
+        return {one["fragment"]: one for one in self.fragments or []}
+
+    @cached_property
+    def column(self) -> dict[str, str] | None:
         found = self._json(COLUMN)
-        if found is not None and not (isinstance(found, dict) and {"name", "type"} <= set(found)):
+        if found is not None and not (
+            isinstance(found, dict) and {"name", "type"} <= set(found) and all(type(v) is str for v in found.values())
+        ):
             raise DamagedFileError(self.path, f"{COLUMN} names no column")
         return found
 
@@ -146,8 +116,8 @@ class ZoneFile:
             return None
         try:
             return json.loads(self.metadata[key])
-        except ValueError as error:
-            raise DamagedFileError(self.path, f"{key} is no JSON: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise DamagedFileError(self.path, f"{key} is no JSON: {str(error)[:100]}") from error
 
     @property
     def overlapping(self) -> NDArray[np.bool_]:
@@ -167,22 +137,9 @@ class ZoneFile:
             part = zones[at : at + per_read]
             rows = self._order[part]
             ranked = np.argsort(rows, kind="stable")
-            filters = self._read(rows[ranked])
+            filters = self._reader.filters(rows[ranked].tolist())
             for places, stack in _stacked(filters):
                 yield part[ranked[places]], stack
-
-    def _read(self, rows: NDArray[np.int64]) -> pa.Array:
-        """The filters of rows of the file, ascending."""
-        with lance_errors(self.path):
-            reader = self._open(["bloom_filter_data"])
-            if len(rows) and int(rows[-1]) - int(rows[0]) == len(rows) - 1:
-                results = reader.read_range(int(rows[0]), len(rows), batch_size=len(rows))
-            else:
-                results = reader.take_rows(rows.tolist(), batch_size=max(1, len(rows)))
-            found = results.to_table().column(0).combine_chunks()
-        if len(found) != len(rows):
-            raise DamagedFileError(self.path, f"{len(found)} filters where {len(rows)} were asked for")
-        return found
 
     def admits(self, asked: Sequence[NDArray[np.uint64]], zones: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Ask zones: bool[questions, zones], True where any hash of a question may be in the zone.
@@ -226,37 +183,54 @@ def _any_in(stack: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np
     return found
 
 
+def _reader_of(path: str) -> ZoneReader:
+    """Who reads a file: we ourselves where a checksum of ours says that it is whole, else another process.
+
+    Raises StorageError; DamagedFileError where the checksum says otherwise.
+    """
+    if not os.path.isfile(path):
+        raise StorageError(path, "no such file")
+    with Source(path) as source:
+        place = checksum_place(source.read, source.size)
+        if place is None:
+            return DistantReader(path, source.size)
+        said, found = source.read(place, 8), checksum(source.read, source.size, place)
+        if said != found:
+            reason = f"is damaged: its checksum is {said.hex()}, its bytes give {found.hex()}; build it again"
+            raise DamagedFileError(path, reason)
+        return LanceReader(path, source.size)
+
+
 class ZoneWriter:
     """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
 
     def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
+        path = local_target(path)
         if os.path.lexists(path) and not overwrite:
-            raise StorageError(path, "exists; give --overwrite to replace it")
+            raise StorageError(path, EXISTS)
         self.path = path
-        folder = os.path.dirname(path) or "."
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise StorageError(folder, error.strerror or str(error)) from error
-        self._own = os.path.join(folder, f".{form.FILE_NAME}.{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}")
-        self._overwrite, self._sync = overwrite, sync
+        self._new = NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=True)
         self._nulls: list[tuple[int, bytes]] = []
+        self._closed = False
         self.zones = 0
-        with lance_errors(path):
-            writer = pylance().file.LanceFileWriter
-            self._writer = writer(self._own, form.ZONE_SCHEMA, version=form.FILE_VERSION, data_cache_bytes=_WRITE_BYTES)
-            for key, value in metadata.items():
-                self._writer.add_schema_metadata(key, value)
+        try:
+            with lance_errors(path):
+                writer, own = pylance().file.LanceFileWriter, self._new.path
+                self._writer = writer(own, form.ZONE_SCHEMA, version=form.FILE_VERSION, data_cache_bytes=_WRITE_BYTES)
+                for key, value in metadata.items():
+                    self._writer.add_schema_metadata(key, value)
+        except BaseException:
+            self._new.discard()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._own:
+        if not self._closed:
             with contextlib.suppress(BaseException):
                 self._writer.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._own)
+        self._new.discard()
 
     def write(self, zones: pa.RecordBatch) -> None:
         """Append zones, in ZONE_SCHEMA."""
@@ -269,21 +243,22 @@ class ZoneWriter:
         self._nulls.append((fragment, bitmap))
 
     def commit(self, metadata: Mapping[str, str] | None = None) -> None:
-        """Close the file and give it its name."""
+        """Close the file, put its checksum in, and give it its name. Raises StorageError, ConflictError."""
         with lance_errors(self.path):
             for key, value in (metadata or {}).items():
                 self._writer.add_schema_metadata(key, value)
             self._writer.add_global_buffer(form.encode_nulls(self._nulls))
+            self._writer.add_global_buffer(placeholder())
             self._writer.close()
-        try:
-            if self._sync:
-                with open(self._own, "rb") as written:
-                    os.fsync(written.fileno())
-            if self._overwrite:
-                os.replace(self._own, self.path)
-            else:
-                os.link(self._own, self.path)
-                os.unlink(self._own)
-        except OSError as error:
-            raise StorageError(self.path, error.strerror or str(error)) from error
-        self._own = ""
+        self._closed = True
+        self._new.adopt()
+        size = os.fstat(self._new.fd).st_size
+
+        def read(at: int, length: int) -> bytes:
+            return os.pread(self._new.fd, length, at)
+
+        place = checksum_place(read, size)
+        if place is None:
+            raise StorageError(self.path, "pylance wrote it in another form than we know; nothing was written")
+        self._new.write_at(place, checksum(read, size, place))
+        self._new.commit()

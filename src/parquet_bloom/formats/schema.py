@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import glob
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, zip_longest
 from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
@@ -229,14 +232,27 @@ def select_leaves(leaves: Sequence[Leaf], columns: Iterable[str] | None, exclude
 
 
 def is_pattern(leaves: Sequence[Leaf], text: str) -> bool:
-    return any(c in text for c in "*?[") and all(leaf.name != text for leaf in leaves)
+    return _pattern(text) is not None and all(leaf.name != text for leaf in leaves)
+
+
+_COMPONENT = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def _pattern(text: str) -> str | None:
+    """What fnmatch is given for a name with `*`, `?` or `[` in it; None for a name, as a part in quotes always is."""
+    parts = _COMPONENT.split(text)
+    if not any(c in part for part in parts[::2] for c in "*?["):
+        return None
+    quoted = [glob.escape(join_path((part.replace('""', '"'),))) for part in parts[1::2]]
+    return "".join(chain.from_iterable(zip_longest(parts[::2], quoted, fillvalue="")))
 
 
 def match_leaves(leaves: Sequence[Leaf], pattern: str) -> list[Leaf]:
     """The leaves that one name or pattern means; raises UnknownColumnError if there are none."""
     if not is_pattern(leaves, pattern):
         return [find_leaf(leaves, pattern)]
-    found = [leaf for leaf in leaves if fnmatch.fnmatchcase(leaf.name, pattern)]
+    wanted = _pattern(pattern) or pattern
+    found = [leaf for leaf in leaves if fnmatch.fnmatchcase(leaf.name, wanted)]
     if not found:
         raise UnknownColumnError(f"no column fits the pattern {pattern}")
     return found

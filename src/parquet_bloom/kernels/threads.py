@@ -34,10 +34,12 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         for _ in range(threads):
             pool.submit(together.wait)
         together.wait()
-    except RuntimeError as error:  # the system's limit of threads
-        together.abort()
+    except BaseException as error:
+        together.abort()  # else the threads that run would wait for ever, and the process for them
         pool.shutdown(cancel_futures=True)
-        raise _no_room(threads) from error
+        if isinstance(error, RuntimeError):  # the system's limit of threads
+            raise _no_room(threads) from error
+        raise
     return pool
 
 

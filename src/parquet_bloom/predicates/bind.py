@@ -10,16 +10,20 @@ any row; a name that the schema does not have is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from parquet_bloom.formats.bounds import domain_of, limits
 from parquet_bloom.formats.operands import Operand
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.predicates import tree
 from parquet_bloom.predicates.names import Column, Schema, check_names, resolve
 from parquet_bloom.predicates.tree import Predicate
+
+RANKED_FROM = 8  # so many literals are looked up in a sorted list, fewer are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,15 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The column equals one of the operands; `null`: where it does not, the answer is NULL."""
+    """The column equals one of the operands; `null`: where it does not, the answer is NULL.
+
+    ranked  the operands are values that the type has, ascending; without it they are in no order
+    """
 
     leaf: Leaf
     operands: tuple[Operand, ...]
     null: bool = False
+    ranked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +144,52 @@ def _flat(bound: Bound) -> tuple[Bound, ...]:
 
 def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[Any]) -> Bound:
     operands = []
+    quick = _quick(column)
     for value in values:
-        if value is None:
-            continue
-        found = column.operand(value)
-        if not found.known:
-            return Opaque(part, found.reason)
-        operands.append(_within(found, column.leaf))
-    return Members(column.leaf, tuple(operands), null=len(operands) < len(values))
+        found = quick(value)
+        if found is None and value is not None:
+            found = column.operand(value)
+            if not found.known:
+                return Opaque(part, found.reason)
+            found = _within(found, column.leaf)
+        if found is not None:
+            operands.append(found)
+    null = len(operands) < len(values)
+    if len(operands) >= RANKED_FROM:
+        asked = [one for one in operands if not one.never]
+        if asked and all(one.low == one.high for one in asked):
+            return Members(column.leaf, tuple(sorted(asked, key=_low)), null, ranked=True)
+    return Members(column.leaf, tuple(operands), null)
+
+
+def _quick(column: Column) -> Callable[[Any], Operand | None]:
+    """What column.operand gives for the literals that long lists are made of, ten times as fast; None for others."""
+    leaf = column.leaf
+    if column.first is None and leaf.logical in (None, "STRING") and leaf.physical == BYTE_ARRAY:
+
+        def text(value: Any) -> Operand | None:
+            if type(value) is not str or not value.isascii():
+                return None
+            plain = value.encode()
+            return Operand(True, plain, plain, False, (plain,))
+
+        return text
+    range_of = limits(leaf)
+    plain_integers = leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64)
+    if column.first is None and plain_integers and leaf.bits in (0, 8, 16, 32, 64) and range_of is not None:
+        least, most = range_of
+        letter = "i" if leaf.physical == INT32 else "q"
+        pack = struct.Struct(f"<{letter.upper() if least == 0 else letter}").pack
+        if domain_of(leaf) == "integer":
+            return lambda value: (
+                Operand(True, value, value, False, (pack(value),))
+                if type(value) is int and least <= value <= most
+                else None
+            )
+    return lambda value: None
+
+
+_low = attrgetter("low")
 
 
 def _within(found: Operand, leaf: Leaf) -> Operand:

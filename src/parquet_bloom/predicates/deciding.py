@@ -8,9 +8,10 @@ anything).
 from __future__ import annotations
 
 import operator as op
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval
 from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks, conjunction, disjunction, negation
 
 Flags = NDArray[np.bool_]
-_SORTED_FROM = 8  # so many literals are looked up in a sorted list, fewer are compared one by one
 
 
 def combine(bound: Bound, masks: Sequence[Masks], n: int) -> Masks:
@@ -142,21 +142,33 @@ def _may_equal(operand: Operand, facts: Facts) -> Flags:
 
 def _members(term: Members, facts: Facts) -> tuple[Flags, Flags]:
     n = len(facts)
-    asked = [o for o in term.operands if not o.never]
     single = _known(facts.has_low & facts.has_high, lambda: facts.low == facts.high)
-    if len(asked) >= _SORTED_FROM and all(o.low == o.high for o in asked):
-        values = sorted({o.low for o in asked})
+    if term.ranked:
         may = np.ones(n, bool)
         for i in np.flatnonzero(facts.has_low | facts.has_high).tolist():
-            first = bisect_left(values, _plain(facts.low[i])) if facts.has_low[i] else 0
-            may[i] = first < len(values) and (not facts.has_high[i] or values[first] <= _plain(facts.high[i]))
+            first, last = _between(term.operands, facts, i)
+            may[i] = first < last
         return may, single & may
+    asked = [o for o in term.operands if not o.never]
     may, must = np.zeros(n, bool), np.zeros(n, bool)
     for operand in asked:
         may |= _may_equal(operand, facts)
         if operand.low == operand.high and single.any():
             must |= _known(single, partial(op.eq, facts.low, _cell(operand.low)))
     return may, must
+
+
+def _between(ranked: Sequence[Operand], facts: Facts, row_group: int) -> tuple[int, int]:
+    """Which of some ranked operands, from the first up to the last, lie within a row group's bounds."""
+    first, last = 0, len(ranked)
+    if facts.has_low[row_group]:
+        first = bisect_left(ranked, _plain(facts.low[row_group]), key=_low)
+    if facts.has_high[row_group]:
+        last = bisect_right(ranked, _plain(facts.high[row_group]), key=_low)
+    return first, last
+
+
+_low = op.attrgetter("low")
 
 
 def _plain(value: Any) -> Any:
@@ -177,17 +189,12 @@ def probes_of(term: Term, facts: Facts, row_group: int, most: int) -> tuple[byte
         return _range_probes(term, facts, row_group, most)
     if not isinstance(term, Members):
         return None
-    operands = [o for o in term.operands if not o.never]
-    if len(operands) >= _SORTED_FROM:
-        low = facts.low[row_group] if facts.has_low[row_group] else None
-        high = facts.high[row_group] if facts.has_high[row_group] else None
-        operands = [o for o in operands if (low is None or o.high >= low) and (high is None or o.low <= high)]
-    probes: list[bytes] = []
-    for operand in operands:
-        if operand.probes is None:
-            return None
-        probes += operand.probes
-    return tuple(probes)
+    if term.ranked:
+        operands = term.operands[slice(*_between(term.operands, facts, row_group))]
+    else:
+        operands = tuple(o for o in term.operands if not o.never)
+    probes = [operand.probes for operand in operands]
+    return None if None in probes else tuple(chain.from_iterable(filter(None, probes)))
 
 
 def _range_probes(term: Interval, facts: Facts, row_group: int, most: int) -> tuple[bytes, ...] | None:
@@ -208,7 +215,7 @@ def _range_probes(term: Interval, facts: Facts, row_group: int, most: int) -> tu
 
 def same_for_all(term: Term) -> bool:
     """Whether every row group is asked for the same probes."""
-    return isinstance(term, Element) or (isinstance(term, Members) and len(term.operands) < _SORTED_FROM)
+    return isinstance(term, Element) or (isinstance(term, Members) and not term.ranked)
 
 
 __all__ = ["combine", "denied", "probes_of", "same_for_all", "term_masks"]

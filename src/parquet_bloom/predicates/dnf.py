@@ -2,6 +2,9 @@
 
 [("id", "=", 5), ("n", "!=", 0)]        both
 [[("id", "=", 5)], [("n", "in", [1])]]  either
+
+Values mean what they say: a pandas Timestamp keeps its nanoseconds, which pyarrow cuts off, so `=` on a
+column of microseconds finds no row for one between two of them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from sqlglot.parser import binary_range_parser
 from sqlglot.tokens import Tokenizer as SqlTokenizer
 
 from parquet_bloom.errors import TextError
+from parquet_bloom.predicates.long_texts import Shortened
 from parquet_bloom.predicates.sql_literals import Opaque
 
 _DEEPEST = 200  # brackets, CASEs and signs in each other; a bound where sqlglot is compiled and has no other
@@ -69,14 +70,17 @@ class _Sql(Dialect):
             """Without a word; what comes of it is no predicate."""
 
 
-def split(text: str) -> list[Token]:
-    """The words and signs of a text, at least one."""
+def split(text: str, short: Shortened) -> list[Token]:
+    """The words and signs of a shortened text, at least one, with their places in the whole text."""
     try:
-        tokens = _Sql().tokenize(text)
+        tokens = _Sql().tokenize(short.text)
     except SqlglotError as error:
-        raise _token_error(text, str(error.__cause__ or error)) from None
+        raise _token_error(text, short, str(error.__cause__ or error)) from None
     if not tokens:
         raise TextError(text, 0, "expected a predicate, as in id = 5")
+    if short.lists:
+        for token in tokens:
+            token.start, token.end = short.place(token.start), short.place(token.end)
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             raise TextError(text, token.start, "expected one predicate, without a semicolon")
@@ -87,13 +91,14 @@ def split(text: str) -> list[Token]:
     return list(tokens)
 
 
-def _token_error(text: str, message: str) -> TextError:
+def _token_error(text: str, short: Shortened, message: str) -> TextError:
     missing = re.match(r"Missing (.+) from \d+:(\d+)$", message)
     if missing:
-        return TextError(text, min(int(missing[2]), len(text)), f"the closing {missing[1]} is missing")
+        at = short.place(min(int(missing[2]), len(short.text)))
+        return TextError(text, at, f"the closing {missing[1]} is missing")
     digits = re.search(r"invalid characters from \d+:(\d+)$", message)
     if digits:
-        return TextError(text, int(digits[1]) + 2, "expected hex digits, two for each byte")
+        return TextError(text, short.place(int(digits[1])) + 2, "expected hex digits, two for each byte")
     return TextError(text, 0, "this text cannot be split into words and signs")
 
 

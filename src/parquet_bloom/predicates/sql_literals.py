@@ -28,6 +28,8 @@ _INTEGER = re.compile(r"[+-]?\d+", re.A)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I | re.A)
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
 
+MOST_DIGITS = 10_000  # of one number; the longest double has 1,074
+
 _DAY = 86_400 * 10**9
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "INT128": 128}
@@ -66,6 +68,8 @@ def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
             raise Opaque("engines read a backslash in a BLOB's text in different ways; write x'00ff'")
         return inner.encode()
     text = inner.strip()
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"more than {MOST_DIGITS:,} characters")
     if kind == "DECIMAL":
         return _decimal(text, scale)
     if scale:

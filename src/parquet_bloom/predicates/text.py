@@ -11,7 +11,7 @@ adds arguments from version to version, so a node with an argument not named her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -21,6 +21,7 @@ from sqlglot import Token, TokenType, exp
 
 from parquet_bloom.errors import TextError
 from parquet_bloom.formats.literals import Literal
+from parquet_bloom.predicates.long_texts import shortened
 from parquet_bloom.predicates.sql import bare_names, computed, contains, inside, only, parsed, path_of, split
 from parquet_bloom.predicates.sql_literals import Opaque, converted, number, typed
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
@@ -31,10 +32,11 @@ _PREFIX = "a pattern; say the range it implies as well: name >= 'ab' AND name < 
 
 def parse(text: str) -> Predicate:
     """Read a predicate. Raises TextError with a mark under the spot where it stops being one."""
-    tokens = split(text)
+    short = shortened(text)
+    tokens = split(text, short)
     root = parsed(text, tokens)
     try:
-        return _Reader(text, tokens).read(root)
+        return _Reader(text, tokens, short.lists).read(root)
     except RecursionError:
         raise TextError(text, 0, "nested too deeply") from None
 
@@ -50,9 +52,12 @@ class _Value:
 
 
 class _Reader:
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+    """lists  plain IN lists by the place of their opening bracket; the tree has the first value of each."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], lists: Mapping[int, tuple[Literal, ...]]) -> None:
         self.text = text
         self.tokens = tokens
+        self.lists = lists
 
     def read(self, root: exp.Expression) -> Predicate:
         for node in root.walk():
@@ -166,6 +171,8 @@ class _Reader:
             raise Opaque("IN over a list value has its own meaning of NULL; write IN (1, 2)")
         if opening.token_type != TokenType.L_PAREN:
             raise TextError(self.text, opening.start, "IN needs a list in parentheses")
+        if opening.start in self.lists:
+            return IsIn(path, self.lists[opening.start])
         values: list[Literal] = []
         for part in node.expressions:
             operand = self._operand(part)
@@ -247,7 +254,7 @@ class _Reader:
             return number(str(node.this))
         except (ValueError, ArithmeticError):  # sqlglot takes 5e for one
             start = int(node.meta.get("start", self._place(node)[0]))
-            raise TextError(self.text, start, f"{node.this} is no number") from None
+            raise TextError(self.text, start, f"{str(node.this)[:100]} is no number") from None
 
     def _hex(self, node: exp.Expression) -> Literal:
         start = int(node.meta["start"])  # without it 0xff and x'ff' are the same
@@ -274,6 +281,7 @@ class _Reader:
             help = f": {error}" if "session" in str(error) else ""
             start = int(inner.meta.get("start", 0))
             shown = self.text[start : int(inner.meta.get("end", start)) + 1]
+            shown = shown if len(shown) <= 100 else f"{shown[:100]}..."
             raise TextError(self.text, start, f"{shown} is no {kind}{help}") from None
 
     # --- places -------------------------------------------------------------------------------

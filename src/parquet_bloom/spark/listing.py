@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
-from parquet_bloom.files.commit import SUFFIX, remove_stale
+from parquet_bloom.files.litter import SUFFIX, remove_stale
 from parquet_bloom.files.locations import GLOB, infos_in, is_data
 from parquet_bloom.files.remote import Location, storage_error
 from parquet_bloom.files.table_signs import SIGNS, table_in

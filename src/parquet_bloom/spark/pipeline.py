@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.commit import remove_stale
+from parquet_bloom.files.litter import remove_stale
 from parquet_bloom.files.tables import Tables, look_before
 from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks

@@ -1,0 +1,281 @@
+"""What may come of a write that fails or is killed: the old bytes or the new ones, whole, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from lance.file import LanceFileReader
+from samples import keys_table
+
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.files.zones import ZoneFile
+
+HERE = Path(__file__).parent
+ERRORS = {
+    "open": ["EACCES", "EMFILE", "ENOMEM", "EIO", "EINTR"],
+    "read": ["EIO", "EINTR", "ENOMEM"],
+    "pread": ["EIO", "EINTR", "ENOMEM"],
+    "write": ["ENOSPC", "EIO", "EINTR", "EDQUOT"],
+    "pwrite": ["ENOSPC", "EIO", "EINTR", "EDQUOT"],
+    "copy": ["EIO", "ENOSPC", "EXDEV", "EOPNOTSUPP", "EINTR"],
+    "sendfile": ["EIO", "EINTR"],
+    "fsync": ["EIO", "ENOSPC", "EINTR"],
+    "rename": ["EACCES", "EIO", "ENOSPC", "EINTR", "ENOSYS", "EINVAL"],
+    "link": ["EMLINK", "EPERM", "EIO", "ENOSPC"],
+    "unlink": ["EACCES", "EIO", "EBUSY"],
+    "truncate": ["EIO", "ENOSPC"],
+    "flock": ["ENOLCK", "EINTR", "EIO"],
+    "chmod": ["EPERM", "EIO"],
+    "chown": ["EPERM", "EIO"],
+    "mkdir": ["EACCES", "ENOSPC", "EIO"],
+}
+SHORT = ("read", "pread", "write", "pwrite", "copy", "sendfile")  # may do less than they were asked for
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an operation makes, from which folder.
+
+    path    below the case's folder
+    source  of in.parquet: "plain" or "filtered"
+    old     what lies at path before: "plain", "filtered", "other", or "" for nothing
+    """
+
+    path: str
+    source: str = "plain"
+    old: str = ""
+    older: bool = False  # without renameat2
+    checksum: bool = False  # Hadoop's .crc lies beside what is at path
+
+
+TARGETS = {
+    "add -o": Target("out.parquet"),
+    "add -o, older system": Target("out.parquet", older=True),
+    "add -o over one": Target("out.parquet", old="other", checksum=True),
+    "add -o new folder": Target("a/b/out.parquet"),
+    "add --in-place": Target("in.parquet", old="plain", checksum=True),
+    "add --in-place, older system": Target("in.parquet", old="plain", older=True),
+    "add --in-place --read-back": Target("in.parquet", old="plain"),
+    "add --in-place, chunk starts": Target("in.parquet", old="plain"),
+    "remove --in-place": Target("in.parquet", "filtered", old="filtered"),
+    "remove -o": Target("out.parquet", "filtered"),
+    "write_table": Target("out.parquet"),
+    "write_table over one": Target("out.parquet", old="other"),
+    "FilterWriter": Target("out.parquet", old="other"),
+    "FilterWriter, no filters": Target("out.parquet", old="other"),
+    "read -o": Target("out.csv"),
+    "index build": Target("index/id/bloomfilter.lance"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The Nth call of a kind fails, is killed at, or does half of its work.
+
+    on  also all that follow
+    """
+
+    name: str
+    kind: str
+    nth: int
+    action: str
+    code: str = ""
+    on: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.action} {self.code} at {self.kind} {self.nth}{' and all after' if self.on else ''}"
+
+
+@dataclass
+class Tally:
+    """What came of how many."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def compiled(folder: Path) -> Path:
+    """The library to preload. Raises FileNotFoundError where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise FileNotFoundError("cc")
+    library = folder / "preload.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, HERE / "preload.c", "-ldl"], check=True
+    )
+    return library
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says."""
+    if path.suffix != ".lance":
+        return path.read_bytes()
+    try:
+        zones = ZoneFile(str(path))
+        rows = LanceFileReader(str(path)).read_all().to_table().to_pylist()
+        return repr((path.stat().st_size, sorted(zones.metadata.items()), rows, zones.nulls)).encode()
+    except ParquetBloomError as error:
+        return f"torn: {error}".encode()
+
+
+class Forks:
+    """The server of forks, and the known versions of what the operations make."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self._folder = folder / "case"
+        warm = folder / "warm"
+        warm.mkdir()
+        path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", HERE / "fork_server.py", warm],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": path},
+        )  # fmt: skip
+        self._bytes: dict[str, bytes | None] = {}
+        self._new: dict[str, bytes] = {}
+        self._said: dict[str, str] = {}
+        self.counts: dict[str, dict[str, int]] = {}
+
+    def learn(self, folder: Path) -> None:
+        """What the operations make, say and call without any fault."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == '"ready"\n', "the operations fail without any fault"
+        pq.write_table(keys_table(), folder / "plain", row_group_size=400)
+        pq.write_table(keys_table(600, seed=1), folder / "other")
+        self._bytes = {"": None, **{name: (folder / name).read_bytes() for name in ("plain", "other")}}
+        self._prepare(TARGETS["add --in-place"])
+        assert self._ask("add --in-place", again=False)["status"] == 0
+        self._bytes["filtered"] = (self._folder / "in.parquet").read_bytes()
+        for name, target in TARGETS.items():
+            self._prepare(target)
+            answer = self._ask(name, again=False)
+            assert answer["status"] == 0, (name, answer)
+            self._said[name] = answer["said"]
+            self._new[name] = content(self._folder / target.path)
+            self.counts[name] = answer["counts"]
+            assert self._new[name] != self._bytes[target.old]
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _prepare(self, target: Target) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        (self._folder / "in.parquet").write_bytes(self._bytes[target.source] or b"")
+        old = self._bytes[target.old]
+        if old is not None:
+            (self._folder / target.path).write_bytes(old)
+        if target.checksum:
+            self._checksum(target).write_bytes(b"sums of the old bytes")
+
+    def _checksum(self, target: Target) -> Path:
+        path = self._folder / target.path
+        return path.with_name(f".{path.name}.crc")
+
+    def _ask(self, name: str, again: bool, **fault: Any) -> dict[str, Any]:
+        operation = name.removesuffix(", older system")
+        ask = {
+            "folder": str(self._folder),
+            "name": operation,
+            "again": again,
+            "older": int(TARGETS[name].older),
+            **fault,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(ask), file=self._process.stdin, flush=True)
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def _litter(self) -> list[str]:
+        return [str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if p.name.endswith(".parquet-bloom")]
+
+    def faults(self, name: str, long: bool) -> Iterator[Fault]:
+        """Every call of every kind; `long`: with every error, once and from then on."""
+        for kind, count in self.counts[name].items():
+            for nth in range(count):
+                yield Fault(name, kind, nth, "kill")
+                codes = ERRORS[kind] if long else [ERRORS[kind][nth % len(ERRORS[kind])]]
+                for code in codes:
+                    yield Fault(name, kind, nth, "fail", code, on=not long and nth % 2 == 1 and code != "EINTR")
+                    if long and code != "EINTR":
+                        yield Fault(name, kind, nth, "fail", code, on=True)
+                if kind in SHORT:
+                    yield Fault(name, kind, nth, "short")
+
+    def run(self, fault: Fault, tally: Tally) -> None:
+        """One fault, and a run after it without one."""
+        target = TARGETS[fault.name]
+        self._prepare(target)
+        code = getattr(errno, fault.code) if fault.code else 0
+        answer = self._ask(
+            fault.name, False, kind=fault.kind, nth=fault.nth, action=fault.action, errno=code, on=int(fault.on)
+        )
+        problems = list(self._after_fault(fault, target, answer))
+        after = self._ask(fault.name, True)
+        problems += self._after_all(fault, target, after)
+        tally.wrong += [f"{fault}: {problem}" for problem in problems]
+        met = "met" if answer["hits"] else "not met"
+        status = answer["status"]
+        told = {0: "done", 2: "one line", -9: "killed"}.get(status, str(status))
+        tally.outcomes[f"{fault.action}, {met}, {told}, {self._was}"] += 1
+
+    def _state(self, name: str, target: Target) -> str:
+        path = self._folder / target.path
+        data = content(path) if path.exists() else None
+        return "new" if data == self._new[name] else "old" if data == self._bytes[target.old] else "torn"
+
+    def _after_fault(self, fault: Fault, target: Target, answer: dict[str, Any]) -> Iterator[str]:
+        status, said = answer["status"], answer["said"]
+        state = self._was = self._state(fault.name, target)
+        if state == "torn":
+            yield "the target is neither old nor new"
+        if status == 0 and (state != "new" or said != self._said[fault.name]):
+            yield f"says nothing of a failure, but is {state}: {said}"
+        elif status == 2:
+            if said.count("\n") != 1 or not said.startswith("parquet-bloom: "):
+                yield f"more or less than one line: {said}"
+            if state == "new" and "has its new version" not in said:
+                yield f"is new and says that it failed: {said}"
+        elif status not in (0, 2) and not (status == -9 and fault.action == "kill"):
+            yield f"ends with {status}: {said}"
+        if fault.action == "short" and status != 0:
+            yield f"a short read or write is no failure: {said}"
+        if target.path != "in.parquet" and (self._folder / "in.parquet").read_bytes() != self._bytes[target.source]:
+            yield "the source changed"
+        if target.checksum:
+            there = self._checksum(target).exists()
+            if state == "new" and there:
+                yield "has the checksums of the old bytes"
+            if (
+                state == "old"
+                and not there
+                and fault.action != "kill"
+                and fault.kind not in ("rename", "unlink", "link")
+            ):
+                yield "lost its checksums"
+        if fault.action != "kill" and fault.kind != "unlink" and (litter := self._litter()):
+            yield f"leaves {litter}"
+
+    def _after_all(self, fault: Fault, target: Target, answer: dict[str, Any]) -> Iterator[str]:
+        if answer["status"] != 0 or answer["said"] != self._said[fault.name]:
+            yield f"the next run ends with {answer['status']}: {answer['said']}"
+        if self._state(fault.name, target) != "new":
+            yield f"is {self._state(fault.name, target)} after the next run"
+        if litter := self._litter():
+            yield f"the next run leaves {litter}"
