@@ -44,7 +44,7 @@ _WORK = textwrap.dedent("""
         "read": ["read", source, "--limit", "5", "--format", "json"],
         "add": ["add", source, "-o", made, "-c", "*", "--no-sync"],
         "remove": ["remove", made, "-o", back, "--no-sync"],
-        "index": ["index", "build", source, "-c", column, "-o", os.path.join(folder, "index"), "--no-sync"],
+        "index": ["index", "build", source, "-c", column, "-o", os.path.join(folder, "zones"), "--no-sync"],
     }
     told = os.dup(1)
     for name, arguments in commands.items():
