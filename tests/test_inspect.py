@@ -183,3 +183,19 @@ def test_a_filter_that_several_chunks_point_at_is_no_evidence(tmp_path: Path) ->
     with pytest.warns(FilterWarning, match="3 column chunks"):
         assert not any(v.skipped for v in parquet_bloom.check(path, "id = 4000000000000000001"))
     assert len(parquet_bloom.verify(path).files[0].wrong) == ROW_GROUPS
+
+
+def test_the_command_over_filters_of_which_none_is_understood(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from parquet_bloom import cli
+
+    path = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    data = path.read_bytes()
+    for info in parquet_bloom.inspect(path).files[0].filters:
+        data = data[: info.offset] + b"\xff" * 20 + data[info.offset + 20 :]
+    path.write_bytes(data)
+    assert cli.run(["inspect", str(path)]) == 0
+    out, told = capsys.readouterr()
+    assert "begin no known header" in out + told

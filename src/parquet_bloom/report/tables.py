@@ -136,7 +136,7 @@ def plural(number: int, what: str) -> str:
 
 
 def between(texts: Sequence[str]) -> str:
-    """The first and the last of sorted values for people: 31 % or 31 % - 35 %."""
+    """The first and the last of sorted values for people: 31 % or 31 % - 35 %; nothing of none."""
     if not texts:
         return ""
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} - {texts[-1]}"
