@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import drafts
 import numpy as np
 import predicates_wrong
 import pyarrow as pa
@@ -222,16 +223,14 @@ def _run_struct(data: bytes, _: Path) -> None:
 
 
 def _make_struct(rng: random.Random, folder: Path) -> bytes:
-    longs = np.arange(rng.choice((1, 4, 8)), dtype=np.uint64)
-    struct_ = (
-        b"\x15"
-        + bytes([rng.randrange(256)])
-        + b"\x18"
-        + bytes([len(longs) * 8 + 6])
-        + b"\0" * 6
-        + longs.tobytes()
-        + b"\0"
-    )
+    """The draft's list of longs, or Java's bytes of them, as a later form had it."""
+    longs = [rng.getrandbits(64) for _ in range(rng.choice((1, 4, 8)))]
+    k, strategy = rng.choice((1, 3, 7, rng.randrange(2**15))), rng.randrange(2)
+    if rng.random() < 0.5:
+        struct_ = drafts.struct(longs, k, strategy)
+    else:
+        java = statistics.java_longs(np.array(longs, np.uint64))
+        struct_ = drafts.binary_struct(java, 64 * len(longs), k, strategy)
     return _wrong(struct_, rng)
 
 

@@ -26,6 +26,7 @@ import pyarrow.types as pt
 from parquet_bloom._thrift.parquet.ttypes import (
     ColumnChunk,
     ColumnMetaData,
+    CompressionCodec,
     FileMetaData,
     RowGroup,
     SchemaElement,
@@ -42,6 +43,15 @@ from parquet_bloom.limits import limits
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
 BATCH_ROWS = 1 << 16  # values, hashes and a filter of ordinary size then share the processor's cache
 _STREAM_BYTES = 1 << 20
+# What decompression can make of one byte: zstd's shortest block is four bytes for 128 KiB. Brotli has no such bound.
+_MOST_OF_A_BYTE = {
+    CompressionCodec.UNCOMPRESSED: 1,
+    CompressionCodec.SNAPPY: 64,
+    CompressionCodec.GZIP: 1032,
+    CompressionCodec.LZ4: 255,
+    CompressionCodec.LZ4_RAW: 255,
+    CompressionCodec.ZSTD: 32768,
+}
 _WHOLE = 64  # times max_memory is what all texts of a dictionary's column may take, as they are hashed one by one
 
 
@@ -56,6 +66,7 @@ class ColumnReader:
         self._file: pq.ParquetFile | None = None
         self._rows = [group.num_rows for group in footer.metadata.row_groups]
         self._values = [footer.meta(i, leaf.index).num_values for i in range(footer.n_row_groups)]
+        self._codecs = [footer.meta(i, leaf.index).codec for i in range(footer.n_row_groups)]
         self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
         data = compact.encode(_one_column(footer, leaf))
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
@@ -112,6 +123,8 @@ class ColumnReader:
 
     def _rows_at_once(self, row_group: int) -> int:
         values = int(self._values[row_group] or 0)
+        if self._is_tiny(row_group):
+            return BATCH_ROWS
         sizes = page_sizes(self._source, self._extents[row_group], values)
         if sizes is None:
             return BATCH_ROWS
@@ -123,6 +136,20 @@ class ColumnReader:
             longest = sizes.dictionary if few else self._longest(row_group, values, sizes)
         where = f"row group {row_group}, column {self.leaf.name}"
         return rows_at_once(self._source, where, sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
+
+    def _is_tiny(self, row_group: int) -> bool:
+        """Whether a chunk's bytes are too few for pages over the limit, so that these need not be looked at.
+
+        A batch of values of a few bytes each is small. A page is at most what its compression can make of a byte.
+        """
+        start, stop = self._extents[row_group]
+        grown = _MOST_OF_A_BYTE.get(self._codecs[row_group])
+        return (
+            not self.leaf.repeated
+            and 0 < (self.leaf.width or 0) <= 16
+            and grown is not None
+            and 2 * (stop - start) * grown <= limits().max_memory
+        )
 
     def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
         """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""
