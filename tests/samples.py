@@ -78,6 +78,14 @@ def command(*arguments: object, cwd: Path | None = None, **environment: str) -> 
     )
 
 
+def open_to_all(folder: Path) -> None:
+    """Let every user write there, and pass through the folders of pytest above."""
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+
 def as_nobody(work: Callable[[], object]) -> int:
     """Run it as another user, in a fork; its exit status. Only root can do that."""
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from samples import NOBODY, as_nobody, command, digest, write_keys
+from samples import NOBODY, as_nobody, command, digest, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.files.place import followed
@@ -41,12 +41,6 @@ def in_place_as_nobody(path: Path) -> int:
     parquet_bloom.add_filters(path, path.with_name("warm"), columns=["id"], sync=False)  # compiles, as root
     path.with_name("warm").unlink()
     return as_nobody(lambda: in_place(path))
-
-
-def open_to_all(folder: Path) -> None:
-    folder.chmod(0o777)
-    for parent in (folder.parent, folder.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o011)
 
 
 @ROOT

@@ -84,12 +84,12 @@ def with_filter(path: Path, header: bytes, bits: bytes, length: int | None = Non
 @pytest.fixture(params=["kernel", "ranges", "remote"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
     """By the compiled loop, by ranges of a local file, on another storage; gives the file system."""
-    from parquet_bloom.files import spots
+    from parquet_bloom.files import asking
 
     if request.param == "kernel":
         import parquet_bloom.kernels.reading  # noqa: F401
     else:
-        monkeypatch.setattr(spots, "_ask_by_kernel", spots._ask_by_ranges)
+        monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_by_ranges)
     return fs.SubTreeFileSystem("/", fs.LocalFileSystem()) if request.param == "remote" else None
 
 

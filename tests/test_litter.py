@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from samples import as_nobody, digest, leftovers, write_keys
+from samples import as_nobody, digest, leftovers, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, StorageError
@@ -73,9 +73,7 @@ def test_where_locks_may_not_be_seen_other_hosts_have_a_day(tmp_path: Path, monk
 def test_another_users_files_stay(tmp_path: Path) -> None:
     name = f".x.{litter._host()}-1-0123abcd.parquet-bloom"
     (tmp_path / name).write_bytes(b"somebody's")
-    tmp_path.chmod(0o777)
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(parent.stat().st_mode | 0o011)
+    open_to_all(tmp_path)
     assert as_nobody(lambda: litter.remove_stale(str(tmp_path))) == 0
     assert os.listdir(tmp_path) == [name]
 

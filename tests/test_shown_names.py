@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import pty
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,10 +46,11 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def on_terminal(folder: Path, *words: str) -> str:
     """What a terminal gets of a command."""
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.execv(sys.executable, [sys.executable, "-m", "parquet_bloom", *words])
+    fd, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, stdin=end, stdout=end, stderr=end
+    )
+    os.close(end)
     out = b""
     while True:
         try:
@@ -59,7 +61,7 @@ def on_terminal(folder: Path, *words: str) -> str:
             break
         out += part
     os.close(fd)
-    os.waitpid(pid, 0)
+    process.wait()
     return out.decode("utf-8", "surrogateescape")
 
 

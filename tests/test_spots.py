@@ -24,9 +24,10 @@ from parquet_bloom.errors import (
     NotParquetError,
     UnknownFilterError,
 )
-from parquet_bloom.files import spots
+from parquet_bloom.files import asking
+from parquet_bloom.files.asking import ask
 from parquet_bloom.files.locate import Places, probe
-from parquet_bloom.files.spots import ask, spots_of
+from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact, final
 from parquet_bloom.formats.filters import FORMATS
@@ -58,7 +59,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
 
     monkeypatch.setattr(reading, "ask", counted)
     if request.param == "ranges":  # what a process without numba does
-        monkeypatch.setattr(spots, "_ask_by_kernel", spots._ask_in_turns)
+        monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_in_turns)
     yield request.param
     assert not calls or request.param == "kernel"
 

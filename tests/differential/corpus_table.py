@@ -37,6 +37,11 @@ _WORK = textwrap.dedent("""
     except parquet_bloom.errors.ParquetBloomError:
         column = "x"
     quoted = '"' + column.replace('"', '""') + '"' if "." not in column else column
+
+    def memory_of(name):
+        with open("/proc/self/status") as status:
+            return int(next(line.split()[1] for line in status if line.startswith(name))) >> 10
+
     commands = {
         "inspect": ["inspect", source],
         "verify": ["verify", source],
@@ -54,15 +59,15 @@ _WORK = textwrap.dedent("""
         os.dup2(said, 2)
         began = time.monotonic()
         with open("/proc/self/clear_refs", "w") as peak:
-            peak.write("5")  # the peak of memory begins again
+            peak.write("5")  # the peak of memory begins again, at what Arrow keeps of the last command
+        before = memory_of("VmRSS")
         if name == "remove" and not os.path.exists(made):
             os.write(told, b"remove nothing-to-do\\n")
             continue
         os.write(told, f"{name} ".encode())
         status = cli.run(arguments)
         took = time.monotonic() - began
-        with open("/proc/self/status") as status_file:
-            memory = int(next(line.split()[1] for line in status_file if line.startswith("VmHWM"))) >> 10
+        memory = memory_of("VmHWM") - before
         text = os.pread(said, 1 << 20, 0).decode(errors="replace")
         words = {0: "ok", 1: "no", 2: "refused"}
         outcome = words.get(status, f"status-{status}")

@@ -243,7 +243,7 @@ def test_zone_indexes(files: dict[str, Path], tmp_path: Path, column: str) -> No
     for i in ASKED:
         text, rows = text_of(column, i), stored(column, i)
         holders = {str(files[WRITERS[row // ROWS]]) for row in rows}
-        assert {zone.path for zone in query_index(built.path, text).zones} == holders, text
+        assert {zone.path for zone in query_index(built.path, text, root=paths[0].parent).zones} == holders, text
         found = parquet_bloom.read_table(paths, text, columns=["row"], index=built.path)
         assert found["row"].to_pylist() == rows
 

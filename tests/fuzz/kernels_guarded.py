@@ -133,7 +133,7 @@ def filters(rng: random.Random, at_end: bool) -> None:
 
 def asking(rng: random.Random, at_end: bool) -> None:
     """Filters of a file that is too short, or has other headers, as well."""
-    from parquet_bloom.files.spots import headers_of
+    from parquet_bloom.files.asking import headers_of
     from parquet_bloom.formats import final
     from parquet_bloom.kernels import reading
 

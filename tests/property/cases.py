@@ -25,7 +25,7 @@ from truth import FALSE, NULL, TRUE, Truth
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files import spots, storage
+from parquet_bloom.files import asking, storage
 from parquet_bloom.formats.footer import decode_footer
 from parquet_bloom.formats.outline import Outline, outline_of, walk_outline
 from parquet_bloom.predicates.rows import row_filter
@@ -101,7 +101,7 @@ def one_way(compiled: bool) -> Iterator[None]:
     modules = SimpleNamespace(modules={"numba": None} if compiled else {})
     with (
         mock.patch.object(storage, "decode_outline", _walk if compiled else _bindings),
-        mock.patch.object(spots, "sys", modules),
+        mock.patch.object(asking, "sys", modules),
     ):
         yield
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.files import evidence, partitions, scan, spots
+from parquet_bloom.files import asking, evidence, partitions, scan, spots
 from parquet_bloom.formats import bounds, numbers, operands
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
 
@@ -106,7 +106,7 @@ MUTANTS = [
     _M("a range asked for within 0..9", deciding._range_probes,
        "plain(number, term.leaf)", "plain(number % 10, term.leaf)"),
     _M("a shared filter believed", spots._spots, "if len(shared):", "if False:"),
-    _M("the header not compared", spots._ask_by_ranges, "promised & ~admitted", "~admitted"),
+    _M("the header not compared", asking._ask_by_ranges, "promised & ~admitted", "~admitted"),
     _M("the first of many literals asked for", deciding.probes_of,
        "for operand in operands]", "for operand in operands[:1]]"),
     # --- literals

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from parquet_bloom.files.asking import Answers, Probes, ask
 from parquet_bloom.files.partitions import Pairs, partition_value
-from parquet_bloom.files.spots import Answers, Probes, ask, spots_of
+from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
 from parquet_bloom.formats.outline import Outline

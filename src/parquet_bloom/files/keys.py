@@ -17,9 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.files.asking import counted, headers_of
 from parquet_bloom.files.locate import Place, Places, check_blank, read_filter
 from parquet_bloom.files.partitions import Pairs, partition_value
-from parquet_bloom.files.spots import Spots, counted, header_of, headers_of, is_pointed_at, spots_of
+from parquet_bloom.files.spots import Spots, header_of, is_pointed_at, spots_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
