@@ -144,8 +144,9 @@ def complain(text: str, more: Sequence[str] = ()) -> None:
 
 def aside(text: str, more: Sequence[str] = ()) -> None:
     """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
-    Watch.make_room()
-    click.echo("\n".join(visible(without_secret(line)) for line in (text, *more)), err=True)
+    lines = "\n".join(visible(without_secret(line)) for line in (text, *more))
+    with Watch.room():
+        click.echo(lines, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar
 
@@ -44,7 +44,7 @@ class Watch:
         self._share: float | None = None
         self._drawn = False
         self._over = threading.Event()
-        self._drawing = threading.Lock()
+        self._drawing = threading.RLock()
         self._thread: threading.Thread | None = None
         if not quiet:
             self._thread = threading.Thread(target=self._run, name="parquet-bloom-progress", daemon=True)
@@ -80,19 +80,25 @@ class Watch:
         self._over.set()
         if self._thread is not None and self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
-        self._erase()
+        with self._drawing:
+            self._erase()
 
     @staticmethod
-    def make_room() -> None:
-        """Take the bar away for a line of others on the terminal; it comes back below."""
-        if Watch._shown is not None:
-            Watch._shown._erase()
+    @contextmanager
+    def room() -> Iterator[None]:
+        """Take the bar away for lines of others on the terminal; it comes back below them."""
+        shown = Watch._shown
+        if shown is None:
+            yield
+            return
+        with shown._drawing:
+            shown._erase()
+            yield
 
     def _erase(self) -> None:
-        with self._drawing:
-            if self._drawn:
-                self._write("\r\x1b[K")
-                self._drawn = False
+        if self._drawn:
+            self._write("\r\x1b[K")
+            self._drawn = False
 
     def _run(self) -> None:
         if self._over.wait(_BAR_AFTER if self._terminal else _LINE_EVERY):
