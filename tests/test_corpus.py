@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,14 @@ from corpus import corpus_file, corpus_files
 from samples import digest, leftovers, same_rows
 
 import parquet_bloom
-from parquet_bloom.errors import DamagedFileError, EncryptedFileError, LayoutError, NotParquetError, RefusedTypeError
+from parquet_bloom.errors import (
+    DamagedFileError,
+    EncryptedFileError,
+    LayoutError,
+    LimitError,
+    NotParquetError,
+    RefusedTypeError,
+)
 from parquet_bloom.files.storage import Source
 
 # Pages that no program decodes (their README says so) and checksums that are wrong on purpose.
@@ -58,17 +67,34 @@ def columns_of(path: Path) -> list[str]:
     return [name for name in names if names.count(name) == 1]
 
 
-# Two gigabytes of text in 16 kilobytes: each way through it takes half a minute.
+# Two gigabytes of text in 16 kilobytes: refused, or half a minute for who raises the limit.
 LARGE = "nasty/parquet-testing__large_string_map.brotli.parquet"
+
+
+@pytest.fixture
+def memory() -> Iterator[Callable[[], object]]:
+    """Allow to decode pages of gigabytes."""
+    before = parquet_bloom.set_limits().max_memory
+    yield lambda: parquet_bloom.set_limits(max_memory=8 << 30)
+    parquet_bloom.set_limits(max_memory=before)
 
 
 @pytest.mark.parametrize(("spec", "placement"), [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None)])
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.more) if n == LARGE else n for n in READABLE])
-def test_add_verify_remove(name: str, spec: str, placement: str | None, tmp_path: Path) -> None:
+def test_add_verify_remove(
+    name: str, spec: str, placement: str | None, tmp_path: Path, memory: Callable[[], object]
+) -> None:
     source, out, back = corpus_file(name), tmp_path / "out.parquet", tmp_path / "back.parquet"
     stem = Path(name).name.split(".")[0]
     columns = columns_of(source)
     had = parquet_bloom.inspect(source).files[0].filters
+    if name == LARGE:
+        with pytest.raises(LimitError, match="a page of it takes 2147483668 bytes"):
+            parquet_bloom.add_filters(source, out, columns=columns, spec=spec, placement=placement, sync=False)
+        assert os.listdir(tmp_path) == []
+        if placement != "footer":
+            return  # once is enough
+        memory()
     try:
         report = parquet_bloom.add_filters(
             source, out, columns=columns or None, spec=spec, placement=placement, sync=False
