@@ -135,7 +135,9 @@ def sql(part: Part, dialect: str = "ours") -> str:
         case ("in", name, literals):
             return f"{_named(name)} IN ({', '.join(_spelled(name, v, dialect) for v in literals)})"
         case ("has", name, literal):
-            return f"{'array' if dialect == 'spark' else 'list'}_contains({name}, {literal})"
+            if dialect == "spark":  # its array_contains is NULL, not FALSE, where an element is NULL
+                return f"exists({name}, element -> element <=> {literal})"
+            return f"list_contains({name}, {literal})"
     _, name, op, literal = part
     return f"{_named(name)} {op} {_spelled(name, literal, dialect)}"
 
