@@ -136,7 +136,7 @@ def sql(part: Part, dialect: str = "ours") -> str:
             return f"{_named(name)} IN ({', '.join(_spelled(name, v, dialect) for v in literals)})"
         case ("has", name, literal):
             if dialect == "spark":  # its array_contains is NULL, not FALSE, where an element is NULL
-                return f"exists({name}, element -> element <=> {literal})"
+                return f"(CASE WHEN {name} IS NOT NULL THEN coalesce(array_contains({name}, {literal}), FALSE) END)"
             return f"list_contains({name}, {literal})"
     _, name, op, literal = part
     return f"{_named(name)} {op} {_spelled(name, literal, dialect)}"
