@@ -10,10 +10,14 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FIXTURES = REPOSITORY / "fixtures"
@@ -76,6 +80,18 @@ def command(*arguments: object, cwd: Path | None = None, **environment: str) -> 
         timeout=240,
         check=False,
     )
+
+
+def no_listing_of(name: str, patch: pytest.MonkeyPatch) -> None:
+    """Let listing folders of this name fail, as it does without rights; root would have them."""
+    real = os.scandir
+
+    def closed(path: str) -> object:
+        if str(path).endswith(name):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    patch.setattr(os, "scandir", closed)
 
 
 def open_to_all(folder: Path) -> None:

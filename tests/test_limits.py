@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import naive
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,17 +44,9 @@ def raised() -> Iterator[Callable[..., Limits]]:
     parquet_bloom.set_limits(**{name: getattr(before, name) for name in names})
 
 
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
 def many(count: int) -> bytes:
     """A list of empty structs: one byte each, and an object each for who believes it."""
-    return b"\xfc" + varint(count) + b"\0" * count
+    return b"\xfc" + naive.varint(count) + b"\0" * count
 
 
 def file_of(path: Path, data: bytes) -> Path:
@@ -113,7 +106,9 @@ def test_a_list_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
 def test_many_lists_in_a_footer_that_are_just_short_enough(tmp_path: Path) -> None:
     """Two million empty column chunks are 230 MB; the first row group that has too many is the last one read."""
     groups = (b"\x19" + many(100_000) + b"\0") * 20
-    path = file_of(tmp_path / "claims.parquet", b"\x29" + ONE_COLUMN + b"\x29" + b"\xfc" + varint(20) + groups + b"\0")
+    path = file_of(
+        tmp_path / "claims.parquet", b"\x29" + ONE_COLUMN + b"\x29" + b"\xfc" + naive.varint(20) + groups + b"\0"
+    )
     with pytest.raises(DamagedFileError, match="row group 0 has 100000 column chunks, the schema has 1"):
         parquet_bloom.check(path, "a = 5")
     _, megabytes, _ = measured("inspect", path)

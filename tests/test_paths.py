@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
+from samples import no_listing_of
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.paths import expand, locate, targets
@@ -57,14 +57,7 @@ def test_among_several_a_name_without_files_is_one_failure(tree: Path, monkeypat
     assert [Path(f.path).name for f in located.found] == ["a.parquet"]
     assert [Path(f.path).name for f in located.failed] == ["no", "empty", "x*y"]
     assert not located.single
-    real = os.scandir
-
-    def closed(path: str) -> object:
-        if str(path).endswith("sub"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", closed)
+    no_listing_of("sub", monkeypatch)
     located = locate(tree / "in")
     assert [Path(f.path).name for f in located.found] == ["a.parquet", "d.parquet"], "the other folders count"
     assert [str(f.error) for f in located.failed] == [f"{tree}/in/sub: Permission denied"]

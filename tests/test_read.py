@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, same_rows, write_keys
+from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, no_listing_of, same_rows, write_keys
 
 import parquet_bloom
 from parquet_bloom import FooterCache, Scan, add_filters, check, count, dataset, prune, read_batches, read_table
@@ -366,14 +366,7 @@ def test_a_name_without_files_is_an_error_of_the_read(tmp_path: Path, monkeypatc
             with pytest.raises(StorageError, match="no such file or folder"):
                 read(sources)
     (tmp_path / "sub").mkdir()
-    real = os.scandir
-
-    def closed(path: str) -> object:
-        if str(path).endswith("sub"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", closed)
+    no_listing_of("sub", monkeypatch)
     with pytest.raises(StorageError, match="sub: Permission denied"):
         parquet_bloom.read_table(tmp_path)
 

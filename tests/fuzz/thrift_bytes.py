@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import naive
+
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 INTEGERS = (I16, I32, I64)
 EDGES = [
@@ -56,14 +58,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-
-
-def _write(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def parse(data: bytes, at: int = 0) -> tuple[list[Any], int]:
@@ -126,7 +120,7 @@ def encode(fields: list[Any]) -> bytes:
         if 0 < id - last < 16:
             out.append(bytes([(id - last) << 4 | wire & 15]))
         else:
-            out.append(bytes([wire & 15]) + _write((id << 1 ^ id >> 63) & (1 << 70) - 1))
+            out.append(bytes([wire & 15]) + naive.varint((id << 1 ^ id >> 63) & (1 << 70) - 1))
         last = id
         out.append(_encoded(value))
     return b"".join([*out, b"\0"])
@@ -136,15 +130,15 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, bool):
         return b""
     if isinstance(value, int):
-        return _write((value << 1 if value >= 0 else -value * 2 - 1) & (1 << 75) - 1)
+        return naive.varint((value << 1 if value >= 0 else -value * 2 - 1) & (1 << 75) - 1)
     if isinstance(value, Fixed):
         return bytes(value)
     if isinstance(value, bytes):
-        return _write(len(value)) + value
+        return naive.varint(len(value)) + value
     if value and isinstance(value[0], int):
         kind, claimed, values = value
         length = len(values) if claimed is None else claimed
-        head = bytes([length << 4 | kind]) if length < 15 else bytes([0xF0 | kind]) + _write(length)
+        head = bytes([length << 4 | kind]) if length < 15 else bytes([0xF0 | kind]) + naive.varint(length)
         return head + b"".join(_encoded(one) for one in values)
     return encode(value)
 

@@ -163,14 +163,6 @@ class NewFile(Draft):
             os.close(self.fd)
             self.fd = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._abandon()
-        if isinstance(error, OSError):
-            raise storage_error(self.target, error) from error
-
     def _abandon(self) -> None:
         self._close()
         name, self._name = self._name, ""

@@ -6,9 +6,11 @@ import contextlib
 import os
 import zlib
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.files.remote import Location
+from parquet_bloom.files.remote import Location, storage_error
 from parquet_bloom.files.storage import Source
 from parquet_bloom.files.system import copy_range
 
@@ -28,7 +30,7 @@ class Travel:
 
 
 class Draft:
-    """A file that is open for writing, and what people are told it is.
+    """A file that is open for writing, and what people are told it is. Leaving it gives it up.
 
     fd        -1 before it is open and after it is closed
     sync      wait for the disk in `flush`, and let it begin before
@@ -47,6 +49,18 @@ class Draft:
         self._remember = remember
         self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
         self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.discard()
+        if isinstance(error, OSError):
+            raise storage_error(self._told, error) from error
+
+    def discard(self) -> None:
+        """Give it up; the target stays what it was."""
+        raise NotImplementedError
 
     def append(self, data: bytes) -> None:
         """Write new bytes at the end."""

@@ -17,8 +17,7 @@ import posixpath
 import secrets
 import tempfile
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.draft import Draft
@@ -48,14 +47,6 @@ class UploadedFile(Draft):
         except OSError as error:
             raise storage_error(tempfile.gettempdir(), error) from error
         self.fd, self.path = self._file.fileno(), str(self._file.name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.discard()
-        if isinstance(error, OSError):
-            raise storage_error(self._to, error) from error
 
     def discard(self) -> None:
         """Give the new file up; the target stays what it was."""
