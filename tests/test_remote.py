@@ -328,7 +328,7 @@ def test_an_error_in_the_middle_aborts_the_upload(
 def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) -> None:
     store.put("data/x.parquet", small)
     store.put("data/y.parquet", b"old")
-    with pytest.raises(StorageError, match="--overwrite"):
+    with pytest.raises(StorageError, match="overwrite=True"):
         parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem, columns=["*"])
     with pytest.raises(RequestError, match="itself a source"):
         parquet_bloom.add_filters(

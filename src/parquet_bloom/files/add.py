@@ -265,7 +265,7 @@ class _Writer:
             yield key, built.data
 
     def _cuts(self) -> list[Event]:
-        """With --replace: the old filters of the chosen chunks leave, as far as they can."""
+        """With replace: the old filters of the chosen chunks leave, as far as they can."""
         if not self.request.replace:
             return []
         places = Places(self.footer)

@@ -234,14 +234,31 @@ def local_target(where: PathLike) -> str:
     raise RequestError(f"{name}: this goes to a local disk only; write it there, and copy it")
 
 
+def new_target(where: PathLike, overwrite: bool) -> str:
+    """The path of a new file that is made from no other one, before any work for it.
+
+    Raises RequestError for another storage; StorageError where something exists, unless it is a file to overwrite.
+    """
+    path = local_target(where)
+    check_regular(path)
+    if os.path.lexists(path) and not overwrite:
+        raise StorageError(path, EXISTS)
+    return path
+
+
+def new_file(where: PathLike, overwrite: bool, sync: bool = True, by_name: bool = False) -> NewFile:
+    """Begin a file that is made from no other one; what it replaces gives it its permissions. Raises as `new_target`.
+
+    overwrite, sync, by_name   as NewFile has them
+    """
+    path = new_target(where, overwrite)
+    return NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
+
+
 @contextlib.contextmanager
 def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A file of any kind that takes its place when all of it is written, and never else."""
-    target = local_target(target)
-    check_regular(target)
-    if os.path.lexists(target) and not overwrite:
-        raise StorageError(target, EXISTS)
-    with NewFile(target, target if os.path.exists(target) else None, overwrite, False) as new:
+    with new_file(target, overwrite, sync=False) as new:
         with os.fdopen(os.dup(new.fd), "wb") as out:
             yield out
             out.flush()

@@ -31,7 +31,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     RowGroup,
     SchemaElement,
 )  # fmt: skip
-from parquet_bloom.errors import DamagedFileError, LimitError
+from parquet_bloom.errors import DamagedFileError, LimitError, parameter
 from parquet_bloom.files.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
@@ -174,8 +174,9 @@ class ColumnReader:
                         break  # the first batch has the whole dictionary
                     total += pc.sum(pc.cast(lengths.take(found.indices), pa.int64())).as_py() or 0
                     if total > most:
-                        text = f"its values take over {most} bytes when decoded, {_WHOLE} times max_memory"
-                        raise LimitError(self.path, f"{where}: {text}; raise it for a file that you trust")
+                        text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "
+                        hint = parameter("max_memory") + "; raise it for a file that you trust"
+                        raise LimitError(self.path, text + hint)
         except PYARROW_ERRORS as error:
             raise self._damaged(error, row_group) from error
         return longest

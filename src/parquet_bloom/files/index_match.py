@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.files.index_roots import Root
 from parquet_bloom.files.index_sources import absolute, fingerprint, lance_identity
 from parquet_bloom.files.index_zones import Cover
@@ -71,7 +71,8 @@ def cover_of(path: str, column: str | None = None, kind: str | None = None) -> C
         if os.path.samefile(cover.file.path, path):
             return cover
     if column is None or kind is None:
-        raise RequestError(f"{path} does not say of which column it is; give --column and --type")
+        both = parameter("column") + " and " + parameter("type")
+        raise RequestError(f"{path} does not say of which column it is; give " + both)
     return Cover(file, split_path(column), parse_kind(kind))
 
 

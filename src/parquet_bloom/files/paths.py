@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.files.locations import GLOB, SUFFIXES, Store, Stores, is_data, is_folder, kinds, list_folder, match
+from parquet_bloom.files.place import EXISTS
 from parquet_bloom.files.remote import Location, open_remote, storage_error
 from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.files.storage import PathLike
@@ -42,7 +43,7 @@ class Failed:
     @property
     def reason(self) -> str:
         """The error without the file's name."""
-        return str(self.error).removeprefix(f"{self.path}: ")
+        return self.error.message.removeprefix(f"{self.path}: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +291,10 @@ def targets(
     StorageError for an existing target without overwrite.
     """
     if in_place and output is not None:
-        raise RequestError("--output and --in-place exclude each other; give one")
+        raise RequestError(parameter("output") + " and " + parameter("in_place") + " exclude each other; give one")
     if not in_place and output is None:
-        raise RequestError("give --output FILE_OR_DIR for a new file, or --in-place to replace the source")
+        place = parameter("in_place", True)
+        raise RequestError("give " + parameter("output") + " for a new file, or " + place + " to replace the source")
     stores = Stores(filesystem)
     located = _Search(sources, stores, tables).run()
     if output is None:
@@ -321,11 +323,11 @@ def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_sto
     exist = _exist(store, [target.path for _, target in pairs])
     for (source, target), kind in zip(pairs, exist, strict=True):
         if real(target) in sources_real:
-            raise RequestError(f"{target} is itself a source; give --in-place to replace it")
+            raise RequestError(f"{target} is itself a source; give " + parameter("in_place", True) + " to replace it")
         if kind == "folder":
             raise StorageError(target, "is a folder; the new file would have that name")
         if kind and not overwrite:
-            raise StorageError(target, f"exists; give --overwrite to replace it with the new version of {source}")
+            raise StorageError(target, EXISTS + f" with the new version of {source}")
 
 
 def _is_folder(store: Store, path: str) -> bool:

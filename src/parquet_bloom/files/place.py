@@ -11,11 +11,11 @@ import os
 import stat
 from collections.abc import Iterable
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import ConflictError, StorageError, parameter
 from parquet_bloom.files.folder import Folder
 from parquet_bloom.files.litter import own_name
 
-EXISTS = "exists; give --overwrite to replace it"
+EXISTS = "exists; give " + parameter("overwrite", True) + " to replace it"
 CHANGED = "was changed by another program meanwhile; nothing was written"
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import ConflictError, StorageError, parameter
 from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.parts import Part, Piece, plan_parts
 from parquet_bloom.files.remote import Location, side_by_side, storage_error
@@ -249,7 +249,8 @@ class StoredFile:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
-                reason = f"its tags cannot be read ({code}), and so not be kept; give --force to lose them"
+                forced = parameter("force", True) + " to lose them"
+                reason = f"its tags cannot be read ({code}), and so not be kept; give " + forced
                 raise StorageError(self._source.path, reason) from error
             tags = []
         if tags:

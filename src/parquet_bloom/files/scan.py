@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.files.cache import FooterCache
 from parquet_bloom.files.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
 from parquet_bloom.files.evidence import RANGE_VALUES
@@ -163,7 +163,7 @@ class Scan:
         try:
             return find_leaf(file.outline.leaves, column), there
         except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file.found}: {error}") from error
+            raise UnknownColumnError(f"{file.found}: " + error.message) from error
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Scan:
         twice = next((name for name in wanted if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
             reason = f"has {names.count(twice)} columns named {twice}, which pyarrow tells apart by name alone"
-            raise RequestError(f"{self._search.files[0]}: {reason}; name others with columns=, --columns")
+            raise RequestError(f"{self._search.files[0]}: {reason}; name others with " + parameter("columns"))
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave

@@ -295,7 +295,7 @@ class Source:
         except EncryptedFooterError as error:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
         except FooterLimitError as error:
-            raise LimitError(self.path, f"{error}; raise it for a file that you trust") from error
+            raise LimitError(self.path, error.message + "; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import unquote
 
-from parquet_bloom.errors import StorageError, TableFormatError, TableWarning
+from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
 from parquet_bloom.files.locations import GLOB
 from parquet_bloom.files.remote import Location, side_by_side, storage_error
 from parquet_bloom.files.table_signs import SIGNS, data_path, footer_note, kind_of, names_in, table_in
@@ -46,7 +46,7 @@ _TRUSTING = {
     "Hudi": "readers that take sizes from the log may fail on them",
 }
 _Key = tuple[int, str]  # a file system and a path
-RAW_FILES = "--raw-files (raw_files=True in Python)"
+RAW_FILES = parameter("raw_files", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ class Tables:
         """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
         near = self._nearest(folders_of(at))
         if isinstance(near, Exception):
-            reason = f"cannot tell whether it lies in a table (--force goes on): {storage_error(at, near).reason}"
+            forced = parameter("force", True) + " goes on"
+            reason = "cannot tell whether it lies in a table (" + forced + f"): {storage_error(at, near).reason}"
             raise StorageError(at, reason) from near
         return None if near is None else Table(*near, str(at), "in")
 
@@ -230,7 +231,7 @@ class Tables:
         raise TableFormatError(
             table.named,
             f"{text}, whose files also hold dead and deleted rows: read it with {_READERS[table.kind]}; "
-            f"or every file as it is with {self.refuses}",
+            "or every file as it is with " + self.refuses,
         )
 
     def refuse(self, at: Location, target: Location, force: bool) -> None:
@@ -285,7 +286,7 @@ def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; rewrite it through the table, or --force"
+    return f"{table}, whose log holds file sizes; rewrite it through the table, or give " + parameter("force", True)
 
 
 def without_data(folder: Location) -> str | None:

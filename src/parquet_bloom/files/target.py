@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.files import s3
 from parquet_bloom.files.commit import NewFile, NewVersion
 from parquet_bloom.files.draft import Travel
@@ -80,9 +80,11 @@ def check_target(at: Location, target: Location, in_place: bool, force: bool, ta
     if not os.path.exists(real):
         return
     if in_place and os.stat(real).st_nlink > 1:
-        raise StorageError(at, "has other hard links, which would keep the old bytes; give --force or --output")
+        ways = parameter("force", True) + " or " + parameter("output")
+        raise StorageError(at, "has other hard links, which would keep the old bytes; give " + ways)
     if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
-        raise StorageError(target, "is read-only; give --force to replace it, or another --output")
+        forced = parameter("force", True) + " to replace it"
+        raise StorageError(target, "is read-only; give " + forced + ", or another " + parameter("output"))
 
 
 def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
@@ -100,7 +102,7 @@ def new_version(source: Source, target: Location, how: Writing, needed: int) -> 
             replaces = os.fstat(source.fd)
         return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
     if how.read_back:
-        raise StorageError(target, "is not on a local disk, where alone --read-back can be done")
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
         return s3.StoredFile(source, target, how.overwrite, how.force)

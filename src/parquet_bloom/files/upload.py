@@ -22,6 +22,7 @@ from typing import Any
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.draft import Draft
 from parquet_bloom.files.litter import SUFFIX
+from parquet_bloom.files.place import EXISTS
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
 from parquet_bloom.files.workers import undisturbed
 
@@ -63,7 +64,7 @@ class UploadedFile(Draft):
             self._go_on()
             last_check()
             if not self._may_replace and exists(self._to):
-                raise ConflictError(self._to, "exists; give --overwrite to replace it")
+                raise ConflictError(self._to, EXISTS)
 
         check()
         put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import FileError, FooterError, RequestError, StorageError
+from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.files.add import add_filters
-from parquet_bloom.files.commit import NewFile, local_target
-from parquet_bloom.files.place import check_regular, followed
+from parquet_bloom.files.commit import NewFile, local_target, new_target
+from parquet_bloom.files.place import followed
 from parquet_bloom.files.plan import check_request, plan, style_for, with_properties
 from parquet_bloom.files.remote import storage_error
 from parquet_bloom.files.reports import AddedFile
@@ -94,7 +94,7 @@ class FilterWriter:
             try:
                 _check_columns(schema, options, columns, rates, ndv, max_bytes, form)
             except RequestError as error:
-                raise type(error)(f"{self._where}: {error}") from error
+                raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
         self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
@@ -172,11 +172,7 @@ class FilterWriter:
 
 def _target(where: PathLike, overwrite: bool) -> str:
     """The path of the new file, links followed. Raises RequestError, StorageError where none can be."""
-    path = followed(os.path.abspath(local_target(where)))
-    check_regular(path)
-    if os.path.lexists(path) and not overwrite:
-        raise StorageError(os.fspath(where), "exists; give overwrite=True to replace it")
-    return path
+    return new_target(followed(os.path.abspath(local_target(where))), overwrite)
 
 
 def _check_columns(

@@ -20,8 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
-from parquet_bloom.files.commit import NewFile, local_target
-from parquet_bloom.files.place import EXISTS
+from parquet_bloom.files.commit import local_target, new_file
 from parquet_bloom.files.storage import Source
 from parquet_bloom.files.zone_process import DistantReader
 from parquet_bloom.files.zone_reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
@@ -205,11 +204,8 @@ class ZoneWriter:
     """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
 
     def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
-        path = local_target(path)
-        if os.path.lexists(path) and not overwrite:
-            raise StorageError(path, EXISTS)
-        self.path = path
-        self._new = NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=True)
+        self._new = new_file(path, overwrite, sync, by_name=True)
+        self.path = path = local_target(path)
         self._nulls: list[tuple[int, bytes]] = []
         self._closed = False
         self.zones = 0
