@@ -88,7 +88,8 @@ class UploadedFile(Draft):
             self._write_to(stream)
             check()
         except BaseException:
-            # For ever: even at the end of the process its destructor would close it, and so publish.
+            # For ever: even at the end of the process its destructor would close it, and so publish. A stream cannot
+            # be given up (apache/arrow#40502); docs/architecture.md, "Workarounds", says when this can go.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
             raise
         stream.close()
