@@ -14,12 +14,12 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError
 from parquet_bloom.files.attributes import give_attributes
-from parquet_bloom.files.draft import Draft, Travel
+from parquet_bloom.files.draft import Draft
+from parquet_bloom.files.draft import NewVersion as NewVersion
 from parquet_bloom.files.folder import Folder, sync_folder
 from parquet_bloom.files.litter import clear_beside, lock, own_name
 from parquet_bloom.files.locations import Stores
@@ -33,29 +33,10 @@ from parquet_bloom.files.place import (
     put_over,
 )  # fmt: skip
 from parquet_bloom.files.remote import storage_error
-from parquet_bloom.files.storage import PathLike, Source
+from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.workers import signals_wait
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
-
-class NewVersion(Protocol):
-    """A new file while it is being written: locally, or for another storage. Leaving it gives it up."""
-
-    at: int  # where the next append goes
-    travel: Travel
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def append(self, data: bytes) -> None: ...
-    def write_at(self, at: int, data: bytes) -> None: ...
-    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None: ...
-    def flush(self) -> None: ...
-    def reopen(self) -> Source: ...
-    def discard(self) -> None: ...
-    def commit(self, last_check: Callable[[], None] = ...) -> None: ...
 
 
 class NewFile(Draft):

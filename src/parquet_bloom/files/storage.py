@@ -24,6 +24,7 @@ from parquet_bloom.errors import (
     FooterLimitError,
     LimitError,
     NotParquetError,
+    ParquetBloomError,
     RequestError,
     StorageError,
 )  # fmt: skip
@@ -182,6 +183,8 @@ class Source:
         if self._remote is not None:
             try:
                 return self._remote.read(offset, length) if length else b""
+            except ParquetBloomError:  # a file that is made of others
+                raise
             except Exception as error:
                 raise storage_error(self.path, error) from error
         assert self.fd is not None
