@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.files.index_roots import Root
-from parquet_bloom.files.index_sources import absolute, fingerprint, lance_identity
+from parquet_bloom.files.index_sources import fingerprint, lance_identity
 from parquet_bloom.files.index_zones import Cover
+from parquet_bloom.files.locations import store_of
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.zone_reader import lance_errors, pylance
@@ -136,8 +137,7 @@ def numbers_of(file: ZoneFile, found: Sequence[Found]) -> dict[Found, int]:
             named.setdefault(name, one["fragment"])
     numbers = {}
     for at in found:
-        keys = (absolute(at),) if at.filesystem is not None else (os.path.abspath(at.path), os.path.realpath(at.path))
-        number = next((named[key] for key in keys if key in named), None)
+        number = next((named[key] for key in store_of(at).names(at) if key in named), None)
         if number is not None:
             numbers[at] = number
     if found and not numbers:

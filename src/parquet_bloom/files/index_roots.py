@@ -43,12 +43,12 @@ class Root:
             raise RequestError(f"{file.path}: data all over the disk are not looked for; " + _HINT)
         store, path = Stores().locate(text)
         self._store = store
-        self._path = path if store.filesystem is not None else os.path.realpath(path)
+        self._path = store.real(path)
         self.shown = str(store.location(path.rstrip("/") + "/")).rstrip("/") or "/"
 
     def file(self, one: dict[str, Any]) -> Found:
         """The data file that a fragment names. Raises StaleIndexError for one that is not below the root."""
-        if self._store.filesystem is not None:
+        if not self._store.is_local:
             below = one["path"].removeprefix(f"{self.shown}/")
             outside = below == one["path"]
             below = unquote(below) if self._store.quoted else below
@@ -63,9 +63,9 @@ class Root:
 
     def dataset(self, said: str) -> str:
         """The Lance data set that an index names, or the root where that is one. Raises StaleIndexError."""
-        if self._named and self._store.filesystem is None and is_lance(self._path):
+        if self._named and self._store.is_local and is_lance(self._path):
             return self._path
-        if self._store.filesystem is not None or not os.path.isabs(said) or not self._holds(os.path.normpath(said)):
+        if not self._store.is_local or not os.path.isabs(said) or not self._holds(os.path.normpath(said)):
             raise self._outside(said)
         return os.path.normpath(said)
 

@@ -29,6 +29,7 @@ from parquet_bloom.errors import (
     UnknownColumnError,
 )  # fmt: skip
 from parquet_bloom.files.decode import PYARROW_ERRORS, ColumnReader
+from parquet_bloom.files.locations import store_of
 from parquet_bloom.files.paths import Found, expand
 from parquet_bloom.files.storage import PathLike, Source
 from parquet_bloom.files.tables import refusing
@@ -184,7 +185,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
 
 def absolute(found: Found) -> str:
     """The name of a file in any folder: a local path from the root, or a URI."""
-    return os.path.abspath(found.path) if found.filesystem is None else str(found)
+    return store_of(found).names(found)[0]
 
 
 def arrow_schema(source: Source) -> pa.Schema:

@@ -249,8 +249,9 @@ class StoredFile(NewVersion):
 
 
 class _Assembled:
-    """A RemoteFile: old bytes from the old object, new ones from the temporary file."""
+    """An OpenFile: old bytes from the old object, new ones from the temporary file."""
 
+    fd: int | None = None
     pinned = False
 
     def __init__(self, pieces: Sequence[Piece], source: Source, spool: int) -> None:
@@ -268,7 +269,10 @@ class _Assembled:
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def version(self) -> object:
+    def version(self) -> None:
+        return None
+
+    def etag(self) -> None:
         return None
 
     def close(self) -> None:

@@ -205,7 +205,7 @@ class Scan:
         keys, fragments = self._search.keys, []
         for file, groups in parts:
             path: Any = path_of(file)
-            if file.found.filesystem is None and not is_utf8(path):  # pyarrow has no such names
+            if file.found.is_local and not is_utf8(path):  # pyarrow has no such names
                 with opened_same(version_of(file)) as source:
                     path = source.native_file()
             fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.found.partitions), groups))

@@ -131,7 +131,7 @@ class Search:
         rest = iter(self.files)
         for found in rest:
             yield self._try(found)
-            if self.located.filesystem is not None and self._first is not None:
+            if not found.is_local and self._first is not None:
                 break  # its schema is what names of the others are held against
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
             yield from pool.map(self._try, rest)

@@ -72,9 +72,10 @@ def outputs_of(
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
     """Refuse, before any work, to write where it would do harm. `force` overrides all but folders and devices."""
     tables.refuse(at, target, force)
-    if target.filesystem is None:
-        check_regular(target.path)
-    if target.filesystem is not None or force:
+    if not target.is_local:
+        return
+    check_regular(target.path)
+    if force:
         return
     real = os.path.realpath(target.path)
     if not os.path.exists(real):
@@ -94,7 +95,7 @@ def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
 
 def new_version(source: Source, target: Location, how: Writing, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
-    if target.filesystem is None:
+    if target.is_local:
         require_space(target.path, needed)
         like = source.location.path if not source.is_remote else None
         replaces = None
@@ -122,7 +123,7 @@ def copy_whole(source: Source, target: Location, how: Writing) -> Travel:
 
 
 def _in_store(target: Location) -> bool:
-    return target.filesystem is not None and _hindrance(target.filesystem) is None
+    return not target.is_local and _hindrance(target.filesystem) is None
 
 
 def _hindrance(filesystem: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError
+from parquet_bloom.files.locations import store_of
 from parquet_bloom.files.remote import Location, side_by_side
 from parquet_bloom.files.search import Searched
 from parquet_bloom.files.storage import Source
@@ -119,7 +119,7 @@ class SearchedDataset(ds.FileSystemDataset):
 
 def path_of(file: Searched) -> str:
     """A file's path as pyarrow's file system takes it."""
-    return os.path.abspath(file.found.path) if file.found.filesystem is None else file.found.path
+    return store_of(file.found).absolute(file.found.path)
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:

@@ -22,6 +22,7 @@ from typing import Any
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.files.draft import Draft
 from parquet_bloom.files.litter import SUFFIX
+from parquet_bloom.files.locations import store_of
 from parquet_bloom.files.place import EXISTS
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
 from parquet_bloom.files.workers import undisturbed
@@ -63,7 +64,7 @@ class UploadedFile(Draft):
         def check() -> None:
             self._go_on()
             last_check()
-            if not self._may_replace and exists(self._to):
+            if not self._may_replace and store_of(self._to).exists(self._to.path):
                 raise ConflictError(self._to, EXISTS)
 
         check()
@@ -126,18 +127,6 @@ class UploadedFile(Draft):
             stream.flush()  # else S3's stream would keep all of it in memory
             at += len(data)
             self.travel.sent += len(data)
-
-
-def exists(at: Location) -> bool:
-    """Whether something is there, on any storage. Raises StorageError."""
-    from pyarrow import fs
-
-    if at.filesystem is None:
-        return os.path.lexists(at.path)
-    try:
-        return bool(at.filesystem.get_file_info(at.path).type != fs.FileType.NotFound)
-    except Exception as error:
-        raise storage_error(at, error) from error
 
 
 def _make_folder(filesystem: Any, folder: str) -> str | None:
