@@ -132,4 +132,4 @@ def store_on(filesystem: Any, base: str = "", root: str = "", quoted: bool = Fal
 
 
 def store_of(at: Location) -> Store:
-    return store_on(at.filesystem)
+    return LOCAL if at.is_local else RemoteStore(at.filesystem)
