@@ -14,13 +14,13 @@ import pytest
 from corpus import file_named, footer_bytes, footer_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, PAIRS, STRUCT, TRUE, UNKNOWN, thrift_struct
+from naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, MAP, PAIRS, STRUCT, TRUE, UNKNOWN, UUID, thrift_struct
 from naive import made_footer as made
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact, edits, lenient
-from parquet_bloom.formats.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
+from parquet_bloom.formats.edits import FooterEdit, Moves, has_extension, move_offset_index
 from parquet_bloom.formats.footer import decode_footer
 
 EXTENSION = bytes([BINARY]) + b"\xfe\xff\x03" + b"\x05later"  # field 32767, as its last field
@@ -32,10 +32,28 @@ def with_extension(data: bytes) -> bytes:
     return data[:-1] + EXTENSION + b"\0"
 
 
+def by_loop(data: bytes, edit: FooterEdit) -> bytes | None:
+    """By the compiled loop; None where it leaves the edit to the tree."""
+    return edits._edit_compiled(data, edit)
+
+
+def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
+    """Carry out an edit by the tree and by the loop, which must agree, or refuse alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edits, "_COMPILED_FROM", len(data) + 1)
+        try:
+            result = edits.edit_footer(data, edit)
+        except FooterError:
+            assert by_loop(data, edit) is None, "the loop edits what the tree refuses"
+            raise
+    assert by_loop(data, edit) in (result, None), "the loop and the tree give different bytes"
+    return result
+
+
 def both_ways(edit, data: bytes) -> bytes:
-    """Carry out an edit on a struct and on it with an extension: the two must agree."""
+    """Carry out an edit on a struct and on it with an extension: what is not understood must change nothing."""
     result, extended = edit(data), edit(with_extension(data))
-    assert extended == with_extension(result), "the bindings and the tree give different bytes"
+    assert extended == with_extension(result)
     return result
 
 
@@ -124,7 +142,8 @@ def test_adding_and_removing_gives_the_footer_back(name):
     old = lenient.decode(FileMetaData, data)
     chunks = [(i, j) for i, g in enumerate(old.row_groups) for j, c in enumerate(g.columns) if c.meta_data]
     bare = [(i, j) for i, j in chunks if old.row_groups[i].columns[j].meta_data.bloom_filter_offset is None]
-    bare = [key for key in bare if key not in edits.foreign_filter_fields(data)]
+    foreign = decode_footer(data, 1 << 40).foreign_filter_fields
+    bare = [key for key in bare if key not in foreign]
     n_pairs = len(old.key_value_metadata or [])
     add = FooterEdit(places=dict.fromkeys(bare, (77, 1040)), append=[("parquet_bloom", "é")])
     take = FooterEdit(
@@ -140,7 +159,8 @@ def test_adding_and_removing_gives_the_footer_back(name):
 
 # --- a footer with unknown fields everywhere --------------------------------------------------------
 
-BY_LATER = pytest.mark.parametrize("later", [[], UNKNOWN], ids=["bindings", "tree"])
+WALKED = [field for field in UNKNOWN if field[1] not in (MAP, UUID)]  # what the compiled loop passes over
+BY_LATER = pytest.mark.parametrize("later", [[], WALKED, UNKNOWN], ids=["today", "later", "tree"])
 TEXT = [(b"first", b"1"), (b"no value", None), (b"third", b"3")]
 
 
@@ -207,6 +227,23 @@ def test_key_values_in_a_made_footer(later):
 def test_index_lengths_in_a_made_footer(later):
     edited = edit_footer(made(later), FooterEdit(index_lengths={(0, 0): 31, (1, 2): 3000}))
     assert edited == made(later, lengths={(0, 0): 31, (1, 2): 3000})
+
+
+@pytest.mark.parametrize("later", [[], WALKED], ids=["today", "later"])
+def test_the_loop_does_the_edits_it_is_for(later):
+    data, texts = made(later), FooterEdit(texts={(0, 0): (("k", "v"),)})
+    places = FooterEdit(SHIFT, {(0, 1): (1 << 40, 1040), (1, 2): None}, {(0, 0): 31}, append=[("k", "v")])
+    for edit in (FooterEdit(), FooterEdit(SHIFT), places):
+        assert by_loop(data, edit) is not None
+    footer = decode_footer(edits.edit_footer(data, texts), 100_000)
+    assert footer.meta(0, 0).key_value_metadata[-1].value == "v", "filters in column metadata are for the tree"
+    beyond = FooterEdit(places={(GROUPS, 0): (7, 80)})
+    assert by_loop(data, beyond) is None
+
+
+def test_the_loop_does_nearly_all_footers_there_are():
+    by_tree = [name for name in FILES if by_loop(footer_of(name), FooterEdit(SHIFT)) is None]
+    assert len(by_tree) <= len(FILES) // 20, by_tree
 
 
 # --- page indexes -----------------------------------------------------------------------------------
@@ -312,7 +349,7 @@ def test_a_filters_fields_of_another_type(number, wire_value):
         return meta.bloom_filter_offset, meta.bloom_filter_length
 
     assert place_in(data) == (None, None), "readers pass over it"
-    assert edits.foreign_filter_fields(data) == {(0, 0)}
+    assert decode_footer(data, 100_000).foreign_filter_fields == {(0, 0)}
     assert edit_footer(data, FooterEdit(places={(0, 0): None})) == data, "what is no filter's place is not taken out"
     for place in (500, 1040), (500, None):
         edited = edit_footer(data, FooterEdit(places={(0, 0): place}))
@@ -322,7 +359,7 @@ def test_a_filters_fields_of_another_type(number, wire_value):
 def test_a_filters_own_fields_are_not_foreign():
     places = {(0, 0): (500, 1040), (1, 1): (500, None)}
     for later in ([], UNKNOWN):
-        assert edits.foreign_filter_fields(made(later, places=places)) == set()
+        assert decode_footer(made(later, places=places), 100_000).foreign_filter_fields == set()
 
 
 def test_an_offset_index_without_pages():

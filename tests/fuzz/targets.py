@@ -29,6 +29,7 @@ from thrift_bytes import flipped, mutated
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
 from parquet_bloom.formats import (
+    edits,
     filters,
     guava,
     lance,
@@ -43,7 +44,6 @@ from parquet_bloom.formats.edits import (
     FooterEdit,
     Moves,
     edit_footer,
-    foreign_filter_fields,
     has_extension,
     move_offset_index,
 )
@@ -168,7 +168,13 @@ def _run_footer(data: bytes, _: Path) -> None:
     provenance.read_entries(footer)
     statistics.stored_in(footer)
     assert footer.structure_starts
-    _ = footer.exact, footer.draft_filters, footer.overlaps_pages(10, 90)
+    _ = (
+        footer.exact,
+        footer.draft_filters,
+        footer.foreign_filter_fields,
+        footer.filter_fields,
+        footer.overlaps_pages(10, 90),
+    )
 
 
 def _run_outline(data: bytes, _: Path) -> None:
@@ -179,15 +185,33 @@ def _run_outline(data: bytes, _: Path) -> None:
         assert walked.leaves == slow.leaves
 
 
-def _run_edit(data: bytes, _: Path) -> None:
-    footer = decode_footer(data, 100_000)
-    foreign_filter_fields(data)
-    has_extension(data)
+def random_edit(rng: random.Random) -> FooterEdit:
+    """Moves, places and lengths of page indexes for the first row groups and columns, which may not be there."""
     moves = Moves()
-    moves.add(50, 20)
-    edit_footer(
-        data, FooterEdit(moves=moves, places={(0, 0): (70, 12)} if footer.n_row_groups and footer.leaves else {})
-    )
+    at = 4
+    for _ in range(rng.randrange(4)):
+        at += rng.choice((0, 50, 3000, 1 << 33))
+        moves.add(at, rng.choice((-3, 20, 5000, 1 << 40)))
+    keys = [(i, j) for i in range(3) for j in range(3)]
+    spots = [(rng.choice((4, 70, 1 << 40)), rng.choice((None, 12, 2**31 - 1))) for _ in keys]
+    places = {key: place if rng.random() < 0.7 else None for key, place in zip(keys, spots, strict=True)}
+    chosen = rng.sample(keys, rng.randrange(4))
+    lengths = {key: rng.randrange(1 << 20) for key in rng.sample(keys, rng.randrange(3))}
+    pairs = [("k", "v")] if rng.random() < 0.5 else []
+    return FooterEdit(moves, {key: places[key] for key in chosen}, lengths, append=pairs)
+
+
+def _run_edit(data: bytes, _: Path) -> None:
+    decode_footer(data, 100_000)
+    has_extension(data)
+    edit = random_edit(random.Random(data))
+    by_loop = edits._edit_compiled(data, edit)
+    try:
+        by_tree = edit_footer(data, edit)
+    except FooterError:
+        assert by_loop is None, "the compiled loop edits what the tree refuses"
+        raise
+    assert by_loop in (None, by_tree), "the compiled loop and the tree disagree"
 
 
 def _make_filter(rng: random.Random, _: Path) -> bytes:

@@ -24,7 +24,7 @@ from parquet_bloom.files.commit import NewVersion
 from parquet_bloom.files.decode import ColumnReader
 from parquet_bloom.files.draft import Travel
 from parquet_bloom.files.finish import FileSink, check_footer_size, check_texts, check_written, write_footer
-from parquet_bloom.files.locate import Places, spans_of
+from parquet_bloom.files.locate import spans_of
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.plan import (
     Chunk,
@@ -268,9 +268,7 @@ class _Writer:
         """With --replace: the old filters of the chosen chunks leave, as far as they can."""
         if not self.request.replace:
             return []
-        places = Places(self.footer)
-        here = {key: place for key in self.made.chosen if (place := places[key]) is not None}
-        spans = spans_of(self.source, self.footer, here)
+        spans = spans_of(self.source, self.footer, self.made.chosen)
         self.cut = bool(spans) or not stored_in(self.footer).keys().isdisjoint(self.made.chosen)
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 

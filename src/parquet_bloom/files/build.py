@@ -208,10 +208,9 @@ def build(
     if form.header is None or form.rule is None:
         return _build_k_probe(reader, row_group, style or Style(), sizing)
     leaf = reader.leaf
-    meta = footer.meta(row_group, leaf.index)
-
-    spellings = 2 if leaf.float_bits == 16 else 1
-    blocks, rate = fill(lambda: reader.batches(row_group), leaf, form.rule, sizing, max(1, meta.num_values) * spellings)
+    n_values = max(1, footer.column_chunks(leaf.index).num_values[row_group])
+    n_values *= 2 if leaf.float_bits == 16 else 1  # spellings of each
+    blocks, rate = fill(lambda: reader.batches(row_group), leaf, form.rule, sizing, n_values)
     if blocks is None:
         return Built(None, "no value is stored")
     if rate > USELESS_RATE:
@@ -241,7 +240,7 @@ def build_several(
 
 
 def _first_bytes(footer: Footer, row_group: int, leaf: Leaf, sizing: Sizing) -> int:
-    n_values = max(1, footer.meta(row_group, leaf.index).num_values)
+    n_values = max(1, footer.column_chunks(leaf.index).num_values[row_group])
     return split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
 
 

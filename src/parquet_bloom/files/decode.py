@@ -23,20 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parquet_bloom._thrift.parquet.ttypes import (
-    ColumnChunk,
-    ColumnMetaData,
-    CompressionCodec,
-    FileMetaData,
-    RowGroup,
-    SchemaElement,
-)  # fmt: skip
+from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
 from parquet_bloom.errors import DamagedFileError, LimitError
 from parquet_bloom.files.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.files.storage import Source
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT96, Leaf
+from parquet_bloom.formats.footer import MAGIC
+from parquet_bloom.formats.one_column import one_column
+from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.limits import limits
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
@@ -64,11 +57,10 @@ class ColumnReader:
         self.leaf = leaf
         self._source = source
         self._file: pq.ParquetFile | None = None
-        self._rows = [group.num_rows for group in footer.metadata.row_groups]
-        self._values = [footer.meta(i, leaf.index).num_values for i in range(footer.n_row_groups)]
-        self._codecs = [footer.meta(i, leaf.index).codec for i in range(footer.n_row_groups)]
-        self._extents = [chunk_extent(footer.meta(i, leaf.index)) for i in range(footer.n_row_groups)]
-        data = compact.encode(_one_column(footer, leaf))
+        chunks = footer.column_chunks(leaf.index)
+        self._rows, self._values = footer.rows, chunks.num_values
+        self._codecs, self._extents = chunks.codecs, chunks.extents
+        data = one_column(footer, leaf)
         shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
         try:
             self._metadata = pq.read_metadata(pa.BufferReader(shell))
@@ -191,81 +183,3 @@ def _leaf_values(array: pa.Array) -> pa.Array:
         # A list's flatten leaves out what lies under null lists, a struct's hands its nulls down.
         array = array.flatten()[0] if pt.is_struct(array.type) else array.flatten()
     return array
-
-
-def _one_column(footer: Footer, leaf: Leaf) -> FileMetaData:
-    metadata = footer.metadata
-    path = elements_to(footer, leaf)
-    schema = [SchemaElement(name="schema", num_children=1)]
-    for depth, e in enumerate(path):
-        last = depth == len(path) - 1
-        schema.append(
-            SchemaElement(
-                type=_decoded_as(e.type) if last else None,
-                type_length=(12 if e.type == INT96 else e.type_length) if last else None,
-                repetition_type=e.repetition_type or 0,
-                name=f"c{depth}",
-                num_children=None if last else 1,
-            )
-        )
-    names = [e.name for e in schema[1:]]
-    groups = [_one_chunk(group, leaf.index, names) for group in metadata.row_groups]
-    # created_by stays: pyarrow knows by it which old writers' mistakes to make good.
-    return FileMetaData(
-        version=metadata.version or 1,
-        schema=schema,
-        num_rows=metadata.num_rows or 0,
-        row_groups=groups,
-        created_by=metadata.created_by,
-    )
-
-
-def _decoded_as(physical: int) -> int:
-    """INT96 lies in pages as 12 bytes, which pyarrow would make a timestamp of, not always the same one."""
-    return FLBA if physical == INT96 else physical
-
-
-def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
-    """The schema elements from below the root down to the leaf."""
-    schema = footer.metadata.schema
-    if "parents" not in footer.memory:
-        footer.memory["parents"] = _parents(schema)
-    parents: list[int] = footer.memory["parents"]
-    path, at = [], leaf.element
-    while at > 0:
-        path.append(schema[at])
-        at = parents[at]
-    return path[::-1]
-
-
-def _parents(schema: list[SchemaElement]) -> list[int]:
-    """The place of each element's parent in the schema; -1 of the root."""
-    parents: list[int] = []
-    above: list[tuple[int, int]] = []  # element, children still to come
-    for at, element in enumerate(schema):
-        while above and above[-1][1] == 0:
-            above.pop()
-        parents.append(above[-1][0] if above else -1)
-        if above:
-            above[-1] = above[-1][0], above[-1][1] - 1
-        above.append((at, element.num_children or 0))
-    return parents
-
-
-def _one_chunk(group: RowGroup, index: int, names: list[str]) -> RowGroup:
-    chunk, meta = group.columns[index], group.columns[index].meta_data
-    column = ColumnChunk(
-        file_offset=chunk.file_offset or 0,
-        meta_data=ColumnMetaData(
-            type=_decoded_as(meta.type),
-            encodings=meta.encodings or [],
-            path_in_schema=names,
-            codec=meta.codec or 0,
-            num_values=meta.num_values,
-            total_uncompressed_size=meta.total_uncompressed_size or 0,
-            total_compressed_size=meta.total_compressed_size,
-            data_page_offset=meta.data_page_offset,
-            dictionary_page_offset=meta.dictionary_page_offset,
-        ),
-    )
-    return RowGroup(columns=[column], total_byte_size=group.total_byte_size or 0, num_rows=group.num_rows or 0)

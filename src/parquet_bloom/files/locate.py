@@ -8,17 +8,18 @@ wrong size or at a wrong place answer "absent" for values that are there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from parquet_bloom.errors import FilterFormatError, UnknownFilterError
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.files.spots import fitting, header_of
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import Counts, blank, counts_in
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.formats.footer import Footer, chunk_extent
-from parquet_bloom.formats.outline import NONE
+from parquet_bloom.formats.outline import NONE, Outline
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
 from parquet_bloom.formats.statistics import Stored, stored_in
@@ -182,10 +183,33 @@ def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | N
     return None if footer.overlaps_pages(start, stop) else (start, stop)
 
 
-def spans_of(source: Source, footer: Footer, places: Mapping[Chunk, Place]) -> dict[Chunk, tuple[int, int] | None]:
-    """`span_of` for several chunks; their headers are read side by side."""
+def spans_of(source: Source, footer: Footer, keys: Collection[Chunk]) -> dict[Chunk, tuple[int, int] | None]:
+    """`span_of` for the filters of several chunks; those at whose filter the footer does not point are left out.
+
+    Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
+    everything around agrees (files.spots), nothing else is to be asked.
+    """
+    fits = fitting(outline, keys) if (outline := outline_of(source)) is not None else {}
+    headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
+    found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
+    spans: dict[Chunk, tuple[int, int] | None] = {
+        key: (offset, offset + len(header) + fits[key][1])
+        for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
+        if data == header
+    }
+    left = [key for key in keys if key not in spans]
+    located = Places(footer) if left else None
+    places = {key: place for key in left if located is not None and (place := located[key]) is not None}
     source.prefetch((place.offset, HEADER_BYTES) for place in places.values())
-    return {key: span_of(source, footer, place) for key, place in places.items()}
+    return spans | {key: span_of(source, footer, place) for key, place in places.items()}
+
+
+def outline_of(source: Source) -> Outline | None:
+    """A file's outline; None where it has none, as its column chunks lie in other files."""
+    try:
+        return source.outline()
+    except DamagedFileError:
+        return None
 
 
 def probe(source: Source, place: Place, plain: bytes) -> bool:

@@ -32,11 +32,12 @@ from parquet_bloom._thrift.parquet.ttypes import (
     SchemaElement,
 )  # fmt: skip
 from parquet_bloom.errors import DamagedFileError, FooterError
-from parquet_bloom.files.decode import PYARROW_ERRORS, elements_to
+from parquet_bloom.files.decode import PYARROW_ERRORS
 from parquet_bloom.files.fragments import FORMAT
 from parquet_bloom.files.storage import Range, Source
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
+from parquet_bloom.formats.one_column import elements_to
 from parquet_bloom.formats.schema import Leaf
 
 RowRanges = NDArray[np.int64]  # int64[n, 2]: [start, stop) within a row group, ascending and apart

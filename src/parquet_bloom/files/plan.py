@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import RefusedTypeError, RequestError
 from parquet_bloom.files.build import Sizing
 from parquet_bloom.files.choose import columns_left_out
@@ -13,7 +12,6 @@ from parquet_bloom.files.rewrite import insert_events
 from parquet_bloom.files.storage import Source
 from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.workers import Workers
-from parquet_bloom.formats.edits import foreign_filter_fields
 from parquet_bloom.formats.filters import FORMATS, Format, format_named
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.properties import sizes_from
@@ -160,7 +158,7 @@ def plan(
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, fpp, form.fpp)
     in_body = form.placement is not None
-    foreign = foreign_filter_fields(footer.data) if in_body and not footer.exact else set()
+    foreign = footer.foreign_filter_fields if in_body else set()
     stored = stored_in(footer)
     made = Plan()
     for leaf in wanted:
@@ -172,11 +170,11 @@ def plan(
             continue
         sizing = Sizing(rates.get(leaf.index, rates[-1]), ndv, limit)
         reasons: dict[int, str] = {}
-        for group in range(footer.n_row_groups):
-            meta = footer.meta(group, leaf.index)
-            here = (meta.bloom_filter_offset or 0) > 0 or (group, leaf.index) in stored
-            reason = _why_not(meta, here, replace)
-            if reason is None and not in_body and meta.key_value_metadata == []:
+        chunks = footer.column_chunks(leaf.index)
+        for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
+            here = (group, leaf.index) in footer.filter_places or (group, leaf.index) in stored
+            reason = _why_not(values, nulls, here, replace)
+            if reason is None and not in_body and footer.meta(group, leaf.index).key_value_metadata == []:
                 reason = "its list of key-values is there and empty, which remove could not bring back"
             if (group, leaf.index) in foreign:
                 reason = "another program keeps something else where a filter's place goes in the footer"
@@ -200,11 +198,10 @@ def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, defa
     return rates
 
 
-def _why_not(meta: ColumnMetaData, here: bool, replace: bool) -> str | None:
+def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str | None:
     if here:
         return None if replace else "has a filter"  # whatever is found, the old one goes
-    nulls = meta.statistics.null_count if meta.statistics is not None else None
-    if meta.num_values <= 0 or (nulls is not None and nulls >= meta.num_values):
+    if values <= 0 or (nulls is not None and nulls >= values):
         return "no value is stored"
     return None
 
@@ -244,12 +241,12 @@ def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> 
     total = 0
     if form.placement is None:
         for (group, column), sizing in made.chosen.items():
-            n = sizing.ndv or max(1, 2 * footer.meta(group, column).num_values)
+            n = sizing.ndv or max(1, 2 * footer.column_chunks(column).num_values[group])
             bits, _ = k_probe.size_for("orc", n, sizing.fpp, 8 * sizing.max_bytes)
             total += 200 + bits // 64 * 10 * 4 // 3  # a long takes up to ten bytes, and then base64
         return total
     for (group, column), sizing in made.chosen.items():
-        values = max(1, footer.meta(group, column).num_values)
+        values = max(1, footer.column_chunks(column).num_values[group])
         # Twice: an allocation whose exact rate misses the target by chance is built again larger.
         size = 2 * split_block.size_for(max(values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
         total += min(size, sizing.max_bytes) + 32

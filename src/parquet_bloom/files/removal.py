@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.files.locate import Places, spans_of
+from parquet_bloom.files.locate import spans_of
 from parquet_bloom.files.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.provenance import all_places, footer_places, read_entries, rewritten
+from parquet_bloom.formats.provenance import all_places, read_entries, rewritten
 from parquet_bloom.formats.statistics import KEYS, stored_in
 
 Chunk = tuple[int, int]
@@ -61,7 +61,7 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], 
 
 def _in_use(footer: Footer, spans: Mapping[Chunk, Span | None], cuts: Mapping[Span, Chunk]) -> set[Span]:
     """Cuts that a filter which is to stay points into."""
-    others = sorted(offset for key, (offset, _) in footer_places(footer).items() if key not in spans)
+    others = sorted(offset for key, (offset, _) in footer.filter_places.items() if key not in spans)
     return {cut for cut in cuts if bisect_left(others, cut[0]) < bisect_left(others, cut[1])}
 
 
@@ -95,11 +95,6 @@ def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> 
     )
 
 
-def _had_fields(footer: Footer, key: Chunk) -> bool:
-    meta = footer.meta(*key)
-    return meta.bloom_filter_offset is not None or meta.bloom_filter_length is not None
-
-
 def is_made_from(source: Source, new: Source) -> bool:
     """Whether a file is another one with filters added: taking them out in memory gives its footer and sizes back."""
     old, footer = source.footer(), new.footer()
@@ -121,17 +116,15 @@ def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> No
     places  the (row group, column) that got filters
     """
     old, footer = source.footer(), new.footer()
-    located = Places(footer)
-    here = {key: place for key in places if (place := located[key]) is not None}
     stored = stored_in(footer)
-    spans = dict.fromkeys(key for key in places if key not in stored) | spans_of(new, footer, here)
+    spans = dict.fromkeys(key for key in places if key not in stored) | spans_of(new, footer, places)
     removal = plan_removal(source.path, footer, spans, force=True)
     undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
-    void = dict.fromkeys(key for key in places if _had_fields(old, key))
+    void = dict.fromkeys(key for key in places if key in old.filter_fields)
     before = edit_footer(old.data, FooterEdit(places=void)) if void else old.data
     edit = removal_edit(footer, dict.fromkeys(places), undone)
-    again = edit_footer(footer.data, edit, new.spend_footer() if footer.exact else None)
+    again = edit_footer(footer.data, edit)
     if removal.stays or undone.size != old.start or again != before:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"
         raise LayoutError(source.path, reason)

@@ -9,7 +9,7 @@ from typing import Any
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.files.changing import opened
 from parquet_bloom.files.finish import FileSink, check_written, write_footer
-from parquet_bloom.files.locate import Places, spans_of
+from parquet_bloom.files.locate import spans_of
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.progress import Meter, ProgressCallback
 from parquet_bloom.files.remote import Location
@@ -22,7 +22,6 @@ from parquet_bloom.files.tables import Tables
 from parquet_bloom.files.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 from parquet_bloom.formats.edits import edit_footer
 from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.provenance import footer_places
 from parquet_bloom.formats.schema import select_leaves
 from parquet_bloom.formats.statistics import stored_in
 
@@ -104,10 +103,9 @@ def _remove(
     report.remote = source.is_remote or target.filesystem is not None
     if chunks or not in_place:
         check_target(source.location, target, in_place, how.force, tables)
-    places = Places(footer)
-    located = footer_places(footer)
-    here = {key: place for key in chunks if key in located and (place := places[key]) is not None}
-    spans = dict.fromkeys(key for key in chunks if key in located) | spans_of(source, footer, here)
+    located = footer.filter_places
+    here = [key for key in chunks if key in located]
+    spans = dict.fromkeys(here) | spans_of(source, footer, here)
     removal = plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
     if dry_run:

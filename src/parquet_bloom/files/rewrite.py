@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from parquet_bloom.errors import LayoutError
 from parquet_bloom.formats.edits import Moves, has_extension, move_offset_index
@@ -44,9 +44,8 @@ class Nowhere:
         pass
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Event:
-    """Something other than copying at [start, stop) of the old file.
+class Event(NamedTuple):
+    """Something other than copying at [start, stop) of the old file; they sort by place.
 
     kind  "index" (an OffsetIndex that moves its page offsets), "cut" (a filter to leave out),
           "insert" (a filter to put in; start = stop)

@@ -17,7 +17,7 @@ def runs_of(footer: Footer, keys: Sequence[Chunk], most: int = MOST) -> Iterator
     run: list[Chunk] = []
     size = 0
     for key in keys:
-        chunk = footer.meta(*key).total_compressed_size
+        chunk = footer.column_chunks(key[1]).sizes[key[0]]
         if run and (size + chunk > MOST_BYTES or len(run) >= most):
             yield run
             run, size = [], 0

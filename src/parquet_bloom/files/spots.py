@@ -6,6 +6,7 @@ around. These have a place; the others are for files.locate, which decides what 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
-from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.outline import NONE, Outline, Slot
+from parquet_bloom.formats.outline import NONE, Outline, Slot, extents
 from parquet_bloom.formats.statistics import stored_of
 from parquet_bloom.kernels.split_block import MAX_BYTES
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-_LAST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +47,21 @@ def spots_of(outline: Outline, column: int) -> Spots:
     return spots
 
 
+def fitting(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Of those of the chunks, by (row group, column), whose filters fit: offset and num_bytes, see Spots."""
+    groups_of: dict[int, list[int]] = {}
+    for group, column in keys:
+        groups_of.setdefault(column, []).append(group)
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for column, groups in groups_of.items():
+        spots = spots_of(outline, column)
+        here = np.array(groups, np.int64)
+        here = here[spots.fits[here]]
+        pairs = zip(spots.offset[here].tolist(), spots.num_bytes[here].tolist(), strict=True)
+        found.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
+    return found
+
+
 @lru_cache(1)
 def sizes() -> tuple[Integers, Integers]:
     """Every power of two of bitset bytes, and what it takes with its header."""
@@ -60,25 +74,12 @@ def header_of(num_bytes: int) -> bytes:
     return final.header(num_bytes)
 
 
-def _extents(outline: Outline) -> tuple[Integers, Integers]:
-    """Where the pages of every chunk start and stop, as footer.chunk_extent has it."""
-    slots = outline.slots
-    data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
-    start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)
-    size = slots[Slot.COMPRESSED_SIZE]
-    stop = start + size
-    # A damaged size may end past 64 bits, where numpy goes round to the other end.
-    stop = np.where((size >= 0) == (stop >= start), stop, np.where(size >= 0, _LAST, -_LAST))
-    empty = (data < len(MAGIC)) & (slots[Slot.NUM_VALUES] == 0)
-    return np.where(empty, data, start), np.where(empty, data, stop)
-
-
 def _structures(outline: Outline) -> tuple[Integers, ...]:
     """Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted
     starts of all chunks, and how far the pages of each and of those before it reach."""
     if "structures" not in outline.memory:
         slots = outline.slots
-        start, stop = _extents(outline)
+        start, stop = extents(outline)
         filters = slots[Slot.FILTER_OFFSET]
         indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
         starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))

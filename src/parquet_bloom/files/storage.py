@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import (
     ConflictError,
     DamagedFileError,
@@ -30,8 +30,10 @@ from parquet_bloom.errors import (
 from parquet_bloom.files.readahead import ReadAhead
 from parquet_bloom.files.remote import Location, RemoteFile, open_remote, side_by_side, storage_error
 from parquet_bloom.formats.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
-from parquet_bloom.formats.outline import Outline, decode_outline
+from parquet_bloom.formats.outline import Outline, decode_outline, walk_outline
+from parquet_bloom.formats.walked import WalkedFooter
 
+_WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
 # Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
 _LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
@@ -243,15 +245,19 @@ class Source:
         return None
 
     def footer(self) -> Footer:
-        """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError."""
-        if self._footer is None:
-            self._footer = self._read_footer()
-        return self._footer
+        """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError.
 
-    def spend_footer(self) -> FileMetaData:
-        """The decoded footer, to be changed; whoever asks for the footer again gets it decoded anew."""
-        metadata, self._footer = self.footer().metadata, None
-        return metadata
+        Of a large one Thrift objects are decoded when somebody asks for one; that raises the same.
+        """
+        if self._footer is None:
+            with self._footer_errors():
+                data, start = self._footer_bytes()
+                found = walk_outline(data, start) if len(data) >= _walk_from() else None
+            if found is None:
+                self._footer = self._read_footer()
+            else:
+                self._outline, self._footer = found, WalkedFooter(found, lambda: self._read_footer().metadata)
+        return self._footer
 
     def outline(self) -> Outline:
         """Read the footer, once, as what deciding about row groups needs of it. Raises as `footer`."""
@@ -298,6 +304,10 @@ class Source:
             raise LimitError(self.path, f"{error}; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
+
+
+def _walk_from() -> int:
+    return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:

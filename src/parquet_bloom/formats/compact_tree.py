@@ -120,6 +120,11 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
     return size, byte & 15, at
 
 
+def list_of_structs(count: int) -> bytes:
+    """The header of a list of so many structs."""
+    return bytes([count << 4 | STRUCT]) if count < 15 else bytes([0xF0 | STRUCT]) + _write_varint(count)
+
+
 def field_header(data: bytes, at: int, last: int) -> tuple[int, int, int] | None:
     byte = _byte(data, at)
     if byte == 0:
@@ -160,7 +165,7 @@ class NodeList:
         count = len(self.items)
         head = self.header
         if count != self.size:
-            head = bytes([count << 4 | STRUCT]) if count < 15 else bytes([0xF0 | STRUCT]) + _write_varint(count)
+            head = list_of_structs(count)
         return head + b"".join(item.encode() for item in self.items)
 
 
@@ -220,9 +225,9 @@ class Node:
     def drop(self, number: int) -> None:
         self.fields = [f for f in self.fields if f.id != number]
 
-    def encode(self) -> bytes:
+    def encode(self, previous: int = 0) -> bytes:
+        """The struct's bytes; `previous` is the id of a field that stands before the first."""
         parts: list[bytes] = []
-        previous = 0
         for f in self.fields:
             parts.append(f.encode(previous))
             parts.append(f.value if isinstance(f.value, bytes) else f.value.encode())
@@ -235,13 +240,13 @@ def _may_be_structs(data: bytes, at: int) -> bool:
     return kind == STRUCT or not size  # some writers say "no elements, of no type"
 
 
-def parse(data: bytes, template: Template, at: int = 0) -> tuple[Node, int]:
+def parse(data: bytes, template: Template, at: int = 0, last: int = 0) -> tuple[Node, int]:
     """Open the struct at `at` and, below it, what template names; return it and where it ends.
 
+    last  the id of the field that ends at `at`, to open only what follows it
     Raises FooterError where the bytes are not Thrift compact.
     """
     node = Node()
-    last = 0
     while (header := field_header(data, at, last)) is not None:
         number, wire, start = header
         below = template.get(number)

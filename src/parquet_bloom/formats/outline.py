@@ -11,7 +11,6 @@ the same, and say what is wrong. Tests hold both against each other over every f
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -25,10 +24,11 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
-from parquet_bloom.formats.footer import Footer, decode_footer, draft_structs
+from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, decode_footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
 
 NONE = np.iinfo(np.int64).min
+_LAST = np.iinfo(np.int64).max
 # numba takes some 0.4 s to load: worth it for a process that reads more row groups than these.
 _WALK_AFTER = 1000
 
@@ -57,11 +57,6 @@ class Slot(IntEnum):
 
 
 _BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
-# How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
-# to look for it in every footer's tree would take longer than reading the footer.
-_DRAFT_FILTER = re.compile(
-    rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0"
-)
 _NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
 
 
@@ -143,7 +138,7 @@ def outline_of(footer: Footer) -> Outline:
             if value is not None:
                 slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
-    if _DRAFT_FILTER.search(footer.data):
+    if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)
     rows = np.array([group.num_rows or 0 for group in groups], np.int64)
@@ -230,6 +225,19 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     if any((slots[slot] == NONE).any() for slot in _NEEDED):
         return None
     return Outline(data, start, leaves, metadata, rows[0], slots)
+
+
+def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the pages of every chunk start and stop, as footer.chunk_extent has it: int64[row groups, columns]."""
+    slots = outline.slots
+    data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
+    start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)
+    size = slots[Slot.COMPRESSED_SIZE]
+    stop = start + size
+    # A damaged size may end past 64 bits, where numpy goes round to the other end.
+    stop = np.where((size >= 0) == (stop >= start), stop, np.where(size >= 0, _LAST, -_LAST))
+    empty = (data < len(MAGIC)) & (slots[Slot.NUM_VALUES] == 0)
+    return np.where(empty, data, start), np.where(empty, data, stop)
 
 
 @lru_cache(64)

@@ -255,8 +255,7 @@ def _stored(pairs: Iterable[KeyValue]) -> Stored | None:
 def texts_in(footer: Footer) -> dict[Chunk, Stored]:
     """Every filter in a footer's column metadata; found once."""
     if "texts" not in footer.memory:
-        found = ((i, j, chunk.meta_data.key_value_metadata) for i, j, chunk in footer.chunks())
-        stored = (((i, j), _stored(pairs)) for i, j, pairs in found if pairs)
+        stored = (((i, j), _stored(pairs)) for i, j, pairs in footer.chunk_key_values())
         footer.memory["texts"] = {key: one for key, one in stored if one is not None}
     known: dict[Chunk, Stored] = footer.memory["texts"]
     return known
