@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
 from parquet_bloom.formats.footer import Footer, decode_footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 
 NONE = np.iinfo(np.int64).min
 # numba takes some 0.4 s to load: worth it for a process that reads more row groups than these.
