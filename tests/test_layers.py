@@ -60,7 +60,7 @@ def test_a_folder_imports_only_folders_before_it(module):
 
 def test_imports_are_seen_wherever_they_stand():
     source = """
-import parquet_bloom.files.add as add, json
+import parquet_bloom.edit.add as add, json
 from parquet_bloom.kernels import hashes
 from . import rules
 from ..cli import main
@@ -68,7 +68,7 @@ def later():
     if True:
         from parquet_bloom.report.html import page
 """
-    wanted = {"files.add", "kernels.hashes", "formats.rules", "cli.main", "report.html.page"}
+    wanted = {"edit.add", "kernels.hashes", "formats.rules", "cli.main", "report.html.page"}
     assert imports_of("formats/x.py", source) == wanted
     assert allowed_for("formats/x.py") == {"kernels", "formats", *FOR_ALL}
     assert allowed_for("errors.py") == FOR_ALL

@@ -133,9 +133,9 @@ def filters(rng: random.Random, at_end: bool) -> None:
 
 def asking(rng: random.Random, at_end: bool) -> None:
     """Filters of a file that is too short, or has other headers, as well."""
-    from parquet_bloom.files.asking import headers_of
+    from parquet_bloom.chunks import ask_kernel
+    from parquet_bloom.chunks.asking import headers_of
     from parquet_bloom.formats import final
-    from parquet_bloom.kernels import reading
 
     random_ = np.random.default_rng(rng.getrandbits(32))
     n = rng.choice((1, 2, 5))
@@ -159,9 +159,15 @@ def asking(rng: random.Random, at_end: bool) -> None:
         words &= random_.integers(0, 2**32, words.shape).astype(np.uint32)
         counted = [np.zeros(n, np.int64) for _ in range(2)]
         common = (file.fileno(), offsets, sizes, kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
-        same(reading.ask, *common, upper, words, np.zeros(n, np.uint8), *counted, at_end=at_end)
+        same(ask_kernel.ask, *common, upper, words, np.zeros(n, np.uint8), *counted, at_end=at_end)
         same(
-            reading.ask_whole, *common, wanted, bool(rng.randrange(2)), np.zeros(n, np.uint8), counted[0], at_end=at_end
+            ask_kernel.ask_whole,
+            *common,
+            wanted,
+            bool(rng.randrange(2)),
+            np.zeros(n, np.uint8),
+            counted[0],
+            at_end=at_end,
         )
 
 

@@ -29,6 +29,7 @@ from thrift_bytes import flipped, mutated
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
 from parquet_bloom.formats import (
+    draft_2015,
     edits,
     filters,
     guava,
@@ -38,7 +39,6 @@ from parquet_bloom.formats import (
     properties,
     provenance,
     roaring,
-    statistics,
 )
 from parquet_bloom.formats.edits import (
     FooterEdit,
@@ -166,7 +166,7 @@ def _wrong(data: bytes, rng: random.Random) -> bytes:
 def _run_footer(data: bytes, _: Path) -> None:
     footer = decode_footer(data, 100_000)
     provenance.read_entries(footer)
-    statistics.stored_in(footer)
+    draft_2015.stored_in(footer)
     assert footer.structure_starts
     _ = (
         footer.exact,
@@ -233,17 +233,17 @@ def _make_java(rng: random.Random, _: Path) -> bytes:
 
 
 def _run_java(data: bytes, _: Path) -> None:
-    for read in (lambda: guava.decode_guava(data), lambda: statistics.decode_struct(data)):
+    for read in (lambda: guava.decode_guava(data), lambda: draft_2015.decode_struct(data)):
         try:
             bloom = read()
-            if isinstance(bloom, statistics.KProbeFilter):
+            if isinstance(bloom, draft_2015.KProbeFilter):
                 bloom.might_contain(b"12345678")
         except ParquetBloomError:
             continue
 
 
 def _run_struct(data: bytes, _: Path) -> None:
-    statistics.decode_struct(data)
+    draft_2015.decode_struct(data)
 
 
 def _make_struct(rng: random.Random, folder: Path) -> bytes:
@@ -253,7 +253,7 @@ def _make_struct(rng: random.Random, folder: Path) -> bytes:
     if rng.random() < 0.5:
         struct_ = drafts.struct(longs, k, strategy)
     else:
-        java = statistics.java_longs(np.array(longs, np.uint64))
+        java = draft_2015.java_longs(np.array(longs, np.uint64))
         struct_ = drafts.binary_struct(java, 64 * len(longs), k, strategy)
     return _wrong(struct_, rng)
 

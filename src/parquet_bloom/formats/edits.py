@@ -16,9 +16,9 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
 from parquet_bloom.formats.footer import FILTER_FIELDS
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
 
 _FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
 _WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}

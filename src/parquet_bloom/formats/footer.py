@@ -18,9 +18,19 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
-from parquet_bloom.formats import compact, lenient
-from parquet_bloom.formats.compact_tree import I32, I64, LIST, STRUCT, Node, field_header, list_header, parse, skip
 from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact, lenient
+from parquet_bloom.formats.thrift.compact_tree import (
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Node,
+    field_header,
+    list_header,
+    parse,
+    skip,
+)
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
@@ -119,7 +129,7 @@ class Footer:
     def draft_filters(self) -> dict[tuple[int, int], bytes]:
         """(row group, column) -> the struct in field 7 of Statistics, which the bindings drop.
 
-        Today that field is a boolean; the draft of 2015 (formats.statistics) had its filter there.
+        Today that field is a boolean; the draft of 2015 (formats.draft_2015) had its filter there.
         """
         return draft_structs(self.data) if DRAFT_FILTER.search(self.data) and not self.exact else {}
 

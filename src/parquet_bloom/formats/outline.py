@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
 from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, decode_footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 
 NONE = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max

@@ -24,10 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parquet_bloom.formats.draft_2015 import Style, texts_in
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.formats.statistics import Style, texts_in
 
 KEY = "parquet_bloom"
 Chunk = tuple[int, int]  # (row group, column)

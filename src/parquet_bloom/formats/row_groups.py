@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.formats.compact_tree import I32, I64, LIST, STRUCT, field_header, list_header
+from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT, field_header, list_header
 
 _ROW_GROUP, _CHUNK, _META = range(3)
 _OFFSET, _LENGTH, _INDEX_LENGTH = range(3)  # slots of what is set

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, KeyValue
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import I32, I64, LIST, STRUCT
 from parquet_bloom.formats.footer import ColumnChunks, Footer
 from parquet_bloom.formats.outline import NONE, Outline, Slot, extents
 from parquet_bloom.formats.row_groups import span_of_row_groups
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT
 
 Chunk = tuple[int, int]
 CODEC, UNCOMPRESSED_SIZE, ENCODINGS = 0, 1, 2  # slots of `details`; encodings are a span, of two
