@@ -53,6 +53,7 @@ from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.text import parse
+from parquet_bloom.storage.outlines import decode_outline
 
 _SMALL = 64 << 10  # bytes of a file or footer that is a seed
 SPECS = ("final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics")
@@ -179,7 +180,7 @@ def _run_footer(data: bytes, _: Path) -> None:
 
 def _run_outline(data: bytes, _: Path) -> None:
     walked = outline.walk_outline(data, 100_000)
-    slow = outline.decode_outline(data, 100_000)
+    slow = decode_outline(data, 100_000)
     if walked is not None:
         assert np.array_equal(walked.rows, slow.rows), "the compiled walk and the bindings disagree"
         assert walked.leaves == slow.leaves

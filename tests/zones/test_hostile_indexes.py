@@ -373,8 +373,8 @@ def test_the_command_takes_a_root(index: Path, tmp_path: Path) -> None:
 def test_a_killed_build_leaves_nothing_behind_the_next(index: Path, tmp_path: Path) -> None:
     code = f"""
 import os, signal, sys
-from parquet_bloom.zones import container as zones
-zones.ZoneWriter.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from parquet_bloom.zones import container
+container.ZoneWriter.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 import parquet_bloom.lance as lance
 lance.build_index({str(tmp_path / "data")!r}, ["id"], {str(tmp_path / "index")!r}, overwrite=True)
 """
@@ -442,9 +442,9 @@ def test_the_checksum_is_of_all_bytes_but_its_own(index: Path) -> None:
 def test_the_other_process_ends_with_ours(index: Path) -> None:
     index.write_bytes(index.read_bytes().replace(MARK, bytes(len(MARK))))
     code = f"""
-from parquet_bloom.zones import process as zone_process; from parquet_bloom.zones import container as zones
-zones.ZoneFile({str(index)!r})
-print(zone_process._SERVER._process.pid)
+from parquet_bloom.zones import container, process
+container.ZoneFile({str(index)!r})
+print(process._SERVER._process.pid)
 import os
 os._exit(0)
 """

@@ -30,22 +30,6 @@ _AT_ONCE = 8 << 20  # bytes of filters that are read back together
 _FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
 
 
-class FileSink:
-    """Appends to a new file at a place of its own: copying and other writing may go on side by side."""
-
-    def __init__(self, new: NewVersion, source: Source) -> None:
-        self._new, self._source = new, source
-        self.at = 0
-
-    def copy(self, start: int, stop: int) -> None:
-        self._new.copy_from(self.at, self._source, start, stop)
-        self.at += stop - start
-
-    def write(self, data: bytes) -> None:
-        self._new.write_at(self.at, data)
-        self.at += len(data)
-
-
 def write_footer(new: NewVersion, data: bytes) -> None:
     """Append footer, length and magic."""
     new.append(data + len(data).to_bytes(4, "little") + MAGIC)

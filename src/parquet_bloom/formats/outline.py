@@ -5,13 +5,12 @@
 
 A footer of a hundred row groups is thousands of Python objects through the generated bindings. The
 compiled walk (kernels.compact_walk) fills these arrays at a fraction of a microsecond a chunk; where
-it meets anything unexpected, and in a process that has not read many footers yet, the bindings do
-the same, and say what is wrong. Tests hold both against each other over every file there is.
+it meets anything unexpected, the bindings do the same, and say what is wrong. Tests hold both against each
+other over every file there is. storage.outlines chooses between them.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -22,15 +21,13 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, decode_footer, draft_structs
+from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 
 NONE = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
-# numba takes some 0.4 s to load: worth it for a process that reads more row groups than these.
-_WALK_AFTER = 1000
 
 
 class Slot(IntEnum):
@@ -84,23 +81,6 @@ class Outline:
     @property
     def n_row_groups(self) -> int:
         return len(self.rows)
-
-
-class _Habit:
-    """How many row groups this process has read through the bindings."""
-
-    row_groups = 0
-
-
-def decode_outline(data: bytes, start: int) -> Outline:
-    """Read footer bytes. Raises FooterError and EncryptedFooterError, as decode_footer does."""
-    if "numba" in sys.modules or _Habit.row_groups > _WALK_AFTER:
-        found = walk_outline(data, start)
-        if found is not None:
-            return found
-    outline = outline_of(decode_footer(data, start))
-    _Habit.row_groups += outline.n_row_groups
-    return outline
 
 
 # --- through the bindings -------------------------------------------------------------------------

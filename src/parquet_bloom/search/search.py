@@ -37,7 +37,7 @@ class Known:
     """What is known of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as partitions.partition_keys gives them
+    keys    the partition columns, as chunks.hive.partition_keys gives them
     path    of the file whose columns these are, for messages
     """
 

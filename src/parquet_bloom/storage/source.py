@@ -1,7 +1,7 @@
 """Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
 
-Only this module, storage.remote and storage.writing.new_file open anything. No memory map: another program may
-truncate the file while we look at it, and that must be an error, not a crash.
+Data files are opened here and in storage.remote only. No memory map: another program may truncate the file
+while we look at it, and that must be an error, not a crash.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ serve()"""
 
 @dataclass(frozen=True, slots=True)
 class DistantReader:
-    """As zone_reader.LanceReader, by the other process."""
+    """As zones.reader.LanceReader, by the other process."""
 
     path: str
     most_zones: int
