@@ -72,6 +72,9 @@ def worded(text: str, named: Callable[[Parameter], str]) -> str:
     return "".join(named(part) if isinstance(part, Parameter) else part for part in parts_of(text))
 
 
+EXISTS = "exists; give " + parameter("overwrite", True) + " to replace it"
+
+
 class ParquetBloomError(Exception):
     """The root of all errors that this package raises on purpose."""
 

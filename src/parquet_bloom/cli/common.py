@@ -26,10 +26,10 @@ from parquet_bloom.errors import (
     TableWarning,
     worded,
 )
-from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.limits import set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
+from parquet_bloom.storage.secrets import without_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {"conf": "--property"}  # of parameters that the command line calls otherwise

@@ -1,8 +1,8 @@
 """Edits of a footer or a page index that keep all they do not understand.
 
-One edit, two ways to carry it out: through the bindings where they re-encode the bytes exactly
-(fast), through the generic tree where not (a later version's fields, extension field 32767,
-unknown union members, odd orders). Which one did it cannot be told from the result.
+One edit, two ways to carry it out: through the generic tree, which keeps a later version's fields, extension
+field 32767, unknown union members and odd orders; and for the row groups of large footers through a compiled
+loop (formats.row_groups), which gives up where anything is odd. Which one did it cannot be told from the result.
 
 Which fields hold absolute offsets: formats.md section 6, repeated at `_move_chunk` below.
 """
@@ -16,15 +16,16 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
+from parquet_bloom.formats.footer import FILTER_FIELDS
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
 
 _FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
 _WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}
 _DRAFT_FILTER = 7  # of Statistics, where it is a struct
 _OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
-_FILTER_FIELDS = {14: I64, 15: I32}
+_COMPILED_FROM = 32 << 10  # bytes of a footer; the tree takes some 10 ms for so many, as loading the loop does
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
 
@@ -155,24 +156,6 @@ def has_extension(data: bytes) -> bool:
     return any(f.id == EXTENSION for n in _nodes(node) for f in n.fields)
 
 
-def foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
-    """The (row group, column) whose ColumnMetaData 14 or 15 holds something else than a filter's place.
-
-    Some program gave the id another meaning: a filter there would overwrite what it wrote.
-    """
-    if _exact(FileMetaData, data) is not None:
-        return set()
-    node, _ = parse(data, _FOOTER)
-    found = set()
-    for i, group in enumerate(_structs(node, 4)):
-        for j, chunk in enumerate(_structs(group, 1)):
-            meta = chunk.get(3)
-            fields = meta.fields if isinstance(meta, Node) else []
-            if any(f.wire != _FILTER_FIELDS.get(f.id, f.wire) for f in fields):
-                found.add((i, j))
-    return found
-
-
 def _nodes(node: Node) -> Iterator[Node]:
     yield node
     for f in node.fields:
@@ -210,7 +193,7 @@ def _edit_key_values(root: Any, edit: FooterEdit) -> None:
 
 
 def _place(meta: Any, place: tuple[int, int | None] | None) -> None:
-    for (number, wire), value in zip(_FILTER_FIELDS.items(), place or (None, None), strict=True):
+    for (number, wire), value in zip(FILTER_FIELDS.items(), place or (None, None), strict=True):
         if value is not None or not isinstance(meta, Node) or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
 
@@ -258,19 +241,38 @@ def _apply(root: Any, edit: FooterEdit) -> None:
     _edit_key_values(root, edit)
 
 
-def edit_footer(data: bytes, edit: FooterEdit, spent: FileMetaData | None = None) -> bytes:
+def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
     """Carry out an edit on footer bytes (FileMetaData, no length, no magic).
 
-    spent  what the bindings read from these bytes, if they write the same again; it is changed. Of a hundred
-           thousand row groups, reading them once more takes as long as the edit
+    Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
     """
-    root = spent or _exact(FileMetaData, data)
-    if root is not None:
-        _apply(root, edit)
-        return compact.encode(root)
+    if len(data) >= _COMPILED_FROM and not edit.texts:
+        edited = _edit_compiled(data, edit)
+        if edited is not None:
+            return edited
     node, used = parse(data, _WITH_TEXTS if edit.texts else _FOOTER)
     _apply(node, edit)
     return node.encode() + data[used:]
+
+
+def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
+    """The same by the compiled loop, for the row groups; None where that meets anything it does not expect."""
+    from parquet_bloom.formats.row_groups import edited_row_groups
+
+    try:
+        found = edited_row_groups(
+            data, edit.places, edit.index_lengths, edit.moves.positions if edit.moves else [], edit.moves.totals
+        )
+        if found is None:
+            return None
+        start, groups, end = found
+        rest, used = parse(data, {5: {}}, end, last=4)
+        if any(f.id <= 4 for f in rest.fields):
+            return None
+        _edit_key_values(rest, edit)
+    except FooterError:  # the tree says what is wrong, and where
+        return None
+    return b"".join((data[:start], groups, rest.encode(4), data[used:]))
 
 
 def move_offset_index(data: bytes, moves: Moves) -> bytes:

@@ -8,6 +8,7 @@ Source: parquet-format README.md, "File format" and "Metadata".
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,16 +16,30 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
-from parquet_bloom.formats import compact, lenient
-from parquet_bloom.formats.compact_tree import LIST, STRUCT, Node, field_header, list_header, parse, skip
 from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact, lenient
+from parquet_bloom.formats.thrift.compact_tree import (
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Node,
+    field_header,
+    list_header,
+    parse,
+    skip,
+)
 
 MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # length and magic
 _LARGE = 1 << 20  # bytes of a footer
+FILTER_FIELDS = {14: I64, 15: I32}  # of ColumnMetaData, as Thrift types
+# How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
+# to look for it in every footer's tree would take longer than reading the footer.
+DRAFT_FILTER = re.compile(rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0")
 
 
 def footer_length(tail: bytes, file_size: int) -> int:
@@ -45,6 +60,23 @@ def footer_length(tail: bytes, file_size: int) -> int:
     if length > file_size - TAIL_BYTES - 4:
         raise FooterError(f"the footer claims {length} bytes, but the file has {file_size}")
     return length
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunks:
+    """What building filters needs of one column's chunks; every list has one element a row group.
+
+    num_values, null_counts  as the footer has them; None: not known
+    sizes                    total_compressed_size, bytes
+    extents                  where their pages start and stop, see chunk_extent
+    codecs                   CompressionCodec
+    """
+
+    num_values: list[int]
+    null_counts: list[int | None]
+    sizes: list[int]
+    extents: list[tuple[int, int]]
+    codecs: list[int]
 
 
 @dataclass(frozen=True)
@@ -97,9 +129,75 @@ class Footer:
     def draft_filters(self) -> dict[tuple[int, int], bytes]:
         """(row group, column) -> the struct in field 7 of Statistics, which the bindings drop.
 
-        Today that field is a boolean; the draft of 2015 (formats.statistics) had its filter there.
+        Today that field is a boolean; the draft of 2015 (formats.draft_2015) had its filter there.
         """
-        return {} if self.exact else draft_structs(self.data)
+        return draft_structs(self.data) if DRAFT_FILTER.search(self.data) and not self.exact else {}
+
+    @property
+    def created_by(self) -> str | None:
+        """The program that wrote the file."""
+        name: str | None = self.metadata.created_by
+        return name
+
+    @property
+    def head(self) -> FileMetaData:
+        """What stands before the row groups: version, schema, num_rows; the rest may be missing."""
+        return self.metadata
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The rows of each row group."""
+        return [group.num_rows for group in self.metadata.row_groups]
+
+    @cached_property
+    def foreign_filter_fields(self) -> set[tuple[int, int]]:
+        """The (row group, column) whose ColumnMetaData 14 or 15 holds something else than a filter's place.
+
+        Some program gave the id another meaning: a filter there would overwrite what it wrote.
+        """
+        return set() if self.exact else _foreign_filter_fields(self.data)
+
+    def column_chunks(self, column: int) -> ColumnChunks:
+        """What building filters needs of one column; found once."""
+        key = f"chunks {column}"
+        if key not in self.memory:
+            metas = [self.meta(i, column) for i in range(self.n_row_groups)]
+            self.memory[key] = ColumnChunks(
+                [meta.num_values for meta in metas],
+                [meta.statistics.null_count if meta.statistics is not None else None for meta in metas],
+                [meta.total_compressed_size for meta in metas],
+                [chunk_extent(meta) for meta in metas],
+                [meta.codec for meta in metas],
+            )
+        chunks: ColumnChunks = self.memory[key]
+        return chunks
+
+    @property
+    def key_values(self) -> list[KeyValue] | None:
+        """The file's key-values; None where the footer has no list of them."""
+        pairs: list[KeyValue] | None = self.metadata.key_value_metadata
+        return pairs
+
+    @cached_property
+    def filter_places(self) -> dict[tuple[int, int], tuple[int, int | None]]:
+        """Every filter the footer points at: (row group, column) -> bloom_filter_offset and bloom_filter_length."""
+        return {
+            (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
+            for i, j, chunk in self.chunks()
+            if (chunk.meta_data.bloom_filter_offset or 0) > 0
+        }
+
+    @cached_property
+    def filter_fields(self) -> set[tuple[int, int]]:
+        """The (row group, column) that have the fields of a filter's place, be it one or not."""
+        metas = ((i, j, chunk.meta_data) for i, j, chunk in self.chunks())
+        return {(i, j) for i, j, m in metas if m.bloom_filter_offset is not None or m.bloom_filter_length is not None}
+
+    def chunk_key_values(self) -> Iterator[tuple[int, int, list[KeyValue]]]:
+        """Row group, column and key-values of the chunks that have any of their own."""
+        for i, j, chunk in self.chunks():
+            if chunk.meta_data.key_value_metadata:
+                yield i, j, chunk.meta_data.key_value_metadata
 
     @cached_property
     def _pages(self) -> tuple[list[int], list[int]]:
@@ -151,6 +249,17 @@ def draft_structs(data: bytes) -> dict[tuple[int, int], bytes]:
             statistics = meta.get(12) if isinstance(meta, Node) else None
             if isinstance(statistics, Node) and statistics.wire(7) == STRUCT:
                 found[i, j] = statistics.get(7)
+    return found
+
+
+def _foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
+    found = set()
+    for i, group in enumerate(_opened(parse(data, {4: {1: {3: {}}}})[0].get(4))):
+        for j, chunk in enumerate(_opened(group.get(1))):
+            meta = chunk.get(3)
+            fields = meta.fields if isinstance(meta, Node) else []
+            if any(f.wire != FILTER_FIELDS.get(f.id, f.wire) for f in fields):
+                found.add((i, j))
     return found
 
 

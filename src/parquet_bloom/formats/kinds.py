@@ -82,7 +82,7 @@ def described(leaf: Leaf) -> str:
 def key_for(key: Leaf, values: Sequence[object]) -> Leaf:
     """A partition's key as literals see it.
 
-    A BYTE_ARRAY DATE is a folder's name that is a date (partitions.partition_keys): a text for texts,
+    A BYTE_ARRAY DATE is a folder's name that is a date (chunks.hive): a text for texts,
     so that day >= '2026-01' holds for 2026-01-02, and a date for all others.
     """
     if key.logical != "DATE" or key.physical != BYTE_ARRAY:

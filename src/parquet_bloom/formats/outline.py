@@ -5,14 +5,12 @@
 
 A footer of a hundred row groups is thousands of Python objects through the generated bindings. The
 compiled walk (kernels.compact_walk) fills these arrays at a fraction of a microsecond a chunk; where
-it meets anything unexpected, and in a process that has not read many footers yet, the bindings do
-the same, and say what is wrong. Tests hold both against each other over every file there is.
+it meets anything unexpected, the bindings do the same, and say what is wrong. Tests hold both against each
+other over every file there is. storage.outlines chooses between them.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -23,14 +21,13 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.compact_tree import LIST, STRUCT, field_header, list_header
-from parquet_bloom.formats.footer import Footer, decode_footer, draft_structs
+from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, draft_structs
 from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 
 NONE = np.iinfo(np.int64).min
-# numba takes some 0.4 s to load: worth it for a process that reads more row groups than these.
-_WALK_AFTER = 1000
+_LAST = np.iinfo(np.int64).max
 
 
 class Slot(IntEnum):
@@ -57,11 +54,6 @@ class Slot(IntEnum):
 
 
 _BOUNDS = (Slot.OLD_MAX, Slot.OLD_MIN, Slot.MAX_VALUE, Slot.MIN_VALUE)
-# How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
-# to look for it in every footer's tree would take longer than reading the footer.
-_DRAFT_FILTER = re.compile(
-    rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0"
-)
 _NEEDED = (Slot.NUM_VALUES, Slot.COMPRESSED_SIZE, Slot.DATA_PAGE, Slot.TYPE)
 
 
@@ -89,23 +81,6 @@ class Outline:
     @property
     def n_row_groups(self) -> int:
         return len(self.rows)
-
-
-class _Habit:
-    """How many row groups this process has read through the bindings."""
-
-    row_groups = 0
-
-
-def decode_outline(data: bytes, start: int) -> Outline:
-    """Read footer bytes. Raises FooterError and EncryptedFooterError, as decode_footer does."""
-    if "numba" in sys.modules or _Habit.row_groups > _WALK_AFTER:
-        found = walk_outline(data, start)
-        if found is not None:
-            return found
-    outline = outline_of(decode_footer(data, start))
-    _Habit.row_groups += outline.n_row_groups
-    return outline
 
 
 # --- through the bindings -------------------------------------------------------------------------
@@ -143,7 +118,7 @@ def outline_of(footer: Footer) -> Outline:
             if value is not None:
                 slots[slot, i, j] = value
         slots[Slot.TYPE, i, j] = meta.type
-    if _DRAFT_FILTER.search(footer.data):
+    if DRAFT_FILTER.search(footer.data):
         for (i, j), data in draft_structs(footer.data).items():
             keep(Slot.DRAFT_FILTER, i, j, data)
     rows = np.array([group.num_rows or 0 for group in groups], np.int64)
@@ -230,6 +205,19 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     if any((slots[slot] == NONE).any() for slot in _NEEDED):
         return None
     return Outline(data, start, leaves, metadata, rows[0], slots)
+
+
+def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the pages of every chunk start and stop, as footer.chunk_extent has it: int64[row groups, columns]."""
+    slots = outline.slots
+    data, dictionary = slots[Slot.DATA_PAGE], slots[Slot.DICTIONARY_PAGE]
+    start = np.where((dictionary >= 4) & (dictionary < data), dictionary, data)
+    size = slots[Slot.COMPRESSED_SIZE]
+    stop = start + size
+    # A damaged size may end past 64 bits, where numpy goes round to the other end.
+    stop = np.where((size >= 0) == (stop >= start), stop, np.where(size >= 0, _LAST, -_LAST))
+    empty = (data < len(MAGIC)) & (slots[Slot.NUM_VALUES] == 0)
+    return np.where(empty, data, start), np.where(empty, data, stop)
 
 
 @lru_cache(64)

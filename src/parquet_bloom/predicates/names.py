@@ -159,7 +159,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
 
 
 def _key(part: tree.Named, key: Leaf, casts: bool) -> Column:
-    """A partition's key; dates in folders' names are texts as well (see partitions.partition_keys)."""
+    """A partition's key; dates in folders' names are texts as well (see chunks.hive)."""
     if isinstance(part, tree.Contains | tree.IsNull):
         return Column(key, casts=casts)
     values = part.values if isinstance(part, tree.IsIn) else (part.value,)

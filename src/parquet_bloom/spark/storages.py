@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.locations import LOCAL, Store, store_on
-from parquet_bloom.files.paths import Found, partitions_of
+from parquet_bloom.storage.paths import Found, partitions_of
+from parquet_bloom.storage.stores import LOCAL, Store, store_on
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {
