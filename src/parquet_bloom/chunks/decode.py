@@ -33,8 +33,8 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )  # fmt: skip
 from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.errors import DamagedFileError, LimitError
-from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT96, Leaf
+from parquet_bloom.formats.metadata.footer import MAGIC, Footer, chunk_extent
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT96, Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.source import Source

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
 from parquet_bloom.formats.draft_2015 import stored_of
-from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.footer import MAGIC
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.kernels.split_block import MAX_BYTES
 
 Integers = NDArray[np.int64]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats.footer import Footer, decode_footer, draft_structs
-from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.metadata.footer import Footer, decode_footer, draft_structs
+from parquet_bloom.formats.metadata.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 

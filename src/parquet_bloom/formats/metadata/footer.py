@@ -2,7 +2,7 @@
 
     file:  PAR1 | pages, filters, page indexes ... | FileMetaData | u32 length, little-endian | PAR1
 
-Field names are those of parquet.thrift. What an edit may change is in formats.edits.
+Field names are those of parquet.thrift. What an edit may change is in formats.metadata.edits.
 Source: parquet-format README.md, "File format" and "Metadata".
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
-from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.metadata.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact, lenient
 from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, Node, field_header, list_header, parse, skip
 
