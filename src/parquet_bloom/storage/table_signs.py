@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.remote import Location
 
 SIGNS = ("_delta_log", ".hoodie", "metadata")

@@ -14,7 +14,7 @@ from typing import Any
 
 from parquet_bloom.errors import DamagedFileError, RequestError
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.folder import sync_folder
