@@ -15,7 +15,7 @@ import parquet_bloom
 from parquet_bloom.audit.absent import LEAST, MOST, Absent
 from parquet_bloom.formats.filters import BloomFilter, Candidate, Header
 from parquet_bloom.formats.final import RULE
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT64, Leaf
 from parquet_bloom.kernels import split_block
 
 

@@ -30,7 +30,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import FORMATS
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.storage.source import Source
 

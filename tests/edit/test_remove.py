@@ -132,7 +132,7 @@ def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
 
 def with_unknown_fields(data: bytes) -> bytes:
     """A file whose footer carries, in every struct an edit opens, fields of later versions."""
-    from parquet_bloom.formats.edits import _FOOTER
+    from parquet_bloom.formats.metadata.edits import _FOOTER
     from parquet_bloom.formats.thrift.compact_tree import BINARY, LIST, STRUCT, _Field, parse
 
     length = int.from_bytes(data[-8:-4], "little")
@@ -165,7 +165,7 @@ def test_unknown_fields_at_every_level_survive(tmp_path: Path, spec: str, placem
 
 def test_an_extension_is_kept_and_stops_moves_without_force(tmp_path: Path) -> None:
     from parquet_bloom.errors import LayoutError
-    from parquet_bloom.formats.edits import _FOOTER
+    from parquet_bloom.formats.metadata.edits import _FOOTER
     from parquet_bloom.formats.thrift.compact_tree import BINARY, _Field, parse
 
     source = write_keys(tmp_path / "keys.parquet")

@@ -32,8 +32,8 @@ from parquet_bloom._thrift.parquet.ttypes import (
     UUIDType,
 )
 from parquet_bloom.formats.bounds import Facts, facts_of
-from parquet_bloom.formats.footer import decode_footer
-from parquet_bloom.formats.outline import outline_of, walk_outline
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.outline import outline_of, walk_outline
 from parquet_bloom.formats.thrift import compact
 
 ROWS = 10

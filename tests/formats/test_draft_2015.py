@@ -24,10 +24,11 @@ import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.edit import build, finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
-from parquet_bloom.formats import draft_2015, guava, outline
-from parquet_bloom.formats.footer import decode_footer
+from parquet_bloom.formats import draft_2015, guava
+from parquet_bloom.formats.metadata import outline
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.provenance import read_entries
-from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import k_probe
 from parquet_bloom.storage.source import Source
 

@@ -19,9 +19,9 @@ from naive import made_footer as made
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats import edits
-from parquet_bloom.formats.edits import FooterEdit, Moves, has_extension, move_offset_index
-from parquet_bloom.formats.footer import decode_footer
+from parquet_bloom.formats.metadata import edits
+from parquet_bloom.formats.metadata.edits import FooterEdit, Moves, has_extension, move_offset_index
+from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.thrift import compact, lenient
 
 EXTENSION = bytes([BINARY]) + b"\xfe\xff\x03" + b"\x05later"  # field 32767, as its last field

@@ -19,9 +19,9 @@ from naive import BINARY, I32, STRUCT
 from parquet_bloom.errors import FilterFormatError, FilterShapeError, RequestError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import FORMATS, believe, decode_filter, encode_filter, format_named, recognise
-from parquet_bloom.formats.footer import decode_footer
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.formats.values import Instant, TimeOfDay, encode_literal
 from parquet_bloom.kernels import split_block
 

@@ -16,7 +16,7 @@ from samples import write_keys
 import parquet_bloom
 from parquet_bloom import DamagedFileError, LimitError, RequestError, cli
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, SchemaElement
-from parquet_bloom.formats import footer
+from parquet_bloom.formats.metadata import footer
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.limits import Limits, limits
 

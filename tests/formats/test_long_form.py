@@ -11,8 +11,9 @@ import pytest
 from samples import write_keys
 
 import parquet_bloom
-from parquet_bloom.formats import final, footer, outline, parquet_41
+from parquet_bloom.formats import final, parquet_41
 from parquet_bloom.formats.filters import recognise
+from parquet_bloom.formats.metadata import footer, outline
 from parquet_bloom.formats.thrift import compact_tree as thrift
 
 Wanted = Callable[[int, int], bool]  # depth, id -> whether this header gets the long form

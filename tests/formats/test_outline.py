@@ -22,8 +22,8 @@ import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import FilterFormatError, FooterError
 from parquet_bloom.formats.draft_2015 import stored_of
-from parquet_bloom.formats.footer import decode_footer
-from parquet_bloom.formats.outline import NONE, Outline, Slot, outline_of, walk_outline
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, outline_of, walk_outline
 from parquet_bloom.formats.thrift import compact
 
 START = 1 << 40  # of the footer; no damage to it may have any say in that

@@ -28,8 +28,8 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )
 from parquet_bloom.errors import FilterWarning
 from parquet_bloom.formats import provenance
-from parquet_bloom.formats.edits import FooterEdit, Moves, edit_footer
-from parquet_bloom.formats.footer import Footer, decode_footer
+from parquet_bloom.formats.metadata.edits import FooterEdit, Moves, edit_footer
+from parquet_bloom.formats.metadata.footer import Footer, decode_footer
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.thrift import compact
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, LogicalType, SchemaElement, Type
 from parquet_bloom.errors import EncryptedFooterError, FooterError, RequestError, UnknownColumnError
-from parquet_bloom.formats.footer import decode_footer
-from parquet_bloom.formats.provenance import read_entries
-from parquet_bloom.formats.schema import (
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.schema import (
     BYTE_ARRAY,
     FLBA,
     INT32,
@@ -31,6 +30,7 @@ from parquet_bloom.formats.schema import (
     match_leaves,
     split_path,
 )  # fmt: skip
+from parquet_bloom.formats.provenance import read_entries
 from parquet_bloom.formats.values import encode_literal
 
 

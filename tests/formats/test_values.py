@@ -19,7 +19,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from naive import plain
 
-from parquet_bloom.formats.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.formats.values import Instant, TimeOfDay, encode_literal, twins
 
 EXACT = Context(prec=200, Emin=-(10**6), Emax=10**6)

@@ -14,7 +14,7 @@ import pytest
 
 from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom._thrift.parquet.ttypes import LogicalType, SchemaElement
-from parquet_bloom.formats.schema import BYTE_ARRAY, DOUBLE, FLBA, INT32, INT64, Leaf, leaves_of
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, INT32, INT64, Leaf, leaves_of
 from parquet_bloom.formats.values import Encoded, Instant, TimeOfDay, encode_literal
 
 NEVER, UNKNOWN = (), None

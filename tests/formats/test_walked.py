@@ -12,13 +12,13 @@ from naive import made_footer
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError
-from parquet_bloom.formats import edits
 from parquet_bloom.formats.draft_2015 import stored_in
-from parquet_bloom.formats.footer import MAGIC, Footer, decode_footer
-from parquet_bloom.formats.one_column import one_column
-from parquet_bloom.formats.outline import walk_outline
+from parquet_bloom.formats.metadata import edits
+from parquet_bloom.formats.metadata.footer import MAGIC, Footer, decode_footer
+from parquet_bloom.formats.metadata.one_column import one_column
+from parquet_bloom.formats.metadata.outline import walk_outline
+from parquet_bloom.formats.metadata.walked import WalkedFooter
 from parquet_bloom.formats.provenance import all_places, read_entries
-from parquet_bloom.formats.walked import WalkedFooter
 from parquet_bloom.storage import source as storage
 
 FAR = 1 << 40  # where the footers are said to begin

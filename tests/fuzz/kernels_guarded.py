@@ -176,7 +176,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.formats import outline
+    from parquet_bloom.formats.metadata import outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())
@@ -205,7 +205,7 @@ def edits(rng: random.Random, at_end: bool) -> None:
     from targets import footers, random_edit
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.formats import edits
+    from parquet_bloom.formats.metadata import edits
     from parquet_bloom.kernels import compact_edit
 
     data = rng.choice(footers())

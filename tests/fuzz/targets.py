@@ -28,27 +28,17 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.formats import (
-    draft_2015,
-    edits,
-    filters,
-    guava,
-    lance,
-    lance_file,
-    outline,
-    properties,
-    provenance,
-    roaring,
-)
-from parquet_bloom.formats.edits import (
+from parquet_bloom.formats import draft_2015, filters, guava, lance, lance_file, properties, provenance, roaring
+from parquet_bloom.formats.metadata import edits, outline
+from parquet_bloom.formats.metadata.edits import (
     FooterEdit,
     Moves,
     edit_footer,
     has_extension,
     move_offset_index,
 )
-from parquet_bloom.formats.footer import decode_footer, footer_length
-from parquet_bloom.formats.schema import choose_leaves, find_leaf, split_path
+from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
+from parquet_bloom.formats.metadata.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import parquet_bloom
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.predicates import bind as bind_module
 from parquet_bloom.predicates import text
 from parquet_bloom.predicates.bind import RANKED_FROM, Members, bind

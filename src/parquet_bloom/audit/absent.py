@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.formats.draft_2015 import KProbeFilter
 from parquet_bloom.formats.filters import BloomFilter
-from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 

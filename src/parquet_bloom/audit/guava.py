@@ -10,7 +10,7 @@ from typing import Any
 from parquet_bloom.errors import FileError, FilterFormatError, RequestError
 from parquet_bloom.formats.draft_2015 import stored_in
 from parquet_bloom.formats.guava import encode_guava
-from parquet_bloom.formats.schema import find_leaf
+from parquet_bloom.formats.metadata.schema import find_leaf
 from parquet_bloom.storage.source import PathLike, Source
 
 

@@ -16,8 +16,8 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFil
 from parquet_bloom.formats.contents import blank, counts_in, denied_bound
 from parquet_bloom.formats.draft_2015 import Stored, refusal
 from parquet_bloom.formats.filters import Header, decode_filter
-from parquet_bloom.formats.footer import chunk_extent
-from parquet_bloom.formats.schema import Leaf, select_leaves
+from parquet_bloom.formats.metadata.footer import chunk_extent
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.storage.paths import Failed, Found, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback

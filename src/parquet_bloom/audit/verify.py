@@ -21,8 +21,8 @@ from parquet_bloom.chunks.locate import Place, Places, read_filter
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.formats.draft_2015 import KProbeFilter, Stored, refusal
 from parquet_bloom.formats.filters import BloomFilter
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import Leaf, select_leaves
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.paths import Failed, Found, locate

@@ -21,7 +21,7 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFil
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import blank, counts_of
 from parquet_bloom.formats.draft_2015 import decoded
-from parquet_bloom.formats.outline import Outline, Slot
+from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
 from parquet_bloom.storage.source import Source
 

@@ -26,9 +26,9 @@ import pyarrow.types as pt
 from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
 from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.errors import DamagedFileError, LimitError, parameter
-from parquet_bloom.formats.footer import MAGIC
-from parquet_bloom.formats.one_column import one_column
-from parquet_bloom.formats.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.formats.metadata.footer import MAGIC
+from parquet_bloom.formats.metadata.one_column import one_column
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.source import Source
 

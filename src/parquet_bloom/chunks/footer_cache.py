@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from parquet_bloom.formats.outline import Outline
+from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.storage.source import Source
 
 

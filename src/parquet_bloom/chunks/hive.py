@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.values import EPOCH_DAY
 
 Pairs = Sequence[tuple[str, str | None]]

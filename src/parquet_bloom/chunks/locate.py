@@ -18,8 +18,8 @@ from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import Counts, blank, counts_in
 from parquet_bloom.formats.draft_2015 import Stored, stored_in
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
-from parquet_bloom.formats.footer import Footer, chunk_extent
-from parquet_bloom.formats.outline import NONE, Outline
+from parquet_bloom.formats.metadata.footer import Footer, chunk_extent
+from parquet_bloom.formats.metadata.outline import NONE, Outline
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
 from parquet_bloom.kernels import split_block

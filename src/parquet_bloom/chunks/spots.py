@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
 from parquet_bloom.formats.draft_2015 import stored_of
-from parquet_bloom.formats.outline import NONE, Outline, Slot, extents
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
 from parquet_bloom.kernels.split_block import MAX_BYTES
 
 Integers = NDArray[np.int64]

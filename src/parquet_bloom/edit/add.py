@@ -40,8 +40,8 @@ from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events,
 from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.draft_2015 import KEY, KEYS, stored_in
-from parquet_bloom.formats.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
 from parquet_bloom.formats.thrift.compact import uncollected
 from parquet_bloom.storage.paths import Found

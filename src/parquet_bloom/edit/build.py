@@ -20,10 +20,10 @@ from parquet_bloom.errors import FilterFormatError, RequestError, parameter
 from parquet_bloom.formats import final
 from parquet_bloom.formats.draft_2015 import Style, key_values, kind_of, made
 from parquet_bloom.formats.filters import Format
-from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.guava import decode_guava
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.formats.values import twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.build import Sizing
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.source import Source

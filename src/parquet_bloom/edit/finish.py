@@ -19,9 +19,9 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.formats.draft_2015 import stored_in
-from parquet_bloom.formats.edits import Moves
 from parquet_bloom.formats.filters import decode_filter
-from parquet_bloom.formats.footer import MAGIC, chunk_extent
+from parquet_bloom.formats.metadata.edits import Moves
+from parquet_bloom.formats.metadata.footer import MAGIC, chunk_extent
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.new_file import NewVersion
 

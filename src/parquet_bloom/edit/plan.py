@@ -11,9 +11,16 @@ from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.formats.draft_2015 import Style, stored_in, style_named
 from parquet_bloom.formats.filters import FORMATS, Format, format_named
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import (
+    Leaf,
+    choose_leaves,
+    find_leaf,
+    is_pattern,
+    match_leaves,
+    select_leaves,
+)
 from parquet_bloom.formats.properties import sizes_from
-from parquet_bloom.formats.schema import Leaf, choose_leaves, find_leaf, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables

@@ -15,8 +15,8 @@ from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.draft_2015 import KEYS, stored_in
-from parquet_bloom.formats.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.provenance import all_places, read_entries, rewritten
 from parquet_bloom.storage.source import Source
 

@@ -13,9 +13,9 @@ from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import write_body
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
 from parquet_bloom.formats.draft_2015 import stored_in
-from parquet_bloom.formats.edits import edit_footer
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.schema import select_leaves
+from parquet_bloom.formats.metadata.edits import edit_footer
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import select_leaves
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location

@@ -1,7 +1,7 @@
 """The body of a new file: old bytes, copied as they are, with filters put in or cut out.
 
 The old file is cut at events, in the order of their places; what lies between is copied. A map of
-offsets (formats.edits.Moves) grows along the way:
+offsets (formats.metadata.edits.Moves) grows along the way:
 
     old:  PAR1 [chunk a][chunk b][offset index a][offset index b][footer]
     new:  PAR1 [F a][chunk a][F b][chunk b][offset index a'][offset index b'][footer']
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from parquet_bloom.errors import LayoutError
-from parquet_bloom.formats.edits import Moves, has_extension, move_offset_index
-from parquet_bloom.formats.footer import Footer, chunk_extent
+from parquet_bloom.formats.metadata.edits import Moves, has_extension, move_offset_index
+from parquet_bloom.formats.metadata.footer import Footer, chunk_extent
 
 Chunk = tuple[int, int]
 

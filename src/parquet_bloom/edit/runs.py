@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.build import Built, build_several
 from parquet_bloom.edit.plan import Chunk, Plan, Request
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.metadata.footer import Footer
 
 MOST, MOST_BYTES = 512, 256 << 10  # chunks of a run, and compressed bytes of them, if it is more than one
 

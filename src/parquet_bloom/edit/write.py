@@ -21,7 +21,7 @@ from parquet_bloom.edit.plan import check_request, plan, style_for, with_propert
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.formats.filters import Format
-from parquet_bloom.formats.footer import TAIL_BYTES, decode_footer, footer_length
+from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike

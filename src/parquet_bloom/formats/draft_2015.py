@@ -31,9 +31,9 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, KeyValue, Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
 from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, UnknownFilterError
 from parquet_bloom.formats.contents import blank, counts_of, denied_bound
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.outline import NONE, Outline, Slot
-from parquet_bloom.formats.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.kernels import k_probe
 from parquet_bloom.kernels.k_probe import Family, Kind, Rule, Strategy

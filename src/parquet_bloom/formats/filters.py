@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.formats import draft_2015, final, parquet_41
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Candidate, Header, Rule
-from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 

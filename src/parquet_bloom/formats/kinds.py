@@ -21,7 +21,7 @@ from decimal import Decimal
 
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, Leaf
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, Leaf
 
 _UNITS = {1_000_000: "ms", 1_000: "us", 1: "ns"}
 _LIKE_A_TIME = re.compile(r"\s*[+-]?\d+\s*[-:]\s*\d")  # a date or a time of day, in some engine's spelling

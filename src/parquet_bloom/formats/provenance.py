@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.formats.draft_2015 import Style, texts_in
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.schema import Leaf
 
 KEY = "parquet_bloom"
 Chunk = tuple[int, int]  # (row group, column)
@@ -170,7 +170,7 @@ def rewritten(
     footer  as it was
     places  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
-    returns changes for formats.edits: position -> text or None, and pairs to append
+    returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
     by_pair: dict[int, dict[int, Entry]] = defaultdict(dict)
     for entry in read_entries(footer):

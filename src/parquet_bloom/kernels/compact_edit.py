@@ -25,7 +25,7 @@ FIELD_BYTES = 14  # the most that a new field takes: a header of an id below 2^1
 _DEPTH = 32
 _MOST_ID = (1 << 15) - 1
 _I64, _STRUCT = 6, 12
-_MAGIC_END = 4  # offsets below this are not moved, see formats.edits.Moves
+_MAGIC_END = 4  # offsets below this are not moved, see formats.metadata.edits.Moves
 _MOST_MOVED = 1 << 62
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -17,8 +17,8 @@ import numpy as np
 
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.chunks.spots import spots_of
-from parquet_bloom.formats.outline import Outline, Slot
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.outline import Outline, Slot
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift.compact import uncollected
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes

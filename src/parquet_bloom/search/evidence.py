@@ -18,8 +18,8 @@ from parquet_bloom.chunks.asking import Answers, Probes, ask
 from parquet_bloom.chunks.hive import Pairs, partition_value
 from parquet_bloom.chunks.spots import spots_of
 from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
-from parquet_bloom.formats.outline import Outline
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import (
     AllOf,
     AnyOf,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.formats.schema import INT32, Leaf
+from parquet_bloom.formats.metadata.schema import INT32, Leaf
 from parquet_bloom.limits import Limits, limits
 
 FORMAT = ds.ParquetFileFormat()

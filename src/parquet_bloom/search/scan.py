@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
-from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
+from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.check import RowGroupVerdict, Unused, sizes_of, verdicts_of

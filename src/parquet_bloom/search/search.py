@@ -16,8 +16,8 @@ from typing import Any
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.chunks.hive import partition_keys
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
-from parquet_bloom.formats.outline import Outline
-from parquet_bloom.formats.schema import Leaf, find_leaf, split_path
+from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
 from parquet_bloom.predicates.names import First, Schema
 from parquet_bloom.predicates.outcomes import TRUE

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
 from parquet_bloom.predicates.names import Schema, unknown_names
 from parquet_bloom.predicates.tree import Predicate, leaves_of
 from parquet_bloom.search.search import Known

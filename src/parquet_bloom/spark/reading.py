@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.formats.schema import split_path
+from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import RANGE_VALUES
 from parquet_bloom.search.search import Options, as_predicate

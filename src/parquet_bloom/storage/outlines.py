@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from parquet_bloom.formats.footer import decode_footer
-from parquet_bloom.formats.outline import Outline, outline_of, walk_outline
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.outline import Outline, outline_of, walk_outline
 
 _WALK_AFTER = 1000  # row groups
 
@@ -21,7 +21,7 @@ class _ReadByBindings:
 
 
 def decode_outline(data: bytes, start: int) -> Outline:
-    """Read footer bytes. Raises FooterError and EncryptedFooterError, as formats.footer.decode_footer does.
+    """Read footer bytes. Raises FooterError and EncryptedFooterError, as formats.metadata.footer.decode_footer does.
 
     data   FileMetaData as it lies in the file, without length and magic
     start  of the footer, bytes from the start of the file

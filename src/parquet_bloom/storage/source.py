@@ -26,9 +26,9 @@ from parquet_bloom.errors import (
     ParquetBloomError,
     StorageError,
 )  # fmt: skip
-from parquet_bloom.formats.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
-from parquet_bloom.formats.outline import Outline, walk_outline
-from parquet_bloom.formats.walked import WalkedFooter
+from parquet_bloom.formats.metadata.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
+from parquet_bloom.formats.metadata.outline import Outline, walk_outline
+from parquet_bloom.formats.metadata.walked import WalkedFooter
 from parquet_bloom.storage.outlines import decode_outline
 from parquet_bloom.storage.readahead import ReadAhead
 from parquet_bloom.storage.remote import Location, arrow_filesystem, side_by_side, storage_error

@@ -22,8 +22,8 @@ from itertools import islice
 from urllib.parse import unquote
 
 from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.outline import Outline
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
 from parquet_bloom.storage.stores import GLOB, store_of
 from parquet_bloom.storage.table_signs import SIGNS, data_path, footer_note, kind_of, names_in, table_in

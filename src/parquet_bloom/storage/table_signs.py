@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import store_of
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.schema import split_path
+from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of

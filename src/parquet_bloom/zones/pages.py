@@ -33,9 +33,9 @@ from parquet_bloom._thrift.parquet.ttypes import (
 )  # fmt: skip
 from parquet_bloom.chunks.decode import PYARROW_ERRORS
 from parquet_bloom.errors import DamagedFileError, FooterError
-from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
-from parquet_bloom.formats.one_column import elements_to
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.footer import MAGIC, Footer, chunk_extent
+from parquet_bloom.formats.metadata.one_column import elements_to
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.search.fragments import FORMAT
 from parquet_bloom.storage.source import Range, Source

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown

@@ -14,7 +14,7 @@ from typing import Any
 
 from parquet_bloom.errors import DamagedFileError, RequestError, parameter
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.writing.litter import clear_below
 from parquet_bloom.storage.writing.new_file import new_file

@@ -30,8 +30,8 @@ from parquet_bloom.errors import (
     UnknownColumnError,
 )  # fmt: skip
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.footer import decode_footer, footer_length
-from parquet_bloom.formats.schema import Leaf, find_leaf, select_leaves
+from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
+from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.storage.paths import Found, expand
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, StaleIndexError
 from parquet_bloom.formats import roaring
-from parquet_bloom.formats.schema import find_leaf
+from parquet_bloom.formats.metadata.schema import find_leaf
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_rate
 from parquet_bloom.storage.paths import expand

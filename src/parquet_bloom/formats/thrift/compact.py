@@ -1,7 +1,7 @@
 """Thrift compact protocol <-> the generated bindings, with errors of our own and bounded memory.
 
 The bindings drop fields and union members they do not know, so `encode(decode(x)) == x` is a
-question to be asked, not a given: formats.edits asks it before every edit and falls back to
+question to be asked, not a given: formats.metadata.edits asks it before every edit and falls back to
 formats.thrift.compact_tree. Source: thrift's "Compact protocol" specification.
 """
 

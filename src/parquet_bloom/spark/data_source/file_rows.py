@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError
-from parquet_bloom.formats.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter

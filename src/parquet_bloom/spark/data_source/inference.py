@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError
-from parquet_bloom.formats.schema import INT96
+from parquet_bloom.formats.metadata.schema import INT96
 from parquet_bloom.spark.data_source.arrow_types import MisfitError, held_schema, wider
 from parquet_bloom.spark.data_source.hive import infer_types
 from parquet_bloom.spark.data_source.units import first_file, look, no_files

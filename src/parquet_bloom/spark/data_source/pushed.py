@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import datasource as spark
 
 from parquet_bloom.formats.literals import Instant, Literal
-from parquet_bloom.formats.schema import FLBA, INT32, INT64, INT96, Leaf
+from parquet_bloom.formats.metadata.schema import FLBA, INT32, INT64, INT96, Leaf
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _EPOCH = dt.datetime(1970, 1, 1)

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats.footer import DRAFT_FILTER, MAGIC, Footer, draft_structs
-from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.metadata.footer import MAGIC, Footer
+from parquet_bloom.formats.metadata.odd_fields import DRAFT_FILTER, draft_structs
+from parquet_bloom.formats.metadata.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import LIST, STRUCT, field_header, list_header
 

@@ -83,8 +83,8 @@ def edited_row_groups(
 ) -> tuple[int, bytes, int] | None:  # fmt: skip
     """Edit the list of row groups of a footer.
 
-    places, index_lengths  see formats.edits.FooterEdit
-    positions, totals      the steps of formats.edits.Moves
+    places, index_lengths  see formats.metadata.edits.FooterEdit
+    positions, totals      the steps of formats.metadata.edits.Moves
     returns                where the list starts in data, its new bytes, and where it ends in data; None where the
                            footer is not as most are. Raises FooterError where it is cut off
     """

@@ -2,13 +2,12 @@
 
     file:  PAR1 | pages, filters, page indexes ... | FileMetaData | u32 length, little-endian | PAR1
 
-Field names are those of parquet.thrift. What an edit may change is in formats.edits.
+Field names are those of parquet.thrift. What an edit may change is in formats.metadata.edits.
 Source: parquet-format README.md, "File format" and "Metadata".
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,17 +17,14 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
-from parquet_bloom.formats.schema import Leaf, leaves_of
+from parquet_bloom.formats.metadata.odd_fields import DRAFT_FILTER, draft_structs, foreign_filter_fields
+from parquet_bloom.formats.metadata.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact, lenient
 from parquet_bloom.formats.thrift.compact_tree import (
-    I32,
-    I64,
     LIST,
     STRUCT,
-    Node,
     field_header,
     list_header,
-    parse,
     skip,
 )
 
@@ -36,10 +32,6 @@ MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # length and magic
 _LARGE = 1 << 20  # bytes of a footer
-FILTER_FIELDS = {14: I64, 15: I32}  # of ColumnMetaData, as Thrift types
-# How a filter of 2015 ends: three i32, of which numBits takes more than one byte. The bindings drop it, and
-# to look for it in every footer's tree would take longer than reading the footer.
-DRAFT_FILTER = re.compile(rb"\x15[\x80-\xff]{1,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\x15[\x80-\xff]{0,4}[\0-\x7f]\0")
 
 
 def footer_length(tail: bytes, file_size: int) -> int:
@@ -155,7 +147,7 @@ class Footer:
 
         Some program gave the id another meaning: a filter there would overwrite what it wrote.
         """
-        return set() if self.exact else _foreign_filter_fields(self.data)
+        return set() if self.exact else foreign_filter_fields(self.data)
 
     def column_chunks(self, column: int) -> ColumnChunks:
         """What building filters needs of one column; found once."""
@@ -234,37 +226,6 @@ class Footer:
         starts = self.structure_starts
         at = bisect_right(starts, offset)
         return (starts[at] if at < len(starts) else self.start) - offset
-
-
-def draft_structs(data: bytes) -> dict[tuple[int, int], bytes]:
-    """The structs in field 7 of every chunk's Statistics, by (row group, column), as they lie in a footer."""
-    try:
-        root, _ = parse(data, {4: {1: {3: {12: {}}}}})
-    except FooterError:  # only the lenient reader takes it
-        return {}
-    found = {}
-    for i, group in enumerate(_opened(root.get(4))):
-        for j, chunk in enumerate(_opened(group.get(1))):
-            meta = chunk.get(3)
-            statistics = meta.get(12) if isinstance(meta, Node) else None
-            if isinstance(statistics, Node) and statistics.wire(7) == STRUCT:
-                found[i, j] = statistics.get(7)
-    return found
-
-
-def _foreign_filter_fields(data: bytes) -> set[tuple[int, int]]:
-    found = set()
-    for i, group in enumerate(_opened(parse(data, {4: {1: {3: {}}}})[0].get(4))):
-        for j, chunk in enumerate(_opened(group.get(1))):
-            meta = chunk.get(3)
-            fields = meta.fields if isinstance(meta, Node) else []
-            if any(f.wire != FILTER_FIELDS.get(f.id, f.wire) for f in fields):
-                found.add((i, j))
-    return found
-
-
-def _opened(value: Any) -> list[Node]:
-    return value if isinstance(value, list) else []
 
 
 def chunk_extent(meta: ColumnMetaData) -> tuple[int, int]:

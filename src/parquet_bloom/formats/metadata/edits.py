@@ -2,7 +2,7 @@
 
 One edit, two ways to carry it out: through the generic tree, which keeps a later version's fields, extension
 field 32767, unknown union members and odd orders; and for the row groups of large footers through a compiled
-loop (formats.row_groups), which gives up where anything is odd. Which one did it cannot be told from the result.
+loop (formats.metadata.row_groups), which gives up where anything is odd. The result does not tell which one did it.
 
 Which fields hold absolute offsets: formats.md section 6, repeated at `_move_chunk` below.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
 from parquet_bloom.errors import FooterError
-from parquet_bloom.formats.footer import FILTER_FIELDS
+from parquet_bloom.formats.metadata.odd_fields import FILTER_FIELDS
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
 
@@ -257,7 +257,7 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
 def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
     """The same by the compiled loop, for the row groups; None where that meets anything it does not expect."""
-    from parquet_bloom.formats.row_groups import edited_row_groups
+    from parquet_bloom.formats.metadata.row_groups import edited_row_groups
 
     try:
         found = edited_row_groups(

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
-from parquet_bloom.formats.footer import Footer
-from parquet_bloom.formats.outline import NONE, Slot
-from parquet_bloom.formats.row_groups import span_of_row_groups
-from parquet_bloom.formats.schema import FLBA, INT96, Leaf
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.outline import NONE, Slot
+from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
+from parquet_bloom.formats.metadata.schema import FLBA, INT96, Leaf
+from parquet_bloom.formats.metadata.walked import CODEC, ENCODINGS, UNCOMPRESSED_SIZE, WalkedFooter
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT, list_of_structs
-from parquet_bloom.formats.walked import CODEC, ENCODINGS, UNCOMPRESSED_SIZE, WalkedFooter
 
 
 def one_column(footer: Footer, leaf: Leaf) -> bytes:

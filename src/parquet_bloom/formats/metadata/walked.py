@@ -1,6 +1,6 @@
 """A footer without an object for each row group and column chunk, for files that have very many of them.
 
-    outline (formats.outline)  where pages, filters and page indexes are, and how many values there are
+    outline (formats.metadata.outline)  where pages, filters and page indexes are, and how many values there are
     Thrift objects             decoded when somebody asks for one
 
 A row group of one column takes the bindings 6 us and 3 kB, the compiled walk 0.15 us and 200 bytes.
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, KeyValue
-from parquet_bloom.formats.footer import ColumnChunks, Footer
-from parquet_bloom.formats.outline import NONE, Outline, Slot, extents
-from parquet_bloom.formats.row_groups import span_of_row_groups
+from parquet_bloom.formats.metadata.footer import ColumnChunks, Footer
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
+from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT
 
@@ -108,7 +108,7 @@ class WalkedFooter(Footer):
 
     @property
     def slots(self) -> NDArray[np.int64]:
-        """int64[Slot.COUNT, row groups, columns], see formats.outline."""
+        """int64[Slot.COUNT, row groups, columns], see formats.metadata.outline."""
         return self._outline.slots
 
     @property
