@@ -16,6 +16,7 @@ from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, LogicalType, SchemaElement, Type
 from parquet_bloom.errors import EncryptedFooterError, FooterError, RequestError, UnknownColumnError
 from parquet_bloom.formats.footer import decode_footer
+from parquet_bloom.formats.operands import operand
 from parquet_bloom.formats.provenance import read_entries
 from parquet_bloom.formats.schema import (
     BYTE_ARRAY,
@@ -31,7 +32,6 @@ from parquet_bloom.formats.schema import (
     match_leaves,
     split_path,
 )  # fmt: skip
-from parquet_bloom.formats.values import encode_literal
 
 
 def leaves(*names: tuple[str, ...]) -> tuple[Leaf, ...]:
@@ -303,7 +303,7 @@ def test_flipped_footers_are_decoded_or_refused(data):
         assert all(isinstance(leaf.type_name + leaf.name + str(leaf.refusal), str) for leaf in footer.leaves)
         read_entries(footer)
         for leaf in footer.leaves:
-            encode_literal(5, leaf)
+            operand(5, leaf)
 
 
 def test_counts_that_do_not_add_up_are_refused():

@@ -27,8 +27,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
 from parquet_bloom.formats.kinds import described
-from parquet_bloom.formats.literals import spelled
-from parquet_bloom.formats.values import own
+from parquet_bloom.formats.literals import own, spelled
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from decimal import Decimal
 
 import pyarrow as pa
 
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
+from parquet_bloom.formats.literals import DAY_NS, UNIT_NS, Instant, Literal, TimeOfDay, date_of_day
 
-UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
-EPOCH = dt.date(1970, 1, 1).toordinal()
-_DAY_MS = 86_400_000
+_DAY_MS = DAY_NS // UNIT_NS["ms"]
 
 
 class OutOfReachError(Exception):
@@ -33,9 +30,12 @@ def literal_of(scalar: pa.Scalar) -> Literal:
         return literal_of(scalar.value)
     if types.is_date(kind):
         days, rest = divmod(scalar.value, _DAY_MS) if types.is_date64(kind) else (scalar.value, 0)
-        if rest or not 1 <= EPOCH + days <= dt.date.max.toordinal():
-            raise OutOfReachError("it is no whole day of the years 1 to 9999")
-        return dt.date.fromordinal(EPOCH + days)
+        try:
+            if not rest:
+                return date_of_day(days)
+        except ValueError:
+            pass
+        raise OutOfReachError("it is no whole day of the years 1 to 9999")
     if types.is_timestamp(kind):
         return Instant(scalar.value * UNIT_NS[kind.unit], kind.tz is not None)
     if types.is_time(kind):

@@ -25,9 +25,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.literals import Instant, Literal
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, day_number
 from parquet_bloom.formats.schema import join_path
-from parquet_bloom.predicates.arrow_literals import EPOCH
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
@@ -141,7 +140,7 @@ def _is_old(value: Literal, kind: Any) -> bool:
     if not isinstance(kind, st.DateType | st.TimestampType | st.TimestampNTZType):
         return False
     if isinstance(value, Instant):
-        return value.nanoseconds < (_SAFE.toordinal() - EPOCH) * 86_400 * 10**9
+        return value.nanoseconds < day_number(_SAFE) * DAY_NS
     if isinstance(value, str):
         return value.strip() < _SAFE.isoformat()
     return isinstance(value, dt.date) and value < _SAFE
