@@ -21,6 +21,7 @@ from parquet_bloom.files.spots import Flags, Integers, Spots, header_of, is_poin
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import blank, counts_of
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.outline import Outline, Slot
 from parquet_bloom.formats.statistics import decoded
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
@@ -86,7 +87,7 @@ def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integ
     if not answers.blank.any():
         return
     outline = source.outline()
-    known = outline.memory.setdefault(("any bit", column), {})
+    known = _looked_at(outline, column)
     for i in np.flatnonzero(answers.blank).tolist():
         group, before = int(row_groups[i]), source.bytes_read
         if group not in known:
@@ -98,6 +99,12 @@ def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integ
             reason, wrong = found
             answers.denied[i] = False
             (answers.damaged if wrong else answers.unknown)[group] = reason
+
+
+@derived
+def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
+    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+    return {}
 
 
 def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:

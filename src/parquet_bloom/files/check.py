@@ -23,6 +23,7 @@ from parquet_bloom.files.search import Options, Search, Searched
 from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.formats.compact import uncollected
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.outline import Outline, Slot
 from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
@@ -239,11 +240,10 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     return map(partial(tuple.__new__, RowGroupVerdict), columns)
 
 
+@derived
 def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Compressed bytes of each row group: int64[row groups]."""
-    if "sizes" not in outline.memory:
-        outline.memory["sizes"] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
-    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.memory["sizes"]
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
     return sizes
 
 

@@ -35,6 +35,7 @@ from parquet_bloom.errors import DamagedFileError, LimitError
 from parquet_bloom.files.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT96, Leaf
 from parquet_bloom.limits import limits
@@ -228,9 +229,7 @@ def _decoded_as(physical: int) -> int:
 def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     """The schema elements from below the root down to the leaf."""
     schema = footer.metadata.schema
-    if "parents" not in footer.memory:
-        footer.memory["parents"] = _parents(schema)
-    parents: list[int] = footer.memory["parents"]
+    parents = _parents(footer)
     path, at = [], leaf.element
     while at > 0:
         path.append(schema[at])
@@ -238,11 +237,12 @@ def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     return path[::-1]
 
 
-def _parents(schema: list[SchemaElement]) -> list[int]:
+@derived
+def _parents(footer: Footer) -> list[int]:
     """The place of each element's parent in the schema; -1 of the root."""
     parents: list[int] = []
     above: list[tuple[int, int]] = []  # element, children still to come
-    for at, element in enumerate(schema):
+    for at, element in enumerate(footer.metadata.schema):
         while above and above[-1][1] == 0:
             above.pop()
         parents.append(above[-1][0] if above else -1)

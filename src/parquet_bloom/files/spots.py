@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.footer import MAGIC
 from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.statistics import stored_of
@@ -39,13 +40,10 @@ class Spots:
     num_bytes: Integers
 
 
+@derived
 def spots_of(outline: Outline, column: int) -> Spots:
-    """The spots of a column's filters; kept with the outline."""
-    key = ("spots", column)
-    if key not in outline.memory:
-        outline.memory[key] = _spots(outline, column)
-    spots: Spots = outline.memory[key]
-    return spots
+    """The spots of a column's filters."""
+    return _spots(outline, column)
 
 
 @lru_cache(1)
@@ -73,22 +71,20 @@ def _extents(outline: Outline) -> tuple[Integers, Integers]:
     return np.where(empty, data, start), np.where(empty, data, stop)
 
 
+@derived
 def _structures(outline: Outline) -> tuple[Integers, ...]:
     """Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted
     starts of all chunks, and how far the pages of each and of those before it reach."""
-    if "structures" not in outline.memory:
-        slots = outline.slots
-        start, stop = _extents(outline)
-        filters = slots[Slot.FILTER_OFFSET]
-        indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
-        starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
-        used = np.sort(filters[filters > 0])
-        shared = used[1:][used[1:] == used[:-1]]
-        order = np.argsort(start, axis=None, kind="stable")
-        reach = np.maximum.accumulate(stop.reshape(-1)[order])
-        outline.memory["structures"] = start, stop, starts, shared, start.reshape(-1)[order], reach
-    found: tuple[Integers, ...] = outline.memory["structures"]
-    return found
+    slots = outline.slots
+    start, stop = _extents(outline)
+    filters = slots[Slot.FILTER_OFFSET]
+    indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
+    starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
+    used = np.sort(filters[filters > 0])
+    shared = used[1:][used[1:] == used[:-1]]
+    order = np.argsort(start, axis=None, kind="stable")
+    reach = np.maximum.accumulate(stop.reshape(-1)[order])
+    return start, stop, starts, shared, start.reshape(-1)[order], reach
 
 
 def _spots(outline: Outline, column: int) -> Spots:

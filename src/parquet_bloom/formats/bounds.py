@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.outline import NONE, Outline, Slot
 from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
@@ -99,13 +100,10 @@ class Facts:
         return len(self.some_null)
 
 
+@derived
 def facts_of(outline: Outline, leaf: Leaf) -> Facts:
     """The facts of one column; kept with the outline, as a cached footer is asked again and again."""
-    key = ("facts", leaf.index)
-    if key not in outline.memory:
-        outline.memory[key] = _facts(outline, leaf)
-    facts: Facts = outline.memory[key]
-    return facts
+    return _facts(outline, leaf)
 
 
 def nothing_known(n: int) -> Facts:

@@ -55,14 +55,14 @@ class Footer:
     start     where they lie, bytes from the start of the file
     metadata  FileMetaData
     leaves    the columns; leaf i describes chunk i of every row group
-    memory    what others derive from this footer and keep with it
+    memory    of formats.derived: what others derive from this footer and keep with it
     """
 
     data: bytes
     start: int
     metadata: FileMetaData
     leaves: tuple[Leaf, ...]
-    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def chunk(self, row_group: int, column: int) -> ColumnChunk:
         chunk: ColumnChunk = self.metadata.row_groups[row_group].columns[column]

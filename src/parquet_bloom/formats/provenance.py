@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parquet_bloom.formats.derived import derived
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.schema import Leaf
@@ -64,16 +65,14 @@ def places_crc(places: Places) -> int:
     return zlib.crc32(packed)
 
 
+@derived
 def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
-    """Every filter the footer points at; found once."""
-    if "places" not in footer.memory:
-        footer.memory["places"] = {
-            (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
-            for i, j, chunk in footer.chunks()
-            if (chunk.meta_data.bloom_filter_offset or 0) > 0
-        }
-    places: dict[Chunk, tuple[int, int | None]] = footer.memory["places"]
-    return places
+    """Every filter the footer points at."""
+    return {
+        (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
+        for i, j, chunk in footer.chunks()
+        if (chunk.meta_data.bloom_filter_offset or 0) > 0
+    }
 
 
 def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
@@ -82,15 +81,9 @@ def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
     return stored | footer_places(footer)
 
 
+@derived
 def read_entries(footer: Footer) -> list[Entry]:
-    """The entries that still match the footer; all others are foreign or stale and left alone. Found once."""
-    if "entries" not in footer.memory:
-        footer.memory["entries"] = _entries(footer)
-    entries: list[Entry] = footer.memory["entries"]
-    return entries
-
-
-def _entries(footer: Footer) -> list[Entry]:
+    """The entries that still match the footer; all others are foreign or stale and left alone."""
     entries: list[Entry] = []
     places = None
     for at, pair in enumerate(footer.metadata.key_value_metadata or []):
