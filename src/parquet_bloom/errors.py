@@ -14,6 +14,11 @@ class ParquetBloomError(Exception):
     """The root of all errors that this package raises on purpose."""
 
 
+def first_line(error: BaseException) -> str:
+    """What another library's error says, for one line of ours: its first line, or else its name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 # --- the file's doing -------------------------------------------------------------------------
 
 

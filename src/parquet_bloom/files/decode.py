@@ -31,7 +31,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     RowGroup,
     SchemaElement,
 )  # fmt: skip
-from parquet_bloom.errors import DamagedFileError, LimitError
+from parquet_bloom.errors import DamagedFileError, LimitError, first_line
 from parquet_bloom.files.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import compact
@@ -183,8 +183,7 @@ class ColumnReader:
 
     def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
         where = f"row group {row_group}, " if row_group is not None else ""
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first}")
+        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first_line(error)}")
 
 
 def _leaf_values(array: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote, unquote
 
-from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.errors import ParquetBloomError, RequestError, first_line
 from parquet_bloom.files.remote import Location, fsspec_of, storage_error
 from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.files.storage import arrow_filesystem
@@ -150,7 +150,7 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
     try:
         made, base = url_to_fs(uri)
     except Exception as error:
-        said = without_secret((str(error).splitlines() or [type(error).__name__])[0])
+        said = without_secret(first_line(error))
         raise RequestError(f"{shown}: {said}") from None
     return Store(arrow_filesystem(made), base.rstrip("/") + "/", shown)
 

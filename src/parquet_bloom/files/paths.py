@@ -16,7 +16,7 @@ from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.tables import Tables, without_data
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
 Partitions = tuple[tuple[str, str | None], ...]
 
 
@@ -256,7 +256,7 @@ def partitions_of(path: str) -> Partitions:
     """The key=value folders of a path below a data set's root."""
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
     return tuple(
-        (unquote(key), None if value == _NULL else unquote(value)) for key, sign, value in split if key and sign
+        (unquote(key), None if value == HIVE_NULL else unquote(value)) for key, sign, value in split if key and sign
     )
 
 

@@ -18,7 +18,8 @@ class Keeper(Protocol):
     """A footer or an outline; only `derived` touches its memory."""
 
     @property
-    def memory(self) -> dict[Any, Any]: ...
+    def memory(self) -> dict[Any, Any]:
+        """(function, its arguments) -> what it found."""
 
 
 _K = TypeVar("_K", bound=Keeper)

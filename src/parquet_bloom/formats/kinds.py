@@ -119,6 +119,7 @@ def is_misfit(value: Literal, leaf: Leaf) -> bool:
 
 
 def is_uuid(text: str) -> bool:
+    """Say whether a text is a UUID, in any spelling that Python takes."""
     try:
         uuid.UUID(text)
     except ValueError:

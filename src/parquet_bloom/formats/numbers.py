@@ -20,6 +20,7 @@ _FAR = 1000  # digits; 64 bytes of DECIMAL have 155. A number further out is as 
 
 
 def is_nan(value: int | float | Decimal) -> bool:
+    """Whether a number is none; a Decimal that signals raises if it is compared."""
     return value.is_nan() if isinstance(value, Decimal) else value != value
 
 

@@ -198,18 +198,18 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
     if found:
         names = ", ".join(leaf.name for leaf in found[:5]) + (", ..." if len(found) > 5 else "")
         raise UnknownColumnError(f"column {shown} is ambiguous, it fits {len(found)} columns: {names}")
-    raise _unknown(leaves, shown)
+    raise unknown_column(shown, [leaf.name for leaf in leaves])
 
 
-def _unknown(leaves: Sequence[Leaf], shown: str) -> UnknownColumnError:
-    names = [leaf.name for leaf in leaves]
+def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
+    """What to say of a name that no column has: those near it, or some of all; `none` where there are none."""
     near = difflib.get_close_matches(shown, names, 3, 0.5)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]
     if near:
         return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    return UnknownColumnError(f"no column {shown}; there are: {some or 'none'}")
+    return UnknownColumnError(f"no column {shown}; there are: {some or none}")
 
 
 def choose_leaves(leaves: Sequence[Leaf], patterns: Iterable[str]) -> list[Leaf]:

@@ -50,6 +50,8 @@ def masked_block_of(h, n_blocks):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def insert_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
+    """Set the bits of a hash in the block that begins at a word of uint32[:]."""
+
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, low = arguments
         block = _pointer(context, builder, signature.args[0], array, at, _BLOCK)

@@ -43,7 +43,8 @@ def literal_of(scalar: pa.Scalar) -> Literal:
     try:
         if types.is_floating(kind):
             return float(scalar.as_py())
-        if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or _is_text(kind):
+        tests = (types.is_boolean, types.is_integer, types.is_decimal, is_text, is_bytes)
+        if any(test(kind) for test in tests):
             value = scalar.as_py()
             assert isinstance(value, bool | int | Decimal | str | bytes)
             return value
@@ -52,7 +53,22 @@ def literal_of(scalar: pa.Scalar) -> Literal:
     raise OutOfReachError(f"no literal is a {kind}")
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
-    return any(test(kind) for test in (*tests, types.is_binary_view, types.is_fixed_size_binary))
+_T = pa.types
+_LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
+_TEXTS = (_T.is_string, _T.is_large_string, _T.is_string_view)
+_BYTES = (_T.is_binary, _T.is_large_binary, _T.is_binary_view, _T.is_fixed_size_binary)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, in any of Arrow's layouts."""
+    return any(test(kind) for test in _LISTS)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts, in any of Arrow's layouts."""
+    return any(test(kind) for test in _TEXTS)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values are bytes, of any or of one length, in any of Arrow's layouts."""
+    return any(test(kind) for test in _BYTES)

@@ -33,6 +33,7 @@ from parquet_bloom.formats.literals import (
     spelled,
 )
 from parquet_bloom.formats.numbers import is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.predicates.arrow_literals import is_bytes, is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +278,6 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, L
     (_T.is_date, _date),
     (_T.is_timestamp, _timestamp),
     (_T.is_time, _time),
-    (lambda k: _T.is_string(k) or _T.is_large_string(k) or _T.is_string_view(k), _text),
-    (lambda k: _T.is_binary(k) or _T.is_large_binary(k) or _T.is_binary_view(k), _text),
-    (_T.is_fixed_size_binary, _text),
+    (is_text, _text),
+    (is_bytes, _text),
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError
+from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError, first_line
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.remote import side_by_side
 from parquet_bloom.files.storage import Source
@@ -103,8 +103,7 @@ def open_parquet(source: Source) -> Any:
 
 
 def damaged(path: object, error: Exception) -> DamagedFileError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return DamagedFileError(path, f"cannot be read: {first}")
+    return DamagedFileError(path, f"cannot be read: {first_line(error)}")
 
 
 def types_of(source: Source, file: Any) -> pa.Schema:
