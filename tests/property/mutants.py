@@ -122,7 +122,7 @@ MUTANTS = [
     _M("integers without their scale", numbers.scaled, "value * 10**scale, value * 10**scale", "value, value"),
     _M("fractions cut off", numbers.scaled, "low + any(digits[before_point:])", "low"),
     _M("floats rounded to the type", numbers.around,
-       "return float(np.nextafter(closest, down)), float(np.nextafter(closest, up))",
+       "return float(np.nextafter(closest, kind(-np.inf))), float(np.nextafter(closest, kind(np.inf)))",
        "return float(closest), float(closest)"),
     _M("a uuid's text is its bytes", operands._bytes_place, "leaf.type_length == 16", "leaf.type_length == 17"),
     # --- files

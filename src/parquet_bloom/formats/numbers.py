@@ -1,8 +1,8 @@
 """Numbers as literals: the whole numbers, or the floats, that one lies between.
 
-    scaled(Decimal("12.345"), 2)    1234, 1235      twelve and a bit, in hundredths
-    scaled(12, 2)                   1200, 1200      equal where it is one of them
-    around(Decimal("0.1"), 32)      the floats beside 0.1, as no float is a tenth
+    scaled(Decimal("12.345"), 2)            1234, 1235                twelve and a bit, in hundredths
+    scaled(12, 2)                           1200, 1200                equal where it is one of them
+    around(Decimal("0.1"), float32(0.1))    0.09999999, 0.10000001    the floats beside, as none is a tenth
 
 Nothing is rounded here: what lies between two values stays between them.
 """
@@ -62,23 +62,19 @@ def nearest(value: int | float | Decimal, bits: int) -> Any:
         return FLOATS[bits](double)
 
 
-def is_beyond(value: int | float | Decimal, bits: int) -> bool:
-    """Whether a finite number is so large that its nearest float is infinity."""
-    return float(nearest(value, bits)) in _INFINITE and value not in _INFINITE
+def is_beyond(value: int | float | Decimal, closest: Any) -> bool:
+    """Whether a finite number is so large that the float nearest to it is infinity."""
+    return bool(np.isinf(closest)) and value not in (math.inf, -math.inf)
 
 
-_INFINITE = (math.inf, -math.inf)
-
-
-def around(value: int | float | Decimal, bits: int) -> tuple[float, float]:
-    """The float that is exactly the number, twice, or the floats below and above the nearest one.
+def around(value: int | float | Decimal, closest: Any) -> tuple[float, float]:
+    """The float that is exactly the number, twice, or the floats below and above the one nearest to it.
 
     Engines round a number that no float is in different ways, some not at all; whatever they compare
     with is one of the three. The number is neither NaN nor beyond: callers have looked.
     """
-    closest = nearest(value, bits)
     if Decimal(float(closest)) == Decimal(value):
         return float(closest), float(closest)
-    down, up = FLOATS[bits](-np.inf), FLOATS[bits](np.inf)
+    kind = type(closest)
     with np.errstate(over="ignore"):
-        return float(np.nextafter(closest, down)), float(np.nextafter(closest, up))
+        return float(np.nextafter(closest, kind(-np.inf))), float(np.nextafter(closest, kind(np.inf)))

@@ -22,7 +22,7 @@ from typing import Any
 from parquet_bloom.formats.bounds import domain_of, limits
 from parquet_bloom.formats.kinds import is_misfit, is_uuid, mismatch
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, day_number, own, read_date, shown
-from parquet_bloom.formats.numbers import around, is_beyond, is_nan, quotient, scaled
+from parquet_bloom.formats.numbers import around, is_beyond, is_nan, nearest, quotient, scaled
 from parquet_bloom.formats.schema import BOOLEAN, FLBA, Leaf
 from parquet_bloom.formats.values import float_probes, not_asked, plain
 
@@ -135,9 +135,10 @@ def _float_place(value: Literal, leaf: Leaf) -> tuple[float, float]:
         raise NoPlaceError(mismatch(value, leaf))
     if is_nan(value):
         raise NoPlaceError("engines do not agree on what equals NaN")
-    if is_beyond(value, leaf.float_bits):
+    closest = nearest(value, leaf.float_bits)
+    if is_beyond(value, closest):
         raise NoPlaceError(f"{shown(value)} is outside the range of {leaf.type_name}")
-    return around(value, leaf.float_bits)
+    return around(value, closest)
 
 
 # --- texts and bytes ------------------------------------------------------------------------------

@@ -168,8 +168,9 @@ def _floating(kind: pa.DataType, op: str, value: Literal) -> Plan:
     casts = () if pa.types.is_float64(kind) else (pa.float64(),)
     if isinstance(number, float):
         return Against(op, pa.scalar(number), casts)
-    rounded = pa.scalar(float(nearest(number, kind.bit_width)))
-    if not is_beyond(number, kind.bit_width):
+    closest = nearest(number, kind.bit_width)
+    rounded = pa.scalar(float(closest))
+    if not is_beyond(number, closest):
         return Against(op, rounded, casts)
     # A finite literal beyond all finite values: below or above all but the infinity of its sign.
     if op == "=":
