@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
     from parquet_bloom.files.cache import FooterCache
     from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
-    from parquet_bloom.files.guava import export_guava
     from parquet_bloom.files.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.files.paths import Failed
     from parquet_bloom.files.plan import Skipped
@@ -78,7 +77,6 @@ _HOMES = {
     "check": "check",
     "count": "read",
     "dataset": "read",
-    "export_guava": "guava",
     "inspect": "inspect",
     "prune": "read",
     "read_batches": "read",
@@ -134,7 +132,6 @@ __all__ = [
     "check",
     "count",
     "dataset",
-    "export_guava",
     "inspect",
     "prune",
     "read_batches",

@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import json
 import math
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import click
 
 from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
+from parquet_bloom.errors import FilterWarning, RequestError, TableWarning
 from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.limits import set_limits
 from parquet_bloom.report.failures import failure_lines
@@ -111,21 +110,6 @@ def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mappin
         if not equals or not name:
             raise RequestError(f"--column-fpp {text}: expected COLUMN=RATE, as in id=0.001")
     return rates
-
-
-def guava_files(texts: Sequence[str]) -> dict[tuple[int, str], bytes] | None:
-    """--guava C:N=FILE as the library takes it: (row group, column) -> bytes. Raises RequestError, StorageError."""
-    given = {}
-    for text in texts:
-        matched = re.fullmatch(r"(.+?):([0-9]+)=(.+)", text, re.DOTALL)
-        if matched is None:
-            raise RequestError(f"--guava {text}: expected COLUMN:ROW_GROUP=FILE, as in id:0=id.guava")
-        try:
-            with open(matched[3], "rb") as file:
-                given[int(matched[2]), matched[1]] = file.read()
-        except OSError as error:
-            raise StorageError(matched[3], error.strerror or str(error)) from error
-    return given or None
 
 
 def say(text: str) -> None:

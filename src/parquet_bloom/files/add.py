@@ -32,7 +32,6 @@ from parquet_bloom.files.plan import (
     Request,
     Skipped,
     check_request,
-    given_columns,
     planned,
     style_for,
     upper_bound,
@@ -74,7 +73,6 @@ def add_filters(
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
-    guava: Mapping[tuple[int, str], bytes] | None = None,
     max_bytes: int | None = None,
     in_place: bool = False,
     overwrite: bool = False,
@@ -103,8 +101,6 @@ def add_filters(
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted
     conf        of statistics: the draft's Hadoop properties, see formats.properties
-    guava       of statistics: (row group, column) -> what Guava's BloomFilter.writeTo wrote. Only these are put
-                in, as they are; one that denies a stored value is left out
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
@@ -121,14 +117,12 @@ def add_filters(
     """
     fpp, ndv = with_properties(conf, spec, fpp, ndv)
     form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
-    style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
-    if guava:
-        columns = given_columns(guava, columns, style)
+    style = style_for(form, hash_family, strategy)
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
     meter = Meter(progress, list(outputs.targets), unit="filters")
     with Workers(threads or processors()) as workers:
         request = Request(
-            columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
+            columns, exclude, form, style, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
             replace, sync, force, workers, tables, dry_run, lambda _, done, parts: meter.part(done, parts),
             read_back=read_back,
         )  # fmt: skip

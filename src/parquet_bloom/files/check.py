@@ -25,7 +25,7 @@ from parquet_bloom.files.storage import PathLike
 from parquet_bloom.formats.compact import uncollected
 from parquet_bloom.formats.outline import Outline, Slot
 from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 
 
@@ -276,8 +276,6 @@ def _literal_reason(bound: Bound) -> str:
             for operand in term.operands:
                 if operand.never and operand.reason:
                     return operand.reason
-        elif isinstance(term, Interval):
-            continue
     return _REASONS["literal"]
 
 

@@ -17,7 +17,7 @@ from parquet_bloom.formats.edits import foreign_filter_fields
 from parquet_bloom.formats.filters import FORMATS, Format, format_named
 from parquet_bloom.formats.footer import Footer
 from parquet_bloom.formats.properties import sizes_from
-from parquet_bloom.formats.schema import Leaf, choose_leaves, find_leaf, is_pattern, match_leaves, select_leaves
+from parquet_bloom.formats.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.formats.statistics import Style, stored_in, style_named
 from parquet_bloom.kernels import k_probe, split_block
 
@@ -39,7 +39,6 @@ class Plan:
     """What `add` will do with one file."""
 
     chosen: dict[Chunk, Sizing] = field(default_factory=dict)
-    given: dict[Chunk, bytes] = field(default_factory=dict)  # filters of Guava's
     skipped: list[Skipped] = field(default_factory=list)
 
     @property
@@ -55,7 +54,6 @@ class Request:
     exclude: Sequence[str] | None
     form: Format
     style: Style | None
-    guava: Mapping[tuple[int, str], bytes]
     at_chunk_start: bool
     fpp: float | Mapping[str, float] | None
     ndv: int | None
@@ -215,30 +213,6 @@ def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[S
     return [Skipped(leaf.name, group, reason) for group, reason in reasons.items()]
 
 
-def given_columns(
-    guava: Mapping[tuple[int, str], bytes], columns: Sequence[str] | None, style: Style | None
-) -> list[str]:
-    """The columns that filters of Guava's are for. Raises RequestError where they cannot be taken."""
-    if columns is not None:
-        raise RequestError("filters of Guava's name their columns, leave columns out")
-    if style is None or style.family != "guava":
-        raise RequestError("filters of Guava's are for --spec statistics with the hash family guava")
-    return sorted({name for _, name in guava})
-
-
-def keep_given(made: Plan, footer: Footer, guava: Mapping[tuple[int, str], bytes]) -> None:
-    """Leave in the plan only what there are filters of Guava's for, if there are any."""
-    if not guava:
-        return
-    for (group, name), data in guava.items():
-        if not 0 <= group < footer.n_row_groups:
-            raise RequestError(f"there is no row group {group}, but a filter for it; there are {footer.n_row_groups}")
-        key = group, find_leaf(footer.leaves, name).index
-        if key in made.chosen:
-            made.given[key] = data
-    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key in made.given}
-
-
 def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
     """Bytes that the planned filters take at most, headers included."""
     total = 0
@@ -265,7 +239,6 @@ def planned(source: Source, request: Request, chosen: Collection[int] | None = N
     r = request
     footer = source.footer()
     made = plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace, r.form)
-    keep_given(made, footer, r.guava)
     if r.columns is not None or not made.chosen:
         return made
     if chosen is None:

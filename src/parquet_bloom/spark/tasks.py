@@ -92,7 +92,7 @@ class Job:
         )
         style = style_for(form, o["hash_family"], o["strategy"])
         return Request(
-            columns=o["columns"], exclude=o["exclude"], form=form, style=style, guava={},
+            columns=o["columns"], exclude=o["exclude"], form=form, style=style,
             at_chunk_start=at_chunk_start, fpp=fpp, ndv=ndv, max_bytes=o["max_bytes"], in_place=self.output is None,
             overwrite=self.overwrite, replace=o["replace"], sync=o["sync"], force=o["force"], workers=workers,
             tables=Tables(), dry_run=False, progress=None, cached=False,
