@@ -41,10 +41,11 @@ if TYPE_CHECKING:
     from parquet_bloom.files.cache import FooterCache
     from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
     from parquet_bloom.files.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.files.options import SearchOptions
     from parquet_bloom.files.paths import Failed
     from parquet_bloom.files.plan import Skipped
     from parquet_bloom.files.progress import Progress
-    from parquet_bloom.files.read import Pruned, ReadOptions, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.files.read import Pruned, count, dataset, prune, read_batches, read_table
     from parquet_bloom.files.remove import remove_filters
     from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.files.scan import Scan
@@ -63,11 +64,11 @@ _HOMES = {
     "InspectReport": "inspect",
     "Progress": "progress",
     "Pruned": "read",
-    "ReadOptions": "read",
     "RemoveReport": "reports",
     "RemovedFile": "reports",
     "RowGroupVerdict": "check",
     "Scan": "scan",
+    "SearchOptions": "options",
     "Skipped": "plan",
     "Verdicts": "check",
     "Verified": "verify",
@@ -109,13 +110,13 @@ __all__ = [
     "ParquetBloomError",
     "Progress",
     "Pruned",
-    "ReadOptions",
     "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",
     "RequestError",
     "RowGroupVerdict",
     "Scan",
+    "SearchOptions",
     "Skipped",
     "StaleIndexError",
     "StorageError",

@@ -153,8 +153,9 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 
 
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
+    from parquet_bloom.files.options import Options
     from parquet_bloom.files.paths import Found
-    from parquet_bloom.files.search import Known, Options, Search
+    from parquet_bloom.files.search import Known, Search
     from parquet_bloom.files.storage import Source
 
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")

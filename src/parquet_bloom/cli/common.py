@@ -18,7 +18,7 @@ from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, RequestError, TableWarning
 from parquet_bloom.files.secrets import without_secret
-from parquet_bloom.limits import set_limits
+from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 
@@ -86,7 +86,7 @@ raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
 )
 range_option = click.option(
-    "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
+    "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
 )  # fmt: skip
 sources_argument = click.argument("sources", nargs=-1, required=True, metavar="FILES...")

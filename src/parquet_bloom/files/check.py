@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from parquet_bloom.files.cache import FooterCache
-from parquet_bloom.files.evidence import RANGE_VALUES, STAGES, Decision
+from parquet_bloom.files.evidence import STAGES, Decision
+from parquet_bloom.files.options import Options, SearchOptions
 from parquet_bloom.files.paths import Failed
-from parquet_bloom.files.progress import Meter, ProgressCallback
-from parquet_bloom.files.search import Options, Search, Searched
+from parquet_bloom.files.progress import Meter
+from parquet_bloom.files.search import Search, Searched
 from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.formats.compact import uncollected
@@ -96,35 +96,24 @@ def check(
     predicate: Any,
     *,
     filesystem: Any = None,
-    nan: str = "ieee",
-    use_filters: bool = True,
-    range_values: int = RANGE_VALUES,
-    cache: FooterCache | None = None,
-    progress: ProgressCallback | None = None,
-    raw_files: bool = False,
+    **options: Unpack[SearchOptions],
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
-    predicate     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
-                  a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
-    filesystem    any pyarrow or fsspec file system; source then names files on it
-    nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark
-    use_filters   False: bounds and partitions only
-    range_values  a range of so many integers or dates is asked for one by one
-    cache         footers that the caller keeps from one call to the next
-    progress      is called with a Progress for every file
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
+                a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    options     see SearchOptions; `progress` is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
     TableFormatError for a table's folder, or a file in it, without raw_files.
     """
-    options = Options(nan, use_filters, range_values=range_values, cache=cache, raw_files=raw_files)
-    search = Search(source, predicate, filesystem, options)
+    search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
     unused = Unused()
     columns: dict[str, ColumnFilters] = {}
-    meter = Meter(progress, search.files, "search")
+    meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
         for one in search:
             meter.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.files.index_match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.files.index_sources import is_lance, leaves_of_arrow
 from parquet_bloom.files.index_zones import Cover, Evidence
+from parquet_bloom.files.options import Nan, Options
 from parquet_bloom.files.search import as_predicate
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.zone_reader import lance_errors, pylance
@@ -59,12 +60,12 @@ class Matches:
 
 def query_index(
     index: PathLike | Sequence[PathLike],
-    predicate: object,
+    predicate: Any,
     *,
     column: str | None = None,
     type: str | None = None,
     check: bool = True,
-    nan: str = "ieee",
+    nan: Nan = "ieee",
     root: PathLike | None = None,
 ) -> Matches:
     """Find the zones in which a row may match.
@@ -79,6 +80,7 @@ def query_index(
 
     Raises StaleIndexError, DamagedFileError, StorageError, TextError, RequestError.
     """
+    nan = Options(nan).nan
     many = [index] if isinstance(index, str | os.PathLike) else list(index)
     tree = as_predicate(predicate)
     if len(many) == 1 and is_lance(many[0]):
@@ -101,7 +103,7 @@ def query_index(
     return matches
 
 
-def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: str) -> Matches:
+def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: Nan) -> Matches:
     evidence = Evidence(bound, covers, nan)
     matches = Matches()
     matches.unused = [(str(t.part), t.reason) for t in terms_of(bound) if isinstance(t, Opaque)]
@@ -115,7 +117,7 @@ def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], path
     return matches
 
 
-def _query_dataset(uri: str, tree: Predicate, nan: str) -> Matches:
+def _query_dataset(uri: str, tree: Predicate, nan: Nan) -> Matches:
     with lance_errors(uri):
         dataset = pylance().dataset(uri)
         there = sorted(int(f.fragment_id) for f in dataset.get_fragments())

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError
 from parquet_bloom.files.evidence import Question, decide, literal_outcome
+from parquet_bloom.files.options import Options
 from parquet_bloom.files.paths import Found
 from parquet_bloom.files.search import warn_of_damage
 from parquet_bloom.files.storage import Source
@@ -30,6 +31,7 @@ from parquet_bloom.spark.hive import scalar
 from parquet_bloom.spark.inference import PYARROW_ERRORS, damaged, open_parquet, types_of
 from parquet_bloom.spark.units import part_of
 
+_ASKED = Options("largest")
 _BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
@@ -87,7 +89,7 @@ class Reading:
         if asked in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if asked == TRUE else []
         bound = bind(asked, Schema(outline.leaves, strict=False))
-        decision = decide(source, outline, Question(bound, nan="largest", literal=literal_outcome(bound, "largest")))
+        decision = decide(source, outline, Question(bound, _ASKED, literal=literal_outcome(bound, _ASKED.nan)))
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
         return [int(group) for group in decision.open.nonzero()[0]]

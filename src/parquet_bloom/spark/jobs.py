@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
 from parquet_bloom.files.check import sizes_of, verdicts_of
-from parquet_bloom.files.evidence import RANGE_VALUES
 from parquet_bloom.files.inspect import inspect
+from parquet_bloom.files.options import Nan, Options
 from parquet_bloom.files.paths import Found
-from parquet_bloom.files.search import Options, Search, Searched, as_predicate
+from parquet_bloom.files.search import Search, Searched, as_predicate
 from parquet_bloom.files.tables import Tables, refusing
 from parquet_bloom.files.verify import verify
+from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
@@ -99,7 +100,7 @@ def verify_filters(
 
 @explained
 def check(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
 ) -> Any:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
@@ -119,7 +120,7 @@ def check(
 
 @explained
 def prune(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
 ) -> Any:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
