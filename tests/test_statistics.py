@@ -233,7 +233,7 @@ def test_only_the_footer_changes_and_comes_back(source: Path, tmp_path: Path, fa
         assert f.reached
     filters = parquet_bloom.verify(ours).files[0].filters
     assert {(f.status, f.spec) for f in filters} == {("right", "statistics")}
-    assert 0.03 < sum(f.measured_rate for f in filters) / len(filters) < 0.07
+    assert 0.03 < sum(f.measured_fpp for f in filters) / len(filters) < 0.07
     parquet_bloom.remove_filters(ours, back, sync=False)
     assert digest(back) == digest(source)
     assert leftovers(tmp_path) == []
@@ -685,4 +685,4 @@ def test_rates_of_files(tmp_path: Path) -> None:
             )  # fmt: skip
             for f in parquet_bloom.verify(tmp_path / "ours.parquet").files[0].filters:
                 assert f.status == "right"
-                assert abs(f.measured_rate - fpp) < 0.1 * fpp + 4 * math.sqrt(fpp / f.absent)
+                assert abs(f.measured_fpp - fpp) < 0.1 * fpp + 4 * math.sqrt(fpp / f.absent)

@@ -18,28 +18,35 @@ from parquet_bloom.errors import (
     ConflictError,
     DamagedFileError,
     EncryptedFileError,
+    EncryptedFooterError,
     FileChangedError,
     FileError,
+    FilterFormatError,
+    FilterShapeError,
     FilterWarning,
+    FooterError,
+    FooterLimitError,
     LayoutError,
     LimitError,
     NotParquetError,
     ParquetBloomError,
     RefusedTypeError,
     RequestError,
+    SparkJobError,
     StaleIndexError,
     StorageError,
     TableFormatError,
     TableWarning,
     TextError,
     UnknownColumnError,
+    UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
 
 if TYPE_CHECKING:
     from parquet_bloom.files.add import add_filters
     from parquet_bloom.files.cache import FooterCache
-    from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
+    from parquet_bloom.files.check import ColumnFilters, RowGroupVerdict, Verdicts, check
     from parquet_bloom.files.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.files.options import SearchOptions
     from parquet_bloom.files.paths import Failed
@@ -51,17 +58,20 @@ if TYPE_CHECKING:
     from parquet_bloom.files.scan import Scan
     from parquet_bloom.files.verify import Verified, VerifiedFile, VerifyReport, verify
     from parquet_bloom.files.write import FilterWriter, write_table
+    from parquet_bloom.predicates.outcomes import Outcomes
 
 _HOMES = {
     "AddReport": "reports",
     "AddedFile": "reports",
     "AddedFilter": "reports",
+    "ColumnFilters": "check",
     "Failed": "paths",
     "FileInfo": "inspect",
     "FilterInfo": "inspect",
     "FilterWriter": "write",
     "FooterCache": "cache",
     "InspectReport": "inspect",
+    "Outcomes": "check",
     "Progress": "progress",
     "Pruned": "read",
     "RemoveReport": "reports",
@@ -91,22 +101,29 @@ __all__ = [
     "AddReport",
     "AddedFile",
     "AddedFilter",
+    "ColumnFilters",
     "ConflictError",
     "DamagedFileError",
     "EncryptedFileError",
+    "EncryptedFooterError",
     "Failed",
     "FileChangedError",
     "FileError",
     "FileInfo",
+    "FilterFormatError",
     "FilterInfo",
+    "FilterShapeError",
     "FilterWarning",
     "FilterWriter",
     "FooterCache",
+    "FooterError",
+    "FooterLimitError",
     "InspectReport",
     "LayoutError",
     "LimitError",
     "Limits",
     "NotParquetError",
+    "Outcomes",
     "ParquetBloomError",
     "Progress",
     "Pruned",
@@ -118,12 +135,14 @@ __all__ = [
     "Scan",
     "SearchOptions",
     "Skipped",
+    "SparkJobError",
     "StaleIndexError",
     "StorageError",
     "TableFormatError",
     "TableWarning",
     "TextError",
     "UnknownColumnError",
+    "UnknownFilterError",
     "Verdicts",
     "Verified",
     "VerifiedFile",

@@ -93,7 +93,7 @@ def test_filters_are_held_against_the_values(spark: Any, tmp_path: Path) -> None
     by_file = {(Path(row["path"]).name, row["row_group"]): row for row in rows}
     assert [key for key, row in by_file.items() if row["status"] != "right"] == [("wrong.parquet", 1)]
     assert by_file["wrong.parquet", 1]["missed"] == by_file["wrong.parquet", 1]["values"] > 0
-    assert by_file["good.parquet", 0]["measured_rate"] < 0.1
+    assert by_file["good.parquet", 0]["measured_fpp"] < 0.1
     assert set(errors) == {"none"}
     assert "no such file" in errors["none"]
 

@@ -79,7 +79,7 @@ def command(
     if form.breaks and any(f.filters for f in report.files):
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
     if as_json:
-        print_json({"files": report.files, "failed": report.failed})
+        print_json(report)
     else:
         print_added(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

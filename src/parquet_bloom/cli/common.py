@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
-import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,28 +133,12 @@ def aside(text: str, more: Sequence[str] = ()) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document; what is not finite becomes null."""
-    text = json_text(_plain(value), indent=2)
+    from parquet_bloom.files.results import plain
+
+    text = json_text(plain(value), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(json.loads(text), indent=2)
     click.echo(text)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, enum.Flag):
-        return list(getattr(value, "names", []))
-    if isinstance(value, BaseException):
-        return str(value)
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:

@@ -7,6 +7,7 @@ worth a warning (FilterWarning).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +15,13 @@ from itertools import repeat
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+import pyarrow as pa
 
 from parquet_bloom.files.evidence import STAGES, Decision
 from parquet_bloom.files.options import Options, SearchOptions
 from parquet_bloom.files.paths import Failed
 from parquet_bloom.files.progress import Meter
+from parquet_bloom.files.results import Printed, plain, table_of
 from parquet_bloom.files.search import Search, Searched
 from parquet_bloom.files.spots import spots_of
 from parquet_bloom.files.storage import PathLike
@@ -54,7 +57,7 @@ class RowGroupVerdict(NamedTuple):
 
 
 @dataclass(slots=True)
-class ColumnFilters:
+class ColumnFilters(Printed):
     """A column that the predicate compares with values, and its filters in the row groups that are left.
 
     row_groups   that are left and that a filter could exclude
@@ -70,7 +73,7 @@ class ColumnFilters:
     files_without: int = 0
 
 
-class Verdicts(list[RowGroupVerdict]):
+class Verdicts(Printed, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     failed  the files among several that could not be read
@@ -89,6 +92,34 @@ class Verdicts(list[RowGroupVerdict]):
     @property
     def skipped(self) -> int:
         return sum(v.skipped for v in self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
+        unused = [{"part": part, "reason": reason} for part, reason in self.unused]
+        named = {"verdicts": list(self), "totals": totals(self), "unused": unused, "columns": self.columns}
+        return {name: plain(value) for name, value in {**named, "failed": self.failed, "notes": self.notes}.items()}
+
+    def to_arrow(self) -> pa.Table:
+        """A row a row group."""
+        return table_of(RowGroupVerdict, self)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed):,} files failed" if self.failed else ""
+        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{failed})"
+
+
+def totals(verdicts: Sequence[RowGroupVerdict], excluded: int = 0) -> dict[str, Any]:
+    """Row groups and bytes skipped of how many, and what they fell to."""
+    by = Counter(v.decided_by for v in verdicts if v.skipped)
+    return {
+        "row_groups": len(verdicts),
+        "row_groups_skipped": sum(by.values()),
+        "bytes": sum(v.size for v in verdicts),
+        "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
+        "files_excluded": excluded,
+        "by": {stage: by[stage] for stage in STAGES if by[stage]},
+        "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
+    }
 
 
 def check(
@@ -268,4 +299,4 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "verdicts_of"]
+__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]

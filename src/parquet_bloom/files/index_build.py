@@ -24,6 +24,7 @@ from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.commit import local_target
 from parquet_bloom.files.index_sources import Column, Data, Fragment, hashed_kind, open_data
 from parquet_bloom.files.progress import Meter, ProgressCallback
+from parquet_bloom.files.results import Printed, table_of
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.workers import chained, processors
 from parquet_bloom.files.zones import COLUMN, FRAGMENTS, ZoneWriter
@@ -126,7 +127,7 @@ def pieces_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Pa
 
 
 @dataclass(slots=True)
-class BuiltIndex:
+class BuiltIndex(Printed):
     """One index that was written: where, over which column, and how large."""
 
     path: str
@@ -136,14 +137,18 @@ class BuiltIndex:
     bytes: int
 
 
-@dataclass(slots=True)
-class BuildReport:
+@dataclass(slots=True, repr=False)
+class BuildReport(Printed):
     """What `build_index` did."""
 
     indexes: list[BuiltIndex] = field(default_factory=list)
     fragments: int = 0
     filter_bytes: int = 0
     seconds: float = 0.0
+
+    def to_arrow(self) -> pa.Table:
+        """A row an index."""
+        return table_of(BuiltIndex, self.indexes)
 
 
 def index_path(folder: PathLike, column: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from parquet_bloom.files.index_match import check_sources, cover_of, covers_of_d
 from parquet_bloom.files.index_sources import is_lance, leaves_of_arrow
 from parquet_bloom.files.index_zones import Cover, Evidence
 from parquet_bloom.files.options import Nan, Options
+from parquet_bloom.files.results import Printed, table_of
 from parquet_bloom.files.search import as_predicate
 from parquet_bloom.files.storage import PathLike
 from parquet_bloom.files.zone_reader import lance_errors, pylance
@@ -36,8 +37,8 @@ class Zone(NamedTuple):
     path: str | None = None
 
 
-@dataclass(slots=True)
-class Matches:
+@dataclass(slots=True, repr=False)
+class Matches(Printed):
     """What `query_index` found.
 
     zones      that may match, in order; with indexes over several columns, the parts of zones
@@ -46,6 +47,8 @@ class Matches:
     uncovered  fragments of the data set that no index covers, of which nothing is known: read them whole
     unused     (part, reason) of each part of the predicate that told nothing
     """
+
+    _more: ClassVar = ("rows",)
 
     zones: list[Zone] = field(default_factory=list)
     total_zones: int = 0
@@ -56,6 +59,10 @@ class Matches:
     @property
     def rows(self) -> int:
         return sum(zone.length for zone in self.zones)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a zone."""
+        return table_of(Zone, self.zones)
 
 
 def query_index(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.files.options import SearchOptions
+from parquet_bloom.files.results import Printed
 from parquet_bloom.files.scan import Scan
 from parquet_bloom.files.storage import PathLike
 
@@ -98,7 +99,7 @@ def _one_of(predicate: Any, filters: Any) -> Any:
     return filters if predicate is None else predicate
 
 
-class Pruned(list[tuple[str, list[int]]]):
+class Pruned(Printed, list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
     row_groups  of all files
@@ -109,6 +110,22 @@ class Pruned(list[tuple[str, list[int]]]):
         super().__init__(kept)
         self.row_groups = 0
         self.hits: dict[tuple[str, int], int] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Files, each with its row groups, and the rest, in values that JSON has."""
+        files = [{"path": path, "row_groups": groups} for path, groups in self]
+        hits = [{"path": path, "row_group": group, "keys": n} for (path, group), n in self.hits.items()]
+        return {"files": files, "row_groups": self.row_groups, "hits": hits}
+
+    def to_arrow(self) -> pa.Table:
+        """A row a file."""
+        import pyarrow as pa
+
+        paths, groups = [path for path, _ in self], [groups for _, groups in self]
+        return pa.table({"path": pa.array(paths, pa.string()), "row_groups": pa.array(groups, pa.list_(pa.int64()))})
+
+    def __repr__(self) -> str:
+        return f"Pruned({sum(len(g) for _, g in self):,} of {self.row_groups:,} row groups, in {len(self):,} files)"
 
 
 def prune(

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +36,9 @@ from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 T = TypeVar("T")
 Row = dict[str, Any]
 Work = Callable[[Sequence[Found]], Iterable[Row]]
@@ -43,12 +46,12 @@ Work = Callable[[Sequence[Found]], Iterable[Row]]
 _TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
 INSPECTED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("spec", _TEXT), ("rule", _TEXT),
-     ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("rate", _DOUBLE),
+     ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("fpp", _DOUBLE),
      ("estimated_ndv", _DOUBLE), ("problems", _TEXTS), ("notes", _TEXTS), ("error", _TEXT)]
 )  # fmt: skip
 VERIFIED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("status", _TEXT), ("spec", _TEXT),
-     ("values", _LONG), ("missed", _LONG), ("measured_rate", _DOUBLE), ("reason", _TEXT), ("error", _TEXT)]
+     ("values", _LONG), ("missed", _LONG), ("measured_fpp", _DOUBLE), ("reason", _TEXT), ("error", _TEXT)]
 )  # fmt: skip
 CHECKED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("outcome", _TEXTS), ("skipped", pa.bool_()),
@@ -65,7 +68,7 @@ _ROWS = 4096
 @explained
 def inspect_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
-) -> Any:
+) -> DataFrame:
     """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
 
     paths             files, folders and globs, as Spark names them (s3a://bucket/folder)
@@ -84,7 +87,7 @@ def inspect_filters(
 def verify_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
     sample: int | None = None,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Hold every filter against the stored values: a row each, as parquet_bloom.verify; the columns of VERIFIED.
 
     sample  look at so many row groups a file only
@@ -102,7 +105,7 @@ def verify_filters(
 def check(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
     predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
@@ -122,7 +125,7 @@ def check(
 def prune(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
     row_groups  their numbers; rows and size (compressed bytes) are of these together

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,6 +28,9 @@ from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, wi
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 REPORT = pa.schema(
     [
@@ -82,7 +85,7 @@ def add_filters(
     task_bytes: int = 512 << 20,
     split_bytes: int = 256 << 20,
     progress: Any = None,
-) -> Any:
+) -> DataFrame:
     """Add Bloom filters to the Parquet files of folders, on Spark. Runs at once; returns the report.
 
     spark        a SparkSession
@@ -95,7 +98,7 @@ def add_filters(
     split_bytes  files from this size on are split: their filters are built by many tasks
     progress     of spark.progress, if somebody watches
     returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
-                 filter_bytes, seconds, error), cached, a row a file; status is "done", "had them" (an
+                 filter_bytes, seconds, error), cached, a row a file; status is "done", "unchanged" (an
                  earlier run, or another program, did it all) or "failed"
 
     Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg, Delta
@@ -245,7 +248,7 @@ def _in_one_process(spark: Any) -> bool:
 
 def _sweep(report: Any, job: tasks.Job) -> None:
     """Look once more for temporary files of executors that died, in folders where something was written."""
-    folders = report.filter("status != 'had them'").selectExpr(
+    folders = report.filter("status != 'unchanged'").selectExpr(
         "substr(output, 1, length(output) - length(substring_index(output, '/', -1)) - 1) folder"
     ).distinct()  # fmt: skip
     where = job.storages

@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.options import Options
@@ -25,6 +25,9 @@ from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _BATCH = 5000  # files of one scan of Spark's
 
 
@@ -32,7 +35,7 @@ _BATCH = 5000  # files of one scan of Spark's
 def read(
     spark: Any, paths: Sequence[str], predicate: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
     paths      files, folders and globs; a folder that is named is the base of the partitions in it

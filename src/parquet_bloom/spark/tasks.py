@@ -51,7 +51,7 @@ logger = logging.getLogger("parquet_bloom.spark")
 logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
 
 Row = dict[str, Any]
-DONE, HAD_THEM, FAILED = "done", "had them", "failed"
+DONE, UNCHANGED, FAILED = "done", "unchanged", "failed"
 _UNIT_BYTES = 64 << 20  # of column chunks, so that a unit is some tenths of a second
 _UNIT_FILTERS = 256
 _ABREAST = 2  # small files of a task: one is decoded while the other waits for the disk or the network
@@ -175,11 +175,11 @@ def _once(
     if not request.in_place and not request.overwrite and exists(target):
         report = _made_before(found, target, request)
         if report is not None:
-            return HAD_THEM, report
+            return UNCHANGED, report
         # Ours, of this very source, but without some of the filters asked for.
         request = dataclasses.replace(request, overwrite=True)
     report = add_file(found, target, request, built, chosen)
-    return DONE if report.filters or not request.in_place else HAD_THEM, report
+    return DONE if report.filters or not request.in_place else UNCHANGED, report
 
 
 def _made_before(found: Found, target: Location, request: Request) -> AddedFile | None:
