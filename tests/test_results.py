@@ -137,6 +137,28 @@ def test_names_of_columns_are_those_of_the_fields(results: dict[str, Any]) -> No
     assert results["prune keys"].to_dict()["hits"][0].keys() == {"path", "row_group", "keys"}
 
 
+def test_results_of_zone_indexes(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
+    data = folder / "data" / "a.parquet"
+    built = lance.build_index(data, ["id", "name"], tmp_path / "index", items=100, sync=False)
+    paths = [one.path for one in built.indexes]
+    found = lance.query_index(paths[0], f"id = {keys_table()['id'][0]}", root=folder)
+    shown, checked = lance.inspect_index(paths[0]), lance.verify_index(paths[0], data)
+    assert built.to_arrow()["path"].to_pylist() == paths
+    assert found.to_arrow()["length"].to_pylist() == [zone.length for zone in found.zones]
+    assert shown.to_arrow()["fpp"].to_pylist() == [zone.fpp for zone in shown.zones]
+    for result in (built, found, shown, *checked):
+        assert len(repr(result)) < 500
+        assert "<table>" in result._repr_html_()
+    for words, ours in (
+        (("inspect", paths[0]), shown.to_dict()),
+        (("query", paths[0], f"id = {keys_table()['id'][0]}", "--root", str(folder)), found.to_dict()),
+        (("verify", paths[0], "--data", str(data)), [one.to_dict() for one in checked]),
+    ):
+        done = command("index", *words, "--json")
+        assert json.loads(done.stdout) == ours, done.stderr
+
+
 # --- public names -----------------------------------------------------------------------------------
 
 

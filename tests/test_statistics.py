@@ -27,7 +27,7 @@ from parquet_bloom.files.storage import Source
 from parquet_bloom.formats import guava, outline, statistics
 from parquet_bloom.formats.footer import decode_footer
 from parquet_bloom.formats.provenance import read_entries
-from parquet_bloom.formats.schema import Leaf, find_leaf
+from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import k_probe
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
@@ -175,22 +175,23 @@ def test_guava_knows_no_other_family() -> None:
         guava.encode_guava(BLOOM)
 
 
-def test_a_file_s_filter_as_guava_s_bytes(source: Path, tmp_path: Path) -> None:
-    """As docs/history.md has it: the bytes that a Java program reads, and the same filter from them again."""
-    path = tmp_path / "keys.parquet"
-    parquet_bloom.add_filters(source, path, columns=["id"], spec="statistics", hash_family="guava", sync=False)
-    with Source(path) as opened:
-        footer = opened.footer()
-    leaf = find_leaf(footer.leaves, "id")
-    for group in range(3):
-        bloom = statistics.stored_in(footer)[group, leaf.index].decode(leaf)
-        data = guava.encode_guava(bloom)
-        assert data[:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
-        again = guava.decode_guava(data, statistics.kind_of(leaf))
-        ids = pq.ParquetFile(path).read_row_group(group)["id"].combine_chunks()
-        assert again.might_contain_array(ids).all(), "every stored value is admitted"
-        assert again.rules == bloom.rules
-        assert np.array_equal(again.longs, bloom.longs)
+def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program on docs/history.md makes: the bytes that a Java program reads, and the same filter from them."""
+    parquet_bloom.add_filters(
+        source, tmp_path / "out.parquet", columns=["id"], spec="statistics", hash_family="guava", sync=False
+    )
+    page = (Path(__file__).parents[1] / "docs" / "history.md").read_text()
+    (program,) = [block for block in page.split("```python\n")[1:] if "guava" in block]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(program.split("```")[0], names)
+    assert names["data"][:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
+    stored = statistics.stored_in(names["footer"])[0, names["column"].index].decode(names["column"])
+    again = guava.decode_guava(names["data"], statistics.kind_of(names["column"]))
+    assert again.rules == stored.rules
+    assert np.array_equal(again.longs, stored.longs)
+    ids = pq.ParquetFile("out.parquet").read_row_group(0)["id"].combine_chunks()
+    assert again.might_contain_array(ids).all(), "every stored value is admitted"
 
 
 # --- adding, and taking out again -------------------------------------------------------------------

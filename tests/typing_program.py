@@ -1,4 +1,4 @@
-"""A program of somebody who has type checkers on: each public function once. test_typing.py checks it; it is not run."""
+"""A program of somebody who has type checkers on: each public function once. test_typing.py only checks it."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.errors import RefusedTypeError, RequestError
@@ -46,29 +47,99 @@ class Plan:
         return sorted({column for _, column in self.chosen})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be done with every file, checked by check_request; fields as add_filters has them."""
+class Writes(TypedDict, total=False):
+    """How the new files are written: the fields of Request that are passed on as they come."""
 
-    columns: Sequence[str] | None
-    exclude: Sequence[str] | None
-    form: Format
-    style: Style | None
-    at_chunk_start: bool
-    fpp: float | Mapping[str, float] | None
-    ndv: int | None
-    max_bytes: int | None
     in_place: bool
     overwrite: bool
     replace: bool
     sync: bool
     force: bool
+    dry_run: bool
+    read_back: bool
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
+
+    columns ... read_back  as add_filters has them
+    spec, style      the form of the filters; the style is that of `statistics`, None for others
+    at_chunk_start   filters go before the pages of their chunk, not before the footer
+    max_bytes        the most a bitset may take, a power of two
+    threads          None: as many as there are processors
+    cached           as files.commit.NewFile has it
+    """
+
+    columns: tuple[str, ...] | None
+    exclude: tuple[str, ...] | None
+    spec: str
+    style: Style | None
+    at_chunk_start: bool
+    fpp: float | Mapping[str, float] | None
+    ndv: int | None
+    max_bytes: int
+    threads: int | None
+    in_place: bool = False
+    overwrite: bool = False
+    replace: bool = False
+    sync: bool = True
+    force: bool = False
+    dry_run: bool = False
+    read_back: bool = False
+    cached: bool = True
+
+    @property
+    def form(self) -> Format:
+        return FORMATS[self.spec]
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        columns: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        spec: str = "final",
+        placement: str | None = None,
+        hash_family: str | None = None,
+        strategy: str | None = None,
+        fpp: float | Mapping[str, float] | None = None,
+        ndv: int | None = None,
+        conf: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        **how: Unpack[Writes],
+    ) -> Request:
+        """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
+        fpp, ndv = with_properties(conf, spec, fpp, ndv)
+        form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, threads)
+        return cls(
+            columns=None if columns is None else tuple(columns),
+            exclude=None if exclude is None else tuple(exclude),
+            spec=spec,
+            style=style_for(form, hash_family, strategy),
+            at_chunk_start=at_chunk_start,
+            fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
+            ndv=ndv,
+            max_bytes=check_sizes(ndv, max_bytes, form),
+            threads=threads,
+            **how,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A request, and what this process works on it with.
+
+    tables    that files must not be changed in
+    progress  is told of every filter
+    """
+
+    request: Request
     workers: Workers
     tables: Tables
-    dry_run: bool
-    progress: Progress | None
-    cached: bool = True  # as files.commit.NewFile has it
-    read_back: bool = False
+    progress: Progress | None = None
 
 
 def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
@@ -95,8 +166,6 @@ def check_request(
     spec: str,
     placement: str | None,
     fpp: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
     threads: int | None,
 ) -> tuple[Format, bool]:
     """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
@@ -108,7 +177,6 @@ def check_request(
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp)
-    check_sizes(ndv, max_bytes, form)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
     return form, chosen == "chunk-start"
@@ -136,27 +204,18 @@ def with_properties(
     return (fpp if rate is None else rate), (ndv if entries is None else entries)
 
 
-def plan(
-    footer: Footer,
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    fpp: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
-    replace: bool,
-    form: Format = FORMATS["final"],
-) -> Plan:
+def plan(footer: Footer, request: Request) -> Plan:
     """Decide for every column chunk of one file.
 
     Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
     has a type that is refused (one that only a pattern fits is skipped, with the reason).
     """
-    limit = check_sizes(ndv, max_bytes, form)
+    form, columns = request.form, request.columns
     leaves = footer.leaves
-    wanted = select_leaves(leaves, columns, exclude)
+    wanted = select_leaves(leaves, columns, request.exclude)
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
-    rates = _rates(leaves, fpp, form.fpp)
+    rates = _rates(leaves, request.fpp, form.fpp)
     in_body = form.placement is not None
     foreign = foreign_filter_fields(footer.data) if in_body and not footer.exact else set()
     stored = stored_in(footer)
@@ -168,12 +227,12 @@ def plan(
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             made.skipped.append(Skipped(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
-        sizing = Sizing(rates.get(leaf.index, rates[-1]), ndv, limit)
+        sizing = Sizing(rates.get(leaf.index, rates[-1]), request.ndv, request.max_bytes)
         reasons: dict[int, str] = {}
         for group in range(footer.n_row_groups):
             meta = footer.meta(group, leaf.index)
             here = (meta.bloom_filter_offset or 0) > 0 or (group, leaf.index) in stored
-            reason = _why_not(meta, here, replace)
+            reason = _why_not(meta, here, request.replace)
             if reason is None and not in_body and meta.key_value_metadata == []:
                 reason = "its list of key-values is there and empty, which remove could not bring back"
             if (group, leaf.index) in foreign:
@@ -188,7 +247,6 @@ def plan(
 
 def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
     """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
-    check_fpp(fpp)
     if not isinstance(fpp, Mapping):
         return {-1: default if fpp is None else fpp}
     rates = {-1: fpp.get("*", default)}
@@ -230,16 +288,15 @@ def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> 
     return total
 
 
-def planned(source: Source, request: Request, chosen: Collection[int] | None = None) -> Plan:
+def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> Plan:
     """Which chunks of a file get a filter, and why others do not.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
             reads a sample of the columns if the request names none
     """
-    r = request
     footer = source.footer()
-    made = plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace, r.form)
-    if r.columns is not None or not made.chosen:
+    made = plan(footer, run.request)
+    if run.request.columns is not None or not made.chosen:
         return made
     if chosen is None:
         groups: dict[int, list[int]] = {}
@@ -247,7 +304,7 @@ def planned(source: Source, request: Request, chosen: Collection[int] | None = N
         for (group, column), sizing in made.chosen.items():
             groups.setdefault(column, []).append(group)
             sizings[column] = sizing
-        left_out = columns_left_out(source, footer, groups, sizings, r.workers)
+        left_out = columns_left_out(source, footer, groups, sizings, run.workers)
         made.skipped += [Skipped(footer.leaves[column].name, None, reason) for column, reason in left_out.items()]
         chosen = groups.keys() - left_out.keys()
     made.chosen = {key: sizing for key, sizing in made.chosen.items() if key[1] in chosen}

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.files.litter import remove_stale
+from parquet_bloom.files.plan import Request
 from parquet_bloom.files.tables import Tables, look_before
-from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
@@ -109,14 +109,12 @@ def add_filters(
     where = storages(spark, paths, output)
     paths = [where.absolute(path) for path in paths]
     output = where.absolute(output) if output is not None else None
-    options = {
-        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
-        "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "replace": replace,
-        "sync": sync, "force": force,
-    }  # fmt: skip
-    job = tasks.Job(where, output, overwrite, options, threads)
-    with Workers(1) as workers:
-        job.request(workers)  # its errors come before any work
+    request = Request.checked(
+        columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
+        fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=output is None,
+        overwrite=overwrite, replace=replace, sync=sync, force=force, cached=False,
+    )  # fmt: skip
+    job = tasks.Job(where, request, output)
     tables = look_before(output is not None, raw_files, force)
     _check_places(paths, output, in_place, force, where, tables or Tables())
     if tables is not None:
