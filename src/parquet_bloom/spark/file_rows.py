@@ -3,7 +3,7 @@
     folder's name -> footer -> bounds and filters -> row groups that are left -> batches of the schema
 
 A file is opened once. What it is asked and what rows are filtered by are one predicate, seen from
-both sides: from the file's values (file_predicate.for_file) and from Spark's.
+both sides: from the file's values (pushed.for_file) and from Spark's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
 from parquet_bloom.spark.arrow_types import MisfitError, check_fit, convert, is_list
-from parquet_bloom.spark.file_predicate import FALSE, TRUE, Answer, LeafPart, for_file, settle
 from parquet_bloom.spark.hive import scalar
 from parquet_bloom.spark.inference import PYARROW_ERRORS, damaged, open_parquet, types_of
+from parquet_bloom.spark.pushed import FALSE, TRUE, Answer, LeafPart, for_file, settle
 from parquet_bloom.spark.units import part_of
 
 _ASKED = Options("largest")
