@@ -251,7 +251,7 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
         skipped,
         stages,
         decision.bytes_read.tolist(),
-        _reasons(decision, outline, bound, stages),
+        _reasons(decision, bound, stages),
         outline.rows.tolist(),
         sizes_of(outline).tolist(),
         strict=False,
@@ -267,7 +267,7 @@ def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
     return sizes
 
 
-def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
+def _reasons(decision: Decision, bound: Bound, stages: list[str | None]) -> list[str]:
     skips: dict[str | None, str] = {None: ""}
     skips.update(_REASONS)
     if "literal" in stages:
