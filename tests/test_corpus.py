@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, corpus_files
+from corpus import corpus_file, corpus_files, others_files
 from samples import digest, leftovers, same_rows
 
 import parquet_bloom
@@ -54,9 +54,9 @@ READABLE = readable()
 
 
 def test_the_corpus_is_read() -> None:
-    if not corpus_files():
-        pytest.skip("no corpus here; set PARQUET_BLOOM_CORPUS")
-    assert len(READABLE) >= 95
+    if not others_files():
+        pytest.skip("PARQUET_BLOOM_CORPUS names no folder")
+    assert len(READABLE) >= 90
 
 
 def columns_of(path: Path) -> list[str]:
