@@ -1,8 +1,10 @@
-"""The documentation names what there is: tests, files, commands."""
+"""Documentation, docstrings and comments name what there is: tests, files, sections, modules, commands."""
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,22 +15,109 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "fixtures" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
+SOURCES = [
+    path
+    for folder in ("src", "tests", "benchmarks", "fixtures")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "_thrift" not in path.parts
+]
+PACKAGE = ROOT / "src" / "parquet_bloom"
+# Of parquet-format and Thrift, cited as sources.
+FOREIGN = {"BloomFilter.md", "Encodings.md", "LogicalTypes.md", "PageIndex.md", "thrift-compact-protocol.md"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_tests_that_a_page_names_are_there(page: Path) -> None:
     named = set(re.findall(r"`(?:tests/)?((?:engines/|property/|spark/)?test_\w+\.py)`", page.read_text()))
     assert not [name for name in named if not list((ROOT / "tests").rglob(name))]
     assert page.name != "formats.md" or len(named) >= 8, "each form names its tests"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-    assert not [link for link in links if not (page.parent / link).exists()]
+    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        target = page.parent / link if link else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def prose() -> dict[Path, str]:
+    """Pages without their Python, and the docstrings and comments of modules."""
+    found = {page: re.sub(r"```python\n.*?```", "", page.read_text(), flags=re.DOTALL) for page in PAGES}
+    for path in SOURCES:
+        text = path.read_text()
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        parts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+        found[path] = "\n".join([*parts, *re.findall(r"(?:^|\s)#.*", text)])
+    return found
+
+
+def cited(pattern: str) -> list[tuple[Path, tuple[str, ...]]]:
+    """Where a pattern is found in pages, docstrings and comments: the file, and the groups."""
+    return [(path, match.groups()) for path, text in prose().items() for match in re.finditer(pattern, text)]
+
+
+def test_cited_sections_are_there() -> None:
+    found = cited(r"([\w./-]+\.md) section (\d+)")
+    assert len(found) >= 6, "the pattern still meets the citations"
+    for path, (page, number) in found:
+        assert page is not None
+        headings = (ROOT / page).read_text() if (ROOT / page).is_file() else ""
+        assert f"\n## {number}. " in headings, f"{path}: {page} section {number}"
+
+
+def test_cited_files_are_there() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, (name,) in cited(
+            r"(?<![\w./*-])((?:docs|fixtures|tests|benchmarks|thrift|src|\.ci)/[\w./-]*\w)(?![\w*])"
+        )
+        if not (ROOT / name).exists()
+    ]
+    names = {path.name for folder in ("", "src", "tests", "benchmarks", "fixtures", "docs", "thrift")
+             for path in ((ROOT / folder).rglob("*") if folder else ROOT.iterdir())}  # fmt: skip
+    missing += [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, (name,) in cited(r"(?<![\w./<{*-])(\w+\.(?:py|md|tsv|thrift))\b")
+        if path.suffix == ".py" and name not in names | FOREIGN
+    ]
+    assert missing == []
+
+
+def test_cited_modules_are_there() -> None:
+    """As `formats.edits` or `formats.edits.Moves`. Spark's own settings look like modules of spark/: not looked at."""
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("_")} | {"files"}
+    folders -= {"spark"}
+    pattern = rf"(?<![\w./'\"@-])(?:parquet_bloom\.)?({'|'.join(sorted(folders))})\.([a-z_]\w*)(?:\.(\w+))?(?![\w/])"
+    found = cited(pattern)
+    assert len(found) >= 40, "the pattern still meets the citations"
+    missing = []
+    for path, (folder, module, name) in found:
+        source = PACKAGE / folder / f"{module}.py"
+        if module == "md":
+            continue
+        text = source.read_text() if source.is_file() else (PACKAGE / folder / "__init__.py").read_text()
+        wanted = name if source.is_file() else module
+        if wanted and not re.search(rf"\b{wanted}\b", text):
+            missing.append(f"{path.relative_to(ROOT)}: {'.'.join(filter(None, (folder, module, name)))}")
+    assert missing == []
 
 
 def test_every_command_is_in_the_readme() -> None:

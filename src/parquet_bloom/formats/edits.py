@@ -4,7 +4,7 @@ One edit, two ways to carry it out: through the bindings where they re-encode th
 (fast), through the generic tree where not (a later version's fields, extension field 32767,
 unknown union members, odd orders). Which one did it cannot be told from the result.
 
-Which fields hold absolute offsets: formats.md section 6, repeated at `_move_chunk` below.
+Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_move_chunk` below.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A filter is asked with the PLAIN bytes of the *physical* value, without a length
 
 `encode_literal` turns what a person wrote into those bytes. It never guesses: where engines may
 disagree about what equals the literal, the answer is "no evidence", and the rows are read.
-Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; formats.md section 2.
+Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; docs/formats.md section 2.
 """
 
 from __future__ import annotations
