@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
+import os
 import re
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import parquet_bloom
 from parquet_bloom.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,3 +131,27 @@ def test_every_command_is_in_the_readme() -> None:
     missing = [name for name in group.list_commands(None) if f"`parquet-bloom {name} " not in text]  # type: ignore[arg-type]
     assert missing == ["export-guava"]
     assert "\nparquet-bloom export-guava " in (ROOT / "docs" / "history.md").read_text()
+
+
+def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, over files like those it speaks of; only the bucket is a folder here."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block.count("s3://bucket/events/") == 1
+    monkeypatch.chdir(tmp_path)
+    ids = [f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}" for i in range(400)]
+    ids[250] = "4bf92f3577b34da6"
+    days = [dt.date(2026, 1, 30) + dt.timedelta(i % 4) for i in range(400)]
+    users = [{"id": i * 7919 % 1000 if i != 250 else 42, "name": f"n{i}"} for i in range(400)]
+    table = pa.table({"trace_id": ids, "at": pa.array(days, pa.date32()), "user": users})
+    pq.write_table(table, "events.parquet", row_group_size=100)
+    os.mkdir("events")
+    parquet_bloom.add_filters("events.parquet", "events/1.parquet")
+    names = {"hundred_thousand_ids": ids[:3], "schema": table.schema, "batches": table.to_batches(100)}
+    exec(compile(block.replace("s3://bucket/events/", "events/"), "README.md", "exec"), names)
+    assert names["rows"]["trace_id"].to_pylist() == [ids[250]], "of the one row that both halves meet"
+    assert {f.column for f in names["report"].files[0].filters} == {"trace_id", "user.id", "user.name"}
+    assert names["few"].to_table().equals(table.slice(200, 100)), "the row group that stores the key"
+    assert list(names["found"]) == [("events/1.parquet", [0])], "row group 0 has the three keys"
+    written = parquet_bloom.inspect("new.parquet").files[0].filters
+    assert {f.column for f in written} == {"trace_id"}
+    assert pq.read_table("new.parquet").equals(table)
