@@ -6,7 +6,10 @@ import ast
 import datetime as dt
 import os
 import re
+import subprocess
+import sys
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -155,3 +158,15 @@ def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     written = parquet_bloom.inspect("new.parquet").files[0].filters
     assert {f.column for f in written} == {"trace_id"}
     assert pq.read_table("new.parquet").equals(table)
+
+
+def test_generated_pages_are_those_of_docstrings_and_commands() -> None:
+    if tuple(map(int, version("click").split(".")[:2])) < (8, 2):
+        pytest.skip("click 8.1 lays its help out otherwise")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = (ROOT / "docs" / "python.md").read_text(), (ROOT / "docs" / "cli.md").read_text()
+    assert all(f"\n#### `{name}`\n" in pages[0] for name in parquet_bloom.__all__ if not name.startswith("__"))
+    assert all(f"\n## parquet-bloom {name}\n" in pages[1] for name in group.list_commands(None))  # type: ignore[arg-type]
