@@ -132,6 +132,14 @@ def is_there(name: str) -> bool:
     return source.is_file() and (not parts or re.search(rf"\b{parts[0]}\b", source.read_text()) is not None)
 
 
+def test_every_command_is_in_the_readme() -> None:
+    """But for the one that only older forms need: it is on their page."""
+    text = (ROOT / "README.md").read_text()
+    missing = [name for name in group.list_commands(None) if f"`parquet-bloom {name} " not in text]  # type: ignore[arg-type]
+    assert missing == ["export-guava"]
+    assert "\nparquet-bloom export-guava " in (ROOT / "docs" / "history.md").read_text()
+
+
 def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, over files like those it speaks of; only the bucket is a folder here."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
