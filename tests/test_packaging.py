@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import tomllib
+from collections import Counter
 from typing import Any
 
 from samples import REPOSITORY
@@ -35,3 +37,11 @@ def test_the_pythons_of_the_classifiers_are_those_that_ci_runs() -> None:
     (matrix,) = re.findall(r"python: \[(.*)\]", workflow)
     assert [*re.findall(r"[\d.]+", matrix)] == named[1:], "the oldest is the one of .ci/run"
     assert WRITTEN["project"]["requires-python"] == f">={named[0]}"
+
+
+def test_contributors_are_told_where_the_files_of_other_projects_are() -> None:
+    with (REPOSITORY / "fixtures" / "others.tsv").open(newline="") as file:
+        counts = Counter(row["repository"] for row in csv.DictReader(file, delimiter="\t"))
+    told = re.findall(r"^\| \[([^]]+)\]\(https://github\.com/\1\) \| (\d+) \|$",
+                      (REPOSITORY / "CONTRIBUTING.md").read_text(), re.MULTILINE)  # fmt: skip
+    assert {name: int(count) for name, count in told} == counts
