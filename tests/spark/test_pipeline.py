@@ -262,7 +262,7 @@ def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
-    from parquet_bloom.files.commit import NewFile
+    from parquet_bloom.storage.writing.new_file import NewFile
 
     new = NewFile(str(data / "year=2020" / "x.parquet"), None, True, False)
     os.close(new.fd)

@@ -18,10 +18,10 @@ import click
 from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
-from parquet_bloom.files.secrets import without_secret
 from parquet_bloom.limits import set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
+from parquet_bloom.storage.secrets import without_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
 

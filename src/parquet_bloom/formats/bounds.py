@@ -25,8 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.formats.outline import NONE, Outline, Slot
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 Domain = Literal["integer", "float", "bytes"]
 

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 
 
 @dataclass(frozen=True, slots=True)

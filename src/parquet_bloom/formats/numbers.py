@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from parquet_bloom.formats.literals import Encoded, Literal, mismatch, never, shown, unknown
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, Leaf
 
 _MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32
 _MOST_DIGITS = 160  # more than 64 bytes can hold: nobody's column, and no reason to build such a number

@@ -21,8 +21,8 @@ import numpy as np
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.kinds import is_misfit, is_uuid
 from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, mismatch, shown
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.formats.numbers import FLOATS
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.formats.values import DAY_NS, EPOCH_DAY, encode_literal, own
 
 # Beyond any value of any column (64 bytes of DECIMAL): a literal further out is as good as this one.

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats.literals import Encoded, Instant, Literal, TimeOfDay, mismatch, never, unknown
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.formats.numbers import decimal, floating, integer, stored_integer
-from parquet_bloom.formats.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 
 def encode_literal(value: Literal, leaf: Leaf) -> Encoded:

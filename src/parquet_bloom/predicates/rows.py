@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.literals import Literal
-from parquet_bloom.formats.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path
 from parquet_bloom.predicates.casts import Against, Always, Plan, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 

@@ -26,7 +26,7 @@ from pyspark.sql import types as st
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.literals import Instant, Literal
-from parquet_bloom.formats.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path
 from parquet_bloom.predicates.arrow_literals import EPOCH
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown

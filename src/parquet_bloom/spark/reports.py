@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.commit import new_output
-from parquet_bloom.files.remote import storage_error
 from parquet_bloom.spark.storages import storages
+from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.writing.new_file import new_output
 
 _BATCH = 10_000
 _MOST_PARTS = 64  # each is one small Spark job

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.paths import Found, partitions_of
+from parquet_bloom.storage.paths import Found, partitions_of
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {

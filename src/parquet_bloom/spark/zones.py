@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
-from parquet_bloom.files.index_sources import Data, is_lance, open_data
-from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats import lance as form
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import storages
+from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.zones.build import Piece, pieces_of, write_indexes
+from parquet_bloom.zones.sources import Data, is_lance, open_data
 
 _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
