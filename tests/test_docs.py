@@ -35,8 +35,15 @@ SOURCES = [
     if "_thrift" not in path.parts
 ]
 PACKAGE = ROOT / "src" / "parquet_bloom"
-# Of parquet-format and Thrift, cited as sources.
-FOREIGN = {"BloomFilter.md", "Encodings.md", "LogicalTypes.md", "PageIndex.md", "thrift-compact-protocol.md"}
+# Of parquet-format, Thrift and PySpark, cited as sources.
+FOREIGN = {
+    "BloomFilter.md",
+    "Encodings.md",
+    "LogicalTypes.md",
+    "PageIndex.md",
+    "thrift-compact-protocol.md",
+    "daemon.py",
+}
 
 
 def _name(page: Path) -> str:

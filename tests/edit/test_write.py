@@ -101,7 +101,7 @@ def test_requests_that_make_no_sense(tmp_path: Path) -> None:
         ({"spec": "finale"}, "unknown spec"),
         ({"spec": "parquet-41", "placement": "footer"}, "not for parquet-41"),
         ({"ndv": 0}, "ndv"),
-        ({"max_bytes": 1}, "max-bytes"),
+        ({"max_bytes": 1}, "max_bytes"),
         ({"threads": 0}, "threads"),
     ],
 )

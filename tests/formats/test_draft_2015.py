@@ -206,7 +206,7 @@ def test_guava_s_filters_of_a_file(source: Path, tmp_path: Path) -> None:
         {"guava": given, "spec": "statistics", "hash_family": "orc"}, {"guava": {(9, "id"): b""}, "spec": "statistics"},
         {"guava": {(0, "id"): b"guava"}, "spec": "statistics"},
     ):  # fmt: skip
-        with pytest.raises(RequestError, match="Guava|hash-family|there is no row group 9"):
+        with pytest.raises(RequestError, match="Guava|hash_family|there is no row group 9"):
             parquet_bloom.add_filters(source, tmp_path / "x.parquet", sync=False, **wrong)
 
 
@@ -455,14 +455,14 @@ def test_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"placement": "footer"}, "--placement footer is not for statistics"),
+        ({"placement": "footer"}, "placement='footer' is not for statistics"),
         ({"placement": "chunk-start"}, "lie in the footer itself"),
         ({"hash_family": "spark"}, "unknown hash family spark; there are: orc, guava, hive"),
         ({"strategy": "MURMUR"}, "unknown strategy MURMUR"),
         ({"strategy": "MURMUR128_64"}, "hash family orc has no strategy MURMUR128_64"),
         ({"hash_family": "hive", "strategy": "MURMUR128_64"}, "hash family hive has no strategy"),
-        ({"spec": "final", "hash_family": "orc"}, "are for --spec statistics, not for final"),
-        ({"spec": "final", "conf": {"parquet.expected.entries": "5"}}, "--property is for --spec statistics"),
+        ({"spec": "final", "hash_family": "orc"}, "are for spec='statistics', not for final"),
+        ({"spec": "final", "conf": {"parquet.expected.entries": "5"}}, "conf is for spec='statistics'"),
         ({"conf": {"parquet.enable.bloom.filter": "false"}}, "nothing to add"),
         ({"conf": {"parquet.enable.bloom.filter": "maybe"}}, "expected true or false"),
         ({"conf": {"parquet.expected.entries": "many"}}, "expected a number"),

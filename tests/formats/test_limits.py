@@ -147,9 +147,9 @@ def test_a_list_may_be_longer_where_one_says_so(tmp_path: Path, raised: Callable
 def test_commands_take_limits_for_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = str(write_keys(tmp_path / "keys.parquet")), str(tmp_path / "out.parquet")
     assert cli.run(["inspect", path, "--max-list-elements", "5"]) == 2
-    assert "over max_list_elements, 5" in capsys.readouterr().err
+    assert "over --max-list-elements, 5" in capsys.readouterr().err
     assert cli.run(["add", path, "-o", out, "--max-memory", "1kB", "-c", "name"]) == 2
-    assert "of max_memory, 1000" in capsys.readouterr().err
+    assert "of --max-memory, 1000" in capsys.readouterr().err
     assert not Path(out).exists()
     assert cli.run(["add", path, "-o", out, "--max-memory", "2MiB", "-c", "name"]) == 0
     assert cli.run(["read", out, "--max-string-bytes", "10MB", "--max-list-elements", "100000", "--limit", "1"]) == 0

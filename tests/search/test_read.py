@@ -383,7 +383,7 @@ def test_columns_of_one_name_are_an_error_only_where_they_are_wanted(tmp_path: P
     pq.write_table(pa.Table.from_arrays(columns, names=["a", "a", "b"]), path)
     for call in (parquet_bloom.read_table, lambda *args, **more: list(parquet_bloom.read_batches(*args, **more))):
         for wanted in (None, ["a"], ["b", "a"]):
-            with pytest.raises(RequestError, match="has 2 columns named a, .* name others with columns=, --columns"):
+            with pytest.raises(RequestError, match="has 2 columns named a, .* name others with columns$"):
                 call(path, "b >= 8", columns=wanted)
     with pytest.raises(RequestError, match="ambiguous"):
         parquet_bloom.read_table(path, "a = 5", columns=["b"])

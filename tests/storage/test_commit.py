@@ -87,7 +87,7 @@ def test_hard_links_need_force(keys: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     os.link(keys, other)
     before = digest(keys)
-    with pytest.raises(StorageError, match=r"hard links.*--force"):
+    with pytest.raises(StorageError, match=r"hard links.*force=True or output"):
         add_in_place(keys)
     assert digest(keys) == before
     add_in_place(keys, force=True)
@@ -96,7 +96,7 @@ def test_hard_links_need_force(keys: Path, tmp_path: Path) -> None:
 
 def test_a_read_only_file_needs_force(keys: Path) -> None:
     keys.chmod(0o444)
-    with pytest.raises(StorageError, match=r"read-only.*--force"):
+    with pytest.raises(StorageError, match=r"read-only.*force=True"):
         add_in_place(keys)
     add_in_place(keys, force=True)
     assert stat.S_IMODE(keys.stat().st_mode) == 0o444
@@ -176,7 +176,7 @@ def test_a_new_file_can_leave_memory_once_it_is_on_the_disk(tmp_path: Path, sync
 def test_an_existing_output_needs_overwrite(keys: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     out.write_bytes(b"precious")
-    with pytest.raises(StorageError, match=r"out.parquet: exists.*--overwrite"):
+    with pytest.raises(StorageError, match=r"out.parquet: exists.*overwrite=True"):
         parquet_bloom.add_filters(keys, out, columns=["id"])
     assert out.read_bytes() == b"precious"
 

@@ -109,7 +109,7 @@ def test_outputs(tree: Path) -> None:
 
 def test_conflicts(tree: Path) -> None:
     bare = str(tree / "bare")
-    with pytest.raises(RequestError, match="--output FILE_OR_DIR.*--in-place"):
+    with pytest.raises(RequestError, match="give output for a new file, or in_place=True"):
         targets(bare, None, False, False)
     with pytest.raises(RequestError, match="exclude each other"):
         targets(bare, "x", True, False)
@@ -120,7 +120,7 @@ def test_conflicts(tree: Path) -> None:
     (tree / "link").symlink_to("bare")
     with pytest.raises(RequestError, match="itself a source"):
         targets(bare, tree / "link", False, True)
-    with pytest.raises(StorageError, match="--overwrite"):
+    with pytest.raises(StorageError, match="overwrite=True"):
         targets(bare, tree / "other/a.parquet", False, False)
     with pytest.raises(StorageError, match="not a folder"):
         targets(str(tree / "in"), bare, False, True)

@@ -308,6 +308,24 @@ def test_an_object_that_was_replaced_meanwhile_stays(store: ObjectStore, big: by
     assert store.uploads("data") == []
 
 
+def test_the_object_that_is_not_there_yet_is_a_source_like_any_other(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    target = Location("data/y.parquet", store.filesystem)
+    with (
+        Source(Location("data/x.parquet", store.filesystem), pin=True) as old,
+        s3_module.StoredFile(old, target, overwrite=False, force=False) as new,
+    ):
+        new.copy_from(0, old, 0, 100)
+        new.at = 100
+        new.append(b"new")
+        with new.reopen() as source:
+            assert source.read(98, 5) == small[98:100] + b"new"
+            assert source.arrow_file().read() == small[:100] + b"new"
+            assert (source.size, source.path, source.is_remote) == (103, "data/y.parquet", True)
+            assert (source.stamp, source.etag) == (None, None), "no version of it is there yet"
+    assert store.names("data") == ["x.parquet"]
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk is gone"), MemoryError])
 def test_an_error_in_the_middle_aborts_the_upload(
     store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, error: BaseException
@@ -328,7 +346,7 @@ def test_an_error_in_the_middle_aborts_the_upload(
 def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) -> None:
     store.put("data/x.parquet", small)
     store.put("data/y.parquet", b"old")
-    with pytest.raises(StorageError, match="--overwrite"):
+    with pytest.raises(StorageError, match="overwrite=True"):
         parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem, columns=["*"])
     with pytest.raises(RequestError, match="itself a source"):
         parquet_bloom.add_filters(

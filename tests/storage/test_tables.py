@@ -78,7 +78,7 @@ def table(tmp_path: Path, kind: str) -> Path:
 def test_rows_of_a_table_are_refused_unless_its_files_are_wanted_as_they_are(name: str, tmp_path: Path) -> None:
     write_keys(tmp_path / "keys.parquet")
     log(tmp_path, LOGS["Delta"])
-    with pytest.raises(TableFormatError, match=r"is a Delta table, .*dead.*deltalake.*--raw-files.*raw_files=True"):
+    with pytest.raises(TableFormatError, match=r"is a Delta table, .*dead.*deltalake.*raw_files=True"):
         READS[name](tmp_path)
     READS[name](tmp_path, raw_files=True)
 
@@ -168,7 +168,7 @@ def test_looking_at_filters_goes_on_with_a_note(table: Path, kind: str, capfd: p
 def test_writing_in_place_is_refused_and_forcing_it_warns(table: Path, kind: str) -> None:
     file = table / "day=1" / "keys.parquet"
     before = digest(file)
-    with pytest.raises(TableFormatError, match=rf"keys.parquet: lies in the {kind} table .*--force"):
+    with pytest.raises(TableFormatError, match=rf"keys.parquet: lies in the {kind} table .*force=True"):
         parquet_bloom.add_filters(file, in_place=True, columns=["id"], sync=False)
     assert digest(file) == before
     with pytest.warns(TableWarning, match=f"lies in the {kind} table .*`remove` in place undoes") as warned:
@@ -185,7 +185,7 @@ def test_copies_of_a_table_s_files_are_refused(table: Path, tmp_path: Path) -> N
     """Dead files would come out as data."""
     out = tmp_path / "out"
     for write in (parquet_bloom.add_filters, parquet_bloom.remove_filters):
-        with pytest.raises(TableFormatError, match=r"dead and deleted rows.*--raw-files"):
+        with pytest.raises(TableFormatError, match=r"dead and deleted rows.*raw_files=True"):
             write(table, out, columns=["id"], sync=False)
         assert not out.exists()
     for how in ({"raw_files": True}, {"force": True, "overwrite": True}):
@@ -197,12 +197,12 @@ def test_copies_of_a_table_s_files_are_refused(table: Path, tmp_path: Path) -> N
 
 def test_a_zone_index_of_a_table(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "index"
-    with pytest.raises(TableFormatError, match="--raw-files"):
+    with pytest.raises(TableFormatError, match="raw_files=True"):
         lance.build_index(table, ["id"], out)
     assert not out.exists()
     lance.build_index(table, ["id"], out, raw_files=True)
     assert {one.status for one in lance.verify_index(out)} == {"right"}, "it names its files, nobody asks again"
-    with pytest.raises(TableFormatError, match="--raw-files"):
+    with pytest.raises(TableFormatError, match="raw_files=True"):
         parquet_bloom.count(table, "id = 5", index=out)
     assert parquet_bloom.count(table, "id = 5", index=out, raw_files=True) == 0
 
@@ -253,7 +253,9 @@ def test_a_table_whose_data_lie_elsewhere(tmp_path: Path) -> None:
     other.mkdir()
     write_keys(other / "keys.parquet")
     assert parquet_bloom.count(other) == ROWS_THERE, "beside the table, but not its data"
-    with pytest.raises(TableFormatError, match="holds data of the Iceberg table .*whose log holds file sizes.*--force"):
+    with pytest.raises(
+        TableFormatError, match="holds data of the Iceberg table .*whose log holds file sizes.*force=True"
+    ):
         parquet_bloom.add_filters(data, in_place=True, columns=["id"])
     with pytest.warns(TableWarning, match="holds data of the Iceberg table"):
         parquet_bloom.add_filters(data, in_place=True, force=True, columns=["id"], sync=False)

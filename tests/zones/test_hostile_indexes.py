@@ -310,7 +310,7 @@ def test_an_index_at_the_root_of_the_disk_names_nothing_by_itself(index: Path, m
 
     file = ZoneFile(str(index))
     file.path = "/ix/bloomfilter.lance"
-    with pytest.raises(RequestError, match="name the folder that the data are in: root=, --root"):
+    with pytest.raises(RequestError, match="name the folder that the data are in with root"):
         Root(file, None)
 
 

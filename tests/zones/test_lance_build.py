@@ -229,7 +229,7 @@ def test_what_cannot_be_built_leaves_nothing(tmp_path):
         build_index(tmp_path, ["a", "b"], tmp_path / "out")
     assert not [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
     build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out")
-    with pytest.raises(StorageError, match="exists; give --overwrite"):
+    with pytest.raises(StorageError, match="exists; give overwrite=True"):
         build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out")
     build_index(tmp_path / "1.parquet", ["a"], tmp_path / "out", overwrite=True)
     assert len([p for p in (tmp_path / "out").rglob("*") if p.is_file()]) == 1

@@ -25,7 +25,7 @@ import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
 from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
-from parquet_bloom.errors import DamagedFileError, LimitError
+from parquet_bloom.errors import DamagedFileError, LimitError, parameter
 from parquet_bloom.formats.metadata.footer import MAGIC
 from parquet_bloom.formats.metadata.one_column import one_column
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
@@ -166,8 +166,9 @@ class ColumnReader:
                         break  # the first batch has the whole dictionary
                     total += pc.sum(pc.cast(lengths.take(found.indices), pa.int64())).as_py() or 0
                     if total > most:
-                        text = f"its values take over {most} bytes when decoded, {_WHOLE} times max_memory"
-                        raise LimitError(self.path, f"{where}: {text}; raise it for a file that you trust")
+                        text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "
+                        hint = parameter("max_memory") + "; raise it for a file that you trust"
+                        raise LimitError(self.path, text + hint)
         except PYARROW_ERRORS as error:
             raise self._damaged(error, row_group) from error
         return longest

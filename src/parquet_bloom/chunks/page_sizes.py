@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parquet_bloom._thrift.parquet.ttypes import PageHeader
-from parquet_bloom.errors import DamagedFileError, FooterError, LimitError
+from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, parameter
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.source import Source
@@ -96,7 +96,8 @@ def rows_at_once(
     if 2 * max(page, held) > most:
         what = f"a page of it takes {page} bytes" if page >= held else f"values of one page take {held} bytes"
         hint = "raise it for a file that you trust"
-        raise LimitError(source.path, f"{where}: {what} when decoded, over half of max_memory, {most}; {hint}")
+        half = "over half of " + parameter("max_memory")
+        raise LimitError(source.path, f"{where}: {what} when decoded, " + half + f", {most}; {hint}")
     per_row = max(1, -(-int(values.sum()) // max(rows, 1))) if repeated else 1
     reach = np.concatenate(([0], np.cumsum(pages)))
     ends = np.cumsum(values)

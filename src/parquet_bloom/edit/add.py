@@ -167,7 +167,7 @@ def add_file(
         report.planned_bytes = upper_bound(footer, made, request.form)
         report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(made.chosen)))
         report.dry_run = request.dry_run
-        report.remote = source.is_remote or target.filesystem is not None
+        report.remote = source.is_remote or not target.is_local
         if made.chosen or not request.in_place:
             check_target(file, target, request.in_place, request.force, request.tables)
         if made.chosen and request.at_chunk_start:
@@ -266,7 +266,7 @@ class _Writer:
             yield key, built.data
 
     def _cuts(self) -> list[Event]:
-        """With --replace: the old filters of the chosen chunks leave, as far as they can."""
+        """With replace: the old filters of the chosen chunks leave, as far as they can."""
         if not self.request.replace:
             return []
         spans = spans_of(self.source, self.footer, self.made.chosen)

@@ -1,6 +1,6 @@
 """One filter from one column chunk: decode, hash, insert, fold to the size the data needs.
 
-The first allocation is for as many distinct values as the chunk has values (or --ndv says); it is
+The first allocation is for as many distinct values as the chunk has values (or ndv says); it is
 folded while the exact rate stays within the target, so the size comes from the data and no count
 of distinct values is needed. Too small an allocation is built again, twice as large.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import BATCH_ROWS, ColumnReader
-from parquet_bloom.errors import FilterFormatError, RequestError
+from parquet_bloom.errors import FilterFormatError, RequestError, parameter
 from parquet_bloom.formats import final
 from parquet_bloom.formats.draft_2015 import Style, key_values, kind_of, made
 from parquet_bloom.formats.filters import Format
@@ -155,7 +155,7 @@ def _distinct(held: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 
 
 def _build_k_probe(reader: ColumnReader, row_group: int, style: Style, sizing: Sizing) -> Built:
-    """Build a filter of `statistics`, for as many distinct values as there are, or as --ndv says."""
+    """Build a filter of `statistics`, for as many distinct values as there are, or as ndv says."""
     rule = style.rule(reader.leaf)
     hashes = distinct_hashes(reader.batches(row_group), reader.leaf, rule)
     if not len(hashes[0]):
@@ -166,8 +166,7 @@ def _build_k_probe(reader: ColumnReader, row_group: int, style: Style, sizing: S
     rate = k_probe.rate(bloom.longs, k)
     if rate > USELESS_RATE:
         shown = f"{num_bits // 8} bytes reach a false positive rate of {rate:.0%} only"
-        more = "--ndv" if sizing.ndv else "--max-bytes"
-        return Built(None, f"{shown}: give {more} more", rate)
+        return Built(None, f"{shown}: give more " + parameter("ndv" if sizing.ndv else "max_bytes"), rate)
     texts = tuple(key_values(bloom))
     estimate = k_probe.estimated_ndv(bloom.longs, k)
     return Built(b"", "", rate, num_bits // 8, estimate, num_bits >= wanted, texts)
@@ -215,7 +214,7 @@ def build(
         return Built(None, "no value is stored")
     if rate > USELESS_RATE:
         shown = f"{blocks.nbytes} bytes reach a false positive rate of {rate:.0%} only"
-        return Built(None, f"{shown}: give --max-bytes more", rate)
+        return Built(None, f"{shown}: give more " + parameter("max_bytes"), rate)
     return _built(form.header(blocks.nbytes), blocks, rate, rate <= sizing.fpp)
 
 

@@ -16,6 +16,7 @@ from parquet_bloom.errors import (
     FilterFormatError,
     LayoutError,
     NotParquetError,
+    parameter,
 )
 from parquet_bloom.formats.draft_2015 import stored_in
 from parquet_bloom.formats.filters import decode_filter
@@ -122,7 +123,8 @@ def check_footer_size(source: Source, data: bytes) -> None:
     """Raise LayoutError for a footer that readers would refuse."""
     if len(data) > _FOOTER_BYTES:
         reason = f"nothing was changed: the footer would take {len(data):,} bytes, and readers refuse 100 MB"
-        raise LayoutError(source.path, f"{reason}; choose fewer columns, a higher --fpp, or --spec final")
+        ways = "choose fewer columns, a higher " + parameter("fpp") + ", or " + parameter("spec", "final")
+        raise LayoutError(source.path, f"{reason}; " + ways)
 
 
 def _check_pages(source: Source, new: Source, moves: Moves) -> None:

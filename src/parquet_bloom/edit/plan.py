@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from parquet_bloom.edit.build import Sizing
 from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
-from parquet_bloom.errors import RefusedTypeError, RequestError
+from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.formats.draft_2015 import Style, stored_in, style_named
 from parquet_bloom.formats.filters import FORMATS, Format, format_named
 from parquet_bloom.formats.metadata.footer import Footer
@@ -92,7 +92,8 @@ def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["
     if max_bytes is None:
         return form.max_bytes
     if max_bytes < split_block.MIN_BYTES:
-        raise RequestError(f"max-bytes {max_bytes} is less than the smallest filter, {split_block.MIN_BYTES} bytes")
+        given = parameter("max_bytes") + f" {max_bytes}"
+        raise RequestError(given + f" is less than the smallest filter, {split_block.MIN_BYTES} bytes")
     return min(1 << (max_bytes.bit_length() - 1), form.max_bytes)
 
 
@@ -111,7 +112,7 @@ def check_request(
     chosen = placement or form.placement
     if chosen is not None and chosen not in form.placements:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
-        raise RequestError(f"--placement {chosen} is not for {spec}, which allows: {allowed}")
+        raise RequestError(parameter("placement", chosen) + f" is not for {spec}, which allows: {allowed}")
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp)
@@ -126,7 +127,8 @@ def style_for(form: Format, hash_family: str | None, strategy: str | None) -> St
     if form.placement is None:
         return style_named(hash_family, strategy)
     if hash_family is not None or strategy is not None:
-        raise RequestError(f"--hash-family and --strategy are for --spec statistics, not for {form.name}")
+        both = parameter("hash_family") + " and " + parameter("strategy")
+        raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {form.name}")
     return None
 
 
@@ -136,10 +138,11 @@ def with_properties(
     if not conf:
         return fpp, ndv
     if spec != "statistics":
-        raise RequestError(f"--property is for --spec statistics, not for {spec}")
+        raise RequestError(parameter("conf") + " is for " + parameter("spec", "statistics") + f", not for {spec}")
     rate, entries = sizes_from(conf)
     if (rate is not None and fpp is not None) or (entries is not None and ndv is not None):
-        raise RequestError("give a rate and a number of values as options or as properties, not as both")
+        ways = parameter("fpp") + " and " + parameter("ndv") + " or in " + parameter("conf")
+        raise RequestError("give a rate and a number of values as " + ways + ", not as both")
     return (fpp if rate is None else rate), (ndv if entries is None else entries)
 
 
@@ -226,7 +229,8 @@ def given_columns(
     if columns is not None:
         raise RequestError("filters of Guava's name their columns, leave columns out")
     if style is None or style.family != "guava":
-        raise RequestError("filters of Guava's are for --spec statistics with the hash family guava")
+        wanted = parameter("spec", "statistics") + " and " + parameter("hash_family", "guava")
+        raise RequestError("filters of Guava's are for " + wanted)
     return sorted({name for _, name in guava})
 
 

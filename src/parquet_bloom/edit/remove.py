@@ -101,7 +101,7 @@ def _remove(
     chunks = _chosen(footer, columns, exclude)
     names = [footer.leaves[j].name for j in sorted({j for _, j in chunks})]
     report = RemovedFile(source.path, str(target), len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
-    report.remote = source.is_remote or target.filesystem is not None
+    report.remote = source.is_remote or not target.is_local
     if chunks or not in_place:
         check_target(source.location, target, in_place, how.force, tables)
     located = footer.filter_places

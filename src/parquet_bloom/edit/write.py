@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from parquet_bloom.edit.add import add_filters
 from parquet_bloom.edit.plan import check_request, plan, style_for, with_properties
 from parquet_bloom.edit.reports import AddedFile
-from parquet_bloom.errors import FileError, FooterError, RequestError, StorageError
+from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.writing.new_file import NewFile, local_target
-from parquet_bloom.storage.writing.renaming import check_regular, followed
+from parquet_bloom.storage.writing.new_file import NewFile, local_target, new_target
+from parquet_bloom.storage.writing.renaming import followed
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
@@ -94,7 +94,7 @@ class FilterWriter:
             try:
                 _check_columns(schema, options, columns, rates, ndv, max_bytes, form)
             except RequestError as error:
-                raise type(error)(f"{self._where}: {error}") from error
+                raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
         self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
@@ -172,11 +172,7 @@ class FilterWriter:
 
 def _target(where: PathLike, overwrite: bool) -> str:
     """The path of the new file, links followed. Raises RequestError, StorageError where none can be."""
-    path = followed(os.path.abspath(local_target(where)))
-    check_regular(path)
-    if os.path.lexists(path) and not overwrite:
-        raise StorageError(os.fspath(where), "exists; give overwrite=True to replace it")
-    return path
+    return new_target(followed(os.path.abspath(local_target(where))), overwrite)
 
 
 def _check_columns(

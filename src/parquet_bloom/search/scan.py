@@ -20,7 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from parquet_bloom.chunks.footer_cache import FooterCache
-from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
@@ -163,7 +163,7 @@ class Scan:
         try:
             return find_leaf(file.outline.leaves, column), there
         except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file.found}: {error}") from error
+            raise UnknownColumnError(f"{file.found}: " + error.message) from error
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Scan:
         keys, fragments = self._search.keys, []
         for file, groups in parts:
             path: Any = path_of(file)
-            if file.found.filesystem is None and not is_utf8(path):  # pyarrow has no such names
+            if file.found.is_local and not is_utf8(path):  # pyarrow has no such names
                 with opened_same(version_of(file)) as source:
                     path = source.native_file()
             fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.found.partitions), groups))
@@ -302,7 +302,7 @@ class Scan:
         twice = next((name for name in wanted if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
             reason = f"has {names.count(twice)} columns named {twice}, which pyarrow tells apart by name alone"
-            raise RequestError(f"{self._search.files[0]}: {reason}; name others with columns=, --columns")
+            raise RequestError(f"{self._search.files[0]}: {reason}; name others with " + parameter("columns"))
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
         """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave

@@ -131,7 +131,7 @@ class Search:
         rest = iter(self.files)
         for found in rest:
             yield self._try(found)
-            if self.located.filesystem is not None and self._first is not None:
+            if not found.is_local and self._first is not None:
                 break  # its schema is what names of the others are held against
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
             yield from pool.map(self._try, rest)
@@ -142,7 +142,7 @@ class Search:
         except RequestError as error:
             if error is self._refused:
                 raise
-            return found, type(error)(f"{found}: {error}")
+            return found, type(error)(f"{found}: " + error.message)
         except ParquetBloomError as error:
             return found, error
 
@@ -212,7 +212,8 @@ class Search:
     def _refusal(self, found: Found, error: RequestError) -> RequestError:
         """An error about names or types, which says by which file it was found out."""
         count = len(self.files)
-        return type(error)(f"{found}{f' (the first of {count:,} files)' if count > 1 else ''}: {error}")
+        of_many = f" (the first of {count:,} files)" if count > 1 else ""
+        return type(error)(f"{found}{of_many}: " + error.message)
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloo
 from parquet_bloom.search.search import Searched
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.stores import store_of
 
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 
@@ -119,7 +119,7 @@ class SearchedDataset(ds.FileSystemDataset):
 
 def path_of(file: Searched) -> str:
     """A file's path as pyarrow's file system takes it."""
-    return os.path.abspath(file.found.path) if file.found.filesystem is None else file.found.path
+    return store_of(file.found).absolute(file.found.path)
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:

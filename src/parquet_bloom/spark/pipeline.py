@@ -253,8 +253,8 @@ def _sweep(report: Any, job: tasks.Job) -> None:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for folder in batch.column(0).to_pylist():
-                filesystem, path = where.open(folder or "/")
-                if filesystem is None:
+                store, path = where.open(folder or "/")
+                if store.is_local:
                     remove_stale(path)
             yield batch
 

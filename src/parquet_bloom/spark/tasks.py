@@ -43,9 +43,9 @@ from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
-from parquet_bloom.storage.writing.upload import exists
 
 logger = logging.getLogger("parquet_bloom.spark")
 logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
@@ -80,8 +80,8 @@ class Job:
         if self.output is None:
             return found
         name = f"{self.output.rstrip('/')}/{found.relative}"
-        filesystem, path = self.storages.open(name)
-        return Location(path, filesystem, name)
+        store, path = self.storages.open(name)
+        return Location(path, store.filesystem, name)
 
     def request(self, workers: Workers) -> Request:
         """For all files of a task. Raises RequestError, the same on the driver as on every executor."""
@@ -172,7 +172,7 @@ def _add(
 def _once(
     found: Found, target: Location, request: Request, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
 ) -> tuple[str, AddedFile]:
-    if not request.in_place and not request.overwrite and exists(target):
+    if not request.in_place and not request.overwrite and store_of(target).exists(target.path):
         report = _made_before(found, target, request)
         if report is not None:
             return HAD_THEM, report

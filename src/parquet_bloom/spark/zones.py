@@ -53,15 +53,15 @@ def build_zone_index(
         if row["kind"] == FAILED:
             raise not_listed(row)
     data = open_data([where.found(row["path"], row["root"]) for row in listed], columns)
-    folder = where.open(output)
-    if folder[0] is not None:
+    store, folder = where.open(output)
+    if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
     work = spark.createDataFrame(rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
     pieces = mapped(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
-    write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
+    write = functools.partial(_join, data=data, parameters=parameters, output=folder, overwrite=overwrite, sync=sync)
     with small_batches(spark):
         return computed(mapped(joined, write, _BUILT))[0]
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
+from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
+from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.stores import GLOB, SUFFIXES, Store, Stores, is_data, is_folder, kinds, list_folder, match
+from parquet_bloom.storage.store import Kind
+from parquet_bloom.storage.stores import GLOB, SUFFIXES, Store, Stores, is_data, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, without_data
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,7 +44,7 @@ class Failed:
     @property
     def reason(self) -> str:
         """The error without the file's name."""
-        return str(self.error).removeprefix(f"{self.path}: ")
+        return self.error.message.removeprefix(f"{self.path}: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +108,14 @@ class _Search:
 
     def run(self) -> Located:
         named = []
-        asked: list[Any] = [None] * len(self._named)
-        if self._store.filesystem is not None and not self._alone:
-            asked = kinds(self._store, [path.rstrip("/") for _, path in self._named])
+        asked: list[Kind] = [None] * len(self._named)
+        if isinstance(self._store, RemoteStore) and not self._alone:
+            asked = self._store.kinds([path.rstrip("/") for _, path in self._named])
         trees: list[tuple[str, list[Found]]] = []  # what was named, and its files
         for (store, path), kind in zip(self._named, asked, strict=True):
             failed = len(self._failed)
             try:
-                files = self._local(store, path) if store.filesystem is None else self._remote(store, path, kind)
+                files = self._found(store, path, kind)
                 if not files and len(self._failed) == failed:
                     self._empty(store, path)
                 trees.append((path, files))
@@ -125,7 +127,7 @@ class _Search:
                 self._failed.append(Failed(error.path, error))
         found: dict[str, Found] = {}
         for file in _apart(trees):
-            found.setdefault(os.path.realpath(file.path) if file.filesystem is None else file.path, file)
+            found.setdefault(store_of(file).real(file.path), file)
         if self._alone and not found:
             raise self._failed[0].error
         if self._tables is not None:
@@ -147,6 +149,9 @@ class _Search:
         relative = below.rsplit("/", 1)[-1] if root is None else below
         partitions = () if root is None and self._alone else partitions_of(below)
         return Found(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
+
+    def _found(self, store: Store, path: str, kind: Kind) -> list[Found]:
+        return self._remote(store, path, kind) if isinstance(store, RemoteStore) else self._local(store, path)
 
     def _local(self, store: Store, path: str) -> list[Found]:
         if os.path.isdir(path):
@@ -186,7 +191,7 @@ class _Search:
             self._missing(store, pattern, "no file fits this pattern")
         return files
 
-    def _remote(self, store: Store, path: str, kind: Any) -> list[Found]:
+    def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[Found]:
         """kind  what `kinds` said, if it was asked."""
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
@@ -196,24 +201,24 @@ class _Search:
             except Exception as error:
                 # S3 says so where there is no such object; other errors it would only repeat.
                 asked = store.filesystem.type_name != "s3" or isinstance(error, FileNotFoundError)
-                kind = kinds(store, [path])[0] if asked else True
+                [kind] = store.kinds([path]) if asked else [True]
                 if kind is True:
                     raise storage_error(store.location(path), error) from error
             else:
                 self._single = True
                 return [self._file(store, path, opened=opened)]
         elif self._alone:
-            kind = kinds(store, [path.rstrip("/")])[0]
+            [kind] = store.kinds([path.rstrip("/")])
         if isinstance(kind, ParquetBloomError):
             raise kind
         if kind is False:
             folder = path.rstrip("/")
-            entries = list_folder(store, folder)
+            entries = store.list_folder(folder)
             self._listed(store, folder, entries, True)
             names = [name for name, is_file in entries if is_file]
             return [self._file(store, n, folder) for n in names if is_data(n.removeprefix(folder).strip("/"))]
         if kind is None and is_pattern:
-            root, names = match(store, path, self._listed)
+            root, names = store.match(path, self._listed)
             if not names:
                 self._missing(store, path, "no file fits this pattern")
             return [self._file(store, name, root) for name in names]
@@ -290,27 +295,28 @@ def targets(
     StorageError for an existing target without overwrite.
     """
     if in_place and output is not None:
-        raise RequestError("--output and --in-place exclude each other; give one")
+        raise RequestError(parameter("output") + " and " + parameter("in_place") + " exclude each other; give one")
     if not in_place and output is None:
-        raise RequestError("give --output FILE_OR_DIR for a new file, or --in-place to replace the source")
+        place = parameter("in_place", True)
+        raise RequestError("give " + parameter("output") + " for a new file, or " + place + " to replace the source")
     stores = Stores(filesystem)
     located = _Search(sources, stores, tables).run()
     if output is None:
         return Outputs({file: file for file in located.found}, located.single, located.failed)
     store, path = stores.locate(os.fspath(output))
-    folder = path.endswith("/") or _is_folder(store, path)
+    folder = path.endswith("/") or store.is_folder(path)
     if not folder and not located.single:
-        if _exist(store, [path])[0]:
+        if store.exists(path):
             raise StorageError(store.location(path), "is not a folder, which several sources need")
         folder = True
     pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in located.found]
-    _check_pairs(pairs, store, store.same(Store(located.filesystem)), overwrite)
+    _check_pairs(pairs, store, store.same(store_on(located.filesystem)), overwrite)
     return Outputs(dict(pairs), located.single, located.failed)
 
 
 def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
     def real(at: Location) -> str:
-        return os.path.realpath(at.path) if at.filesystem is None else at.path
+        return store_of(at).real(at.path)
 
     taken: dict[str, Location] = {}
     for source, target in pairs:
@@ -318,26 +324,14 @@ def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_sto
             raise RequestError(f"{taken[real(target)]} and {source} would both go to {target}")
         taken[real(target)] = source
     sources_real = {real(source) for source, _ in pairs} if same_store else set()
-    exist = _exist(store, [target.path for _, target in pairs])
-    for (source, target), kind in zip(pairs, exist, strict=True):
-        if real(target) in sources_real:
-            raise RequestError(f"{target} is itself a source; give --in-place to replace it")
-        if kind == "folder":
-            raise StorageError(target, "is a folder; the new file would have that name")
-        if kind and not overwrite:
-            raise StorageError(target, f"exists; give --overwrite to replace it with the new version of {source}")
-
-
-def _is_folder(store: Store, path: str) -> bool:
-    return os.path.isdir(path) if store.filesystem is None else is_folder(store, path)
-
-
-def _exist(store: Store, paths: Sequence[str]) -> list[str]:
-    """For each path: "folder", "file", or "" where nothing is."""
-    if store.filesystem is None:
-        return ["folder" if os.path.isdir(p) else "file" if os.path.lexists(p) else "" for p in paths]
-    answers = kinds(store, paths)
-    for kind in answers:
+    kinds = store.kinds([target.path for _, target in pairs])
+    for kind in kinds:
         if isinstance(kind, ParquetBloomError):
             raise kind
-    return ["" if kind is None else "file" if kind else "folder" for kind in answers]
+    for (source, target), kind in zip(pairs, kinds, strict=True):
+        if real(target) in sources_real:
+            raise RequestError(f"{target} is itself a source; give " + parameter("in_place", True) + " to replace it")
+        if kind is False:
+            raise StorageError(target, "is a folder; the new file would have that name")
+        if kind and not overwrite:
+            raise StorageError(target, EXISTS + f" with the new version of {source}")

@@ -69,7 +69,7 @@ class Meter:
         self._done = 0
         if callback is not None:
             self._paths = [str(file) for file in files]
-            local = [file for file in files if isinstance(file, Location) and file.filesystem is None]
+            local = [file for file in files if isinstance(file, Location) and file.is_local]
             if len(local) == len(files):
                 self._ends = list(accumulate(map(_size, local)))
 

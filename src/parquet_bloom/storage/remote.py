@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from parquet_bloom.errors import StorageError
+from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.storage.secrets import without_secret
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Location:
     path: str
     filesystem: Any = field(default=None, compare=False)
     shown: str = ""
-    opened: list[RemoteFile] = field(default_factory=list, compare=False, repr=False)
+    opened: list[OpenFile] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.shown or self.path
@@ -45,15 +45,31 @@ class Location:
     def __fspath__(self) -> str:
         return self.path
 
+    @property
+    def is_local(self) -> bool:
+        return self.filesystem is None
 
-class RemoteFile(Protocol):
-    """A file of a storage; reading is safe from several threads."""
+
+class OpenFile(Protocol):
+    """A file that is open for reading, which is safe from several threads.
+
+    fd      the descriptor of a local file, else None
+    pinned  whether `version` tells one version of the file from the next
+    """
 
     size: int
-    pinned: bool  # `version` tells one version of the file from the next
+    fd: int | None
+    pinned: bool
 
-    def read(self, offset: int, length: int) -> bytes: ...
-    def version(self) -> object: ...
+    def read(self, offset: int, length: int) -> bytes:
+        """Fewer bytes only where the file ends."""
+
+    def version(self) -> object:
+        """The version token: it changes when the file is replaced or written to."""
+
+    def etag(self) -> str | None:
+        """What the store calls these very bytes, as it told when the file was opened; None where it did not."""
+
     def close(self) -> None: ...
 
 
@@ -71,7 +87,7 @@ def fsspec_of(filesystem: Any) -> Any:
     return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
-def open_remote(location: Location, pin: bool = False) -> RemoteFile:
+def open_remote(location: Location, pin: bool = False) -> OpenFile:
     """Open a file of another storage, with one request where the store allows it.
 
     pin  so that `version` tells later whether the file has changed since
@@ -89,6 +105,8 @@ def open_remote(location: Location, pin: bool = False) -> RemoteFile:
 
 
 class _ArrowFile:
+    fd: int | None = None
+
     def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
         etag = getattr(filesystem, "type_name", "") == "s3"
         self._info = filesystem.get_file_info(path) if pin and not etag else None
@@ -107,7 +125,6 @@ class _ArrowFile:
         return self.size, _told(told, "ETag"), _told(told, "Last-Modified")
 
     def etag(self) -> str | None:
-        """The store's name for these very bytes, as the opening told it; None where there is none."""
         return _told(self._file.metadata() or {}, "ETag") if self._info is None else None
 
     def close(self) -> None:
@@ -115,6 +132,7 @@ class _ArrowFile:
 
 
 class _FsspecFile:
+    fd: int | None = None
     pinned = True
 
     def __init__(self, filesystem: Any, path: str) -> None:
@@ -134,8 +152,24 @@ class _FsspecFile:
     def version(self) -> object:
         return self._version
 
+    def etag(self) -> None:
+        return None
+
     def close(self) -> None:
         pass
+
+
+def arrow_filesystem(filesystem: Any) -> Any:
+    """pyarrow's object for a file system of pyarrow or fsspec; None stays None. Raises RequestError."""
+    if filesystem is None:
+        return None
+    from pyarrow import fs
+
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
+        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
 
 
 def _told(metadata: dict[Any, Any], name: str) -> str | None:

@@ -46,7 +46,7 @@ def each(
             results.append(work(file))
             names_known = True
         except RequestError as error:  # a column that this file lacks, a type that it has
-            told = type(error)(f"{file}: {error}")
+            told = type(error)(f"{file}: " + error.message)
             if single or (isinstance(error, UnknownColumnError) and not names_known):
                 raise told from error
             names_known = True

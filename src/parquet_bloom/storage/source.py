@@ -1,13 +1,12 @@
 """Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
 
-Data files are opened here and in storage.remote only. No memory map: another program may truncate the file
-while we look at it, and that must be an error, not a crash.
+Data files are opened by stores (storage.local_store, storage.remote). No memory map: another program may truncate the
+file while we look at it, and that must be an error, not a crash.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import threading
 from bisect import bisect_right
@@ -24,7 +23,7 @@ from parquet_bloom.errors import (
     FooterLimitError,
     LimitError,
     NotParquetError,
-    RequestError,
+    ParquetBloomError,
     StorageError,
 )  # fmt: skip
 from parquet_bloom.formats.metadata.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
@@ -32,7 +31,8 @@ from parquet_bloom.formats.metadata.outline import Outline, walk_outline
 from parquet_bloom.formats.metadata.walked import WalkedFooter
 from parquet_bloom.storage.outlines import decode_outline
 from parquet_bloom.storage.readahead import ReadAhead
-from parquet_bloom.storage.remote import Location, RemoteFile, open_remote, side_by_side, storage_error
+from parquet_bloom.storage.remote import Location, arrow_filesystem, side_by_side, storage_error
+from parquet_bloom.storage.stores import store_of
 
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
@@ -63,37 +63,28 @@ class Source:
         self.path = str(self.location)
         self.requests = 0
         self.bytes_read = 0
-        self.fd: int | None = None
-        self._remote: RemoteFile | None = None
         self._footer: Footer | None = None
         self._outline: Outline | None = None
         self._footer_data: tuple[bytes, int] | None = None
         self._counting = threading.Lock()
         self._held: list[tuple[int, bytes]] = []
         self._tail: list[tuple[int, bytes]] = []
+        self._store = store_of(self.location)
         try:
-            if self.location.filesystem is None:
-                # A pipe would make us wait for its other end.
-                self.fd = os.open(self.location.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-                self._opened = os.fstat(self.fd)
-                if not stat.S_ISREG(self._opened.st_mode):
-                    raise StorageError(self.path, "is not a regular file")
-                self.size = self._opened.st_size
-            else:
-                self._remote = open_remote(self.location, pin)
-                self.size = self._remote.size
+            self._file = self._store.open(self.location, pin)
         except StorageError:
-            self.close()
             raise
         except Exception as error:  # fsspec's file systems raise whatever their libraries do
-            self.close()
-            if self.location.filesystem is None and not isinstance(error, OSError):
-                raise
             raise storage_error(self.path, error) from error
+        self.size = self._file.size
+
+    @property
+    def fd(self) -> int | None:
+        return self._file.fd
 
     @property
     def is_remote(self) -> bool:
-        return self.location.filesystem is not None
+        return not self.location.is_local
 
     def arrow_file(self, span: tuple[int, int] | None = None) -> Any:
         """Open the same file once more, for pyarrow: the very file, whatever its path names by now.
@@ -121,21 +112,11 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
-        if self._remote is not None:
-            self._remote.close()
-            self._remote = None
+        self._file.close()
 
     def check_unchanged(self) -> None:
         """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
-        if self._remote is None:
-            same = _stamp(os.stat(self.location.path)) == _stamp(self._opened)
-        else:
-            with Source(self.location, pin=True) as again:
-                same = again._remote is not None and again._remote.version() == self._remote.version()
-        if not same:
+        if self._store.version(self.location) != self._file.version():
             raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
 
     @property
@@ -145,15 +126,12 @@ class Source:
         Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
         nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
         """
-        if self._remote is not None:
-            return self._remote.version() if self._remote.pinned else None
-        return _stamp(self._opened)
+        return self._file.version() if self._file.pinned else None
 
     @property
     def etag(self) -> str | None:
         """What the store calls these very bytes, as it told when the file was opened; S3 only."""
-        tell = getattr(self._remote, "etag", None)
-        return tell() if tell is not None else None
+        return self._file.etag()
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly `length` bytes at `offset`.
@@ -182,23 +160,12 @@ class Source:
 
     def _fetch(self, offset: int, length: int) -> bytes:
         """Ask the storage; fewer bytes only where the file ends."""
-        if self._remote is not None:
-            try:
-                return self._remote.read(offset, length) if length else b""
-            except Exception as error:
-                raise storage_error(self.path, error) from error
-        assert self.fd is not None
-        parts: list[bytes] = []
         try:
-            while length:
-                part = os.pread(self.fd, length, offset)
-                if not part:
-                    break
-                parts.append(part)
-                offset, length = offset + len(part), length - len(part)
-        except OSError as error:
+            return self._file.read(offset, length) if length else b""
+        except ParquetBloomError:  # a file that is made of others
+            raise
+        except Exception as error:
             raise storage_error(self.path, error) from error
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_up_to(self, offset: int, length: int) -> bytes:
         """Read `length` bytes at `offset`, or as many as there are before the file's end."""
@@ -302,17 +269,13 @@ class Source:
         except EncryptedFooterError as error:
             raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
         except FooterLimitError as error:
-            raise LimitError(self.path, f"{error}; raise it for a file that you trust") from error
+            raise LimitError(self.path, error.message + "; raise it for a file that you trust") from error
         except FooterError as error:
             raise DamagedFileError(self.path, str(error)) from error
 
 
 def _walk_from() -> int:
     return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
-
-
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
 
 
 def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
@@ -333,16 +296,3 @@ def _pieces(offset: int, length: int) -> list[Range]:
     return [(at, min(_REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, _REMOTE_MOST)] or [
         (offset, length)
     ]
-
-
-def arrow_filesystem(filesystem: Any) -> Any:
-    """pyarrow's object for a file system of pyarrow or fsspec; None stays None. Raises RequestError."""
-    if filesystem is None:
-        return None
-    from pyarrow import fs
-
-    if isinstance(filesystem, fs.FileSystem):
-        return filesystem
-    if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
-        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
-    raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import posixpath
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -22,11 +21,11 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import unquote
 
-from parquet_bloom.errors import StorageError, TableFormatError, TableWarning
+from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
-from parquet_bloom.storage.stores import GLOB
+from parquet_bloom.storage.stores import GLOB, store_of
 from parquet_bloom.storage.table_signs import SIGNS, data_path, footer_note, kind_of, names_in, table_in
 
 logger = logging.getLogger("parquet_bloom")
@@ -46,7 +45,7 @@ _TRUSTING = {
     "Hudi": "readers that take sizes from the log may fail on them",
 }
 _Key = tuple[int, str]  # a file system and a path
-RAW_FILES = "--raw-files (raw_files=True in Python)"
+RAW_FILES = parameter("raw_files", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,10 @@ class Tables:
 
     def above(self, at: Location) -> Table | None:
         """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
-        near = self._nearest(folders_of(at))
+        near = self._nearest(store_of(at).folders(at))
         if isinstance(near, Exception):
-            reason = f"cannot tell whether it lies in a table (--force goes on): {storage_error(at, near).reason}"
+            forced = parameter("force", True) + " goes on"
+            reason = "cannot tell whether it lies in a table (" + forced + f"): {storage_error(at, near).reason}"
             raise StorageError(at, reason) from near
         return None if near is None else Table(*near, str(at), "in")
 
@@ -110,15 +110,15 @@ class Tables:
         """
         named = list(named)
         starts = {_key(folder): folder for _, folders in named for folder in folders}
-        self._ask(step for folder in starts.values() for step in _chain(folder))
+        self._ask(step for folder in starts.values() for step in store_of(folder).chain(folder))
         for at, folders in named:
             near = self._nearest(folders)
             if isinstance(near, Exception):
                 logger.info("cannot tell whether %s lies in a table: %s", at, near)
             elif near is not None:
-                self.add(Table(*near, str(at), "is" if near[1] in _names_of(at) else "in"))
+                self.add(Table(*near, str(at), "is" if near[1] in store_of(at).names(at) else "in"))
         for at, folders in named[: 0 if self.found else _NAMES]:
-            if at.filesystem is None:
+            if at.is_local:
                 for start in [at] if os.path.lexists(at.path) else folders[:_NAMES]:
                     self._beside(at, start.path)
         if self.refuses:
@@ -126,15 +126,15 @@ class Tables:
 
     def lies_in(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
         """What was named, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
-        fits = set(at.path) & GLOB and not (at.filesystem is None and os.path.lexists(at.path))
-        if at.filesystem is None and (fits or not os.path.islink(at.path)):
+        fits = set(at.path) & GLOB and not (at.is_local and os.path.lexists(at.path))
+        if at.is_local and (fits or not os.path.islink(at.path)):
             inside = {os.path.dirname(os.path.abspath(one.path)) for one in (files if fits else [at])}
             for folder in inside - set(self._real):
                 self._real[folder] = os.path.realpath(folder)
             return at, [Location(folder) for folder in sorted(inside | {self._real[folder] for folder in inside})]
-        folders = folders_of(at)
+        folders = store_of(at).folders(at)
         while fits and folders and set(folders[0].path) & GLOB:
-            folders = folders_of(folders[0])
+            folders = store_of(at).folders(folders[0])
         return at, folders
 
     def walked(self, named: Location, folder: str, below: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ class Tables:
         for folder in folders:
             key = _key(folder)
             if key not in self._near:
-                self._near[key] = self._first_in(_chain(folder))
+                self._near[key] = self._first_in(store_of(folder).chain(folder))
             near = self._near[key]
             if isinstance(near, tuple):
                 return near
@@ -197,10 +197,10 @@ class Tables:
 
     def _ask(self, folders: Iterable[Location]) -> None:
         new = {key: folder for folder in folders if (key := _key(folder)) not in self._kinds}
-        remote = [folder for folder in new.values() if folder.filesystem is not None]
+        remote = [folder for folder in new.values() if not folder.is_local]
         answers = iter(side_by_side(names_in, [(folder, sign) for folder in remote for sign in SIGNS]))
         for key, folder in new.items():
-            told = [names_in((folder, s)) if folder.filesystem is None else next(answers) for s in SIGNS]
+            told = [names_in((folder, s)) if folder.is_local else next(answers) for s in SIGNS]
             kinds = [kind_of(folder, s, names) for s, names in zip(SIGNS, told, strict=True) if isinstance(names, list)]
             errors = [names for names in told if isinstance(names, Exception)]
             self._kinds[key] = next(filter(None, kinds), None) or next(iter(errors), None)
@@ -230,7 +230,7 @@ class Tables:
         raise TableFormatError(
             table.named,
             f"{text}, whose files also hold dead and deleted rows: read it with {_READERS[table.kind]}; "
-            f"or every file as it is with {self.refuses}",
+            "or every file as it is with " + self.refuses,
         )
 
     def refuse(self, at: Location, target: Location, force: bool) -> None:
@@ -285,7 +285,7 @@ def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; rewrite it through the table, or --force"
+    return f"{table}, whose log holds file sizes; rewrite it through the table, or give " + parameter("force", True)
 
 
 def without_data(folder: Location) -> str | None:
@@ -302,33 +302,7 @@ def without_data(folder: Location) -> str | None:
 
 
 def _key(folder: Location) -> _Key:
-    return id(folder.filesystem) if folder.filesystem is not None else 0, folder.path
-
-
-def folders_of(at: Location) -> list[Location]:
-    """The folders that a file or folder lies in: of a local one by its name, and by where links lead."""
-    if at.filesystem is None:
-        paths = (os.path.abspath(at.path), os.path.realpath(at.path))
-        return [Location(path) for path in dict.fromkeys(map(os.path.dirname, paths))]
-    above = posixpath.dirname(at.path.rstrip("/"))
-    if above in ("", at.path):
-        return []
-    return [Location(above, at.filesystem, str(at).rstrip("/").rpartition("/")[0] or "/")]
-
-
-def _chain(folder: Location) -> list[Location]:
-    """A folder and all above it."""
-    if folder.filesystem is not None:
-        above = folders_of(folder)
-        return [folder, *(_chain(above[0]) if above else [])]
-    paths = [os.path.abspath(folder.path)]
-    while (above_it := os.path.dirname(paths[-1])) != paths[-1]:
-        paths.append(above_it)
-    return [Location(path) for path in paths]
-
-
-def _names_of(at: Location) -> tuple[str, ...]:
-    return (os.path.abspath(at.path), os.path.realpath(at.path)) if at.filesystem is None else (str(at).rstrip("/"),)
+    return id(folder.filesystem), folder.path
 
 
 def _nested(one: str, other: str) -> bool:

@@ -12,15 +12,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import posixpath
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import store_of
 
 SIGNS = ("_delta_log", ".hoodie", "metadata")
 _DELTA = re.compile(r"\d+(\.\d+)?(\.compacted)?\.json|\d+\.checkpoint(\..+)?\.(parquet|json)|_last_checkpoint")
@@ -39,16 +38,8 @@ def table_in(folder: Location, below: Sequence[str]) -> str | None:
 def names_in(one: tuple[Location, str]) -> list[str] | Exception:
     """The names in a log's folder, on a storage by one request; none where there is no such folder."""
     folder, sign = one
-    path = posixpath.join(folder.path, sign)
     try:
-        if folder.filesystem is None:
-            return os.listdir(path)
-        from pyarrow import fs
-
-        infos = folder.filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return [info.base_name for info in infos if info.is_file]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        return store_of(folder).names_in(posixpath.join(folder.path, sign))
     except Exception as error:
         return error
 
@@ -89,12 +80,7 @@ def _metadata(folder: Location, name: str) -> dict[str, Any] | None:
     """The metadata of an Iceberg table; None where a file is something else, or cannot be read."""
     path = posixpath.join(folder.path, "metadata", name)
     try:
-        if folder.filesystem is None:
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe waits
-                data = file.read(_METADATA_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
-        else:
-            with folder.filesystem.open_input_stream(path, compression=None) as stream:
-                data = stream.read(_METADATA_BYTES)
+        data = store_of(folder).start_of(path, _METADATA_BYTES)
         if data[:2] == b"\x1f\x8b":
             data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_METADATA_BYTES)
         metadata = json.loads(data)

@@ -26,8 +26,7 @@ from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.new_file import NewFile, local_target
-from parquet_bloom.storage.writing.renaming import EXISTS
+from parquet_bloom.storage.writing.new_file import local_target, new_file
 from parquet_bloom.zones.process import DistantReader
 from parquet_bloom.zones.reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
 
@@ -205,11 +204,8 @@ class ZoneWriter:
     """A new `bloomfilter.lance`, complete or not there at all. Leaving it without `commit` gives it up."""
 
     def __init__(self, path: str, metadata: Mapping[str, str], overwrite: bool = False, sync: bool = True) -> None:
-        path = local_target(path)
-        if os.path.lexists(path) and not overwrite:
-            raise StorageError(path, EXISTS)
-        self.path = path
-        self._new = NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=True)
+        self._new = new_file(path, overwrite, sync, by_name=True)
+        self.path = path = local_target(path)
         self._nulls: list[tuple[int, bytes]] = []
         self._closed = False
         self.zones = 0

@@ -14,15 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.roots import Root
-from parquet_bloom.zones.sources import absolute, fingerprint, lance_identity
+from parquet_bloom.zones.sources import fingerprint, lance_identity
 from parquet_bloom.zones.stretches import Cover
 
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
@@ -71,7 +72,8 @@ def cover_of(path: str, column: str | None = None, kind: str | None = None) -> C
         if os.path.samefile(cover.file.path, path):
             return cover
     if column is None or kind is None:
-        raise RequestError(f"{path} does not say of which column it is; give --column and --type")
+        both = parameter("column") + " and " + parameter("type")
+        raise RequestError(f"{path} does not say of which column it is; give " + both)
     return Cover(file, split_path(column), parse_kind(kind))
 
 
@@ -135,8 +137,7 @@ def numbers_of(file: ZoneFile, found: Sequence[Found]) -> dict[Found, int]:
             named.setdefault(name, one["fragment"])
     numbers = {}
     for at in found:
-        keys = (absolute(at),) if at.filesystem is not None else (os.path.abspath(at.path), os.path.realpath(at.path))
-        number = next((named[key] for key in keys if key in named), None)
+        number = next((named[key] for key in store_of(at).names(at) if key in named), None)
         if number is not None:
             numbers[at] = number
     if found and not numbers:

@@ -196,7 +196,10 @@ def _decode(
 
 
 def _arrows_own(*parts: bytes) -> pa.Buffer:
-    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214)."""
+    """Bytes that Arrow's threads may let go of when there is no interpreter any more (apache/arrow#45214, #49942).
+
+    docs/architecture.md, "Workarounds", says when this can go.
+    """
     out = pa.BufferOutputStream()
     for part in parts:
         out.write(part)

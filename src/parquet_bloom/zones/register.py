@@ -12,12 +12,12 @@ import shutil
 import uuid
 from typing import Any
 
-from parquet_bloom.errors import DamagedFileError, RequestError
+from parquet_bloom.errors import DamagedFileError, RequestError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.schema import join_path
-from parquet_bloom.storage.remote import storage_error
-from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.writing.folder import sync_folder
+from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.writing.litter import clear_below
+from parquet_bloom.storage.writing.new_file import new_file
 from parquet_bloom.zones.match import cover_of
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.verify import VerifiedIndex, lance_fragments, verify_cover
@@ -47,7 +47,8 @@ def register_index(
         taken = {str(one.name): one for one in opened.describe_indices()}
     name = name or f"{'_'.join(cover.path)}_idx"
     if name in taken and not replace:
-        raise RequestError(f"{uri} has an index {name}; give another name, or --replace")
+        ways = "another " + parameter("name") + ", or " + parameter("replace", True)
+        raise RequestError(f"{uri} has an index {name}; give " + ways)
     if cover.file.column is None:
         raise RequestError(f"{cover.file.path} was not made by parquet-bloom index build")
     fragments = lance_fragments(cover, opened)
@@ -63,18 +64,10 @@ def register_index(
 def _commit(opened: Any, path: str, name: str, column: tuple[str, ...], numbers: list[int], old: Any) -> None:
     own = str(uuid.uuid4())
     folder = os.path.join(opened.uri, "_indices", own)
-    try:
-        os.makedirs(folder)
-        target = shutil.copyfile(path, os.path.join(folder, form.FILE_NAME))
-        with open(target, "rb") as copied:
-            os.fsync(copied.fileno())
-        for one in (folder, os.path.dirname(folder), opened.uri):  # each may be new
-            sync_folder(one)
-    except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise storage_error(folder, error) from error
-        raise
+    clear_below(os.path.dirname(folder))
+    with Source(path) as source, new_file(os.path.join(folder, form.FILE_NAME), overwrite=False) as new:
+        new.copy_from(0, source, 0, source.size)
+        new.commit(source.check_unchanged)
     try:
         with lance_errors(opened.uri):
             from lance import Index, LanceDataset, LanceOperation

@@ -16,14 +16,14 @@ import os
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import FileError, RequestError, StaleIndexError
+from parquet_bloom.errors import FileError, RequestError, StaleIndexError, parameter
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.sources import is_lance
 
-_HINT = "name the folder that the data are in: root=, --root"
+_HINT = "name the folder that the data are in with " + parameter("root")
 
 
 class Root:
@@ -40,15 +40,15 @@ class Root:
         self._folders = list(dict.fromkeys((folder, os.path.realpath(folder))))
         text = os.path.dirname(os.path.dirname(folder)) if named is None else os.fspath(named)
         if named is None and text == os.path.dirname(text):
-            raise RequestError(f"{file.path}: data all over the disk are not looked for; {_HINT}")
+            raise RequestError(f"{file.path}: data all over the disk are not looked for; " + _HINT)
         store, path = Stores().locate(text)
         self._store = store
-        self._path = path if store.filesystem is not None else os.path.realpath(path)
+        self._path = store.real(path)
         self.shown = str(store.location(path.rstrip("/") + "/")).rstrip("/") or "/"
 
     def file(self, one: dict[str, Any]) -> Found:
         """The data file that a fragment names. Raises StaleIndexError for one that is not below the root."""
-        if self._store.filesystem is not None:
+        if not self._store.is_local:
             below = one["path"].removeprefix(f"{self.shown}/")
             outside = below == one["path"]
             below = unquote(below) if self._store.quoted else below
@@ -63,9 +63,9 @@ class Root:
 
     def dataset(self, said: str) -> str:
         """The Lance data set that an index names, or the root where that is one. Raises StaleIndexError."""
-        if self._named and self._store.filesystem is None and is_lance(self._path):
+        if self._named and self._store.is_local and is_lance(self._path):
             return self._path
-        if self._store.filesystem is not None or not os.path.isabs(said) or not self._holds(os.path.normpath(said)):
+        if not self._store.is_local or not os.path.isabs(said) or not self._holds(os.path.normpath(said)):
             raise self._outside(said)
         return os.path.normpath(said)
 
@@ -81,7 +81,7 @@ class Root:
 
     def _outside(self, said: str) -> StaleIndexError:
         said = said if len(said) <= 200 else f"{said[:200]}..."
-        reason = f"names {said}, which is not below {self.shown}; an index opens nothing else, so {_HINT}"
+        reason = f"names {said}, which is not below {self.shown}; an index opens nothing else, so " + _HINT
         return StaleIndexError(self._index, reason)
 
     def unreadable(self, found: Found, error: FileError) -> StaleIndexError:
@@ -89,8 +89,8 @@ class Root:
         reason = "is no Parquet file that can be read"
         if isinstance(error.__cause__, OSError):
             reason = error.__cause__.strerror or type(error.__cause__).__name__
-            reason += "" if self._named else f"; {_HINT}"
-        return StaleIndexError(self._index, f"its file {found} cannot be read: {reason}")
+            reason += "" if self._named else "; " + _HINT
+        return StaleIndexError(self._index, f"its file {found} cannot be read: " + reason)
 
 
 def _below(path: str, root: str) -> bool:

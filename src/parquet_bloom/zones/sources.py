@@ -34,6 +34,7 @@ from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.storage.paths import Found, expand
 from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.reader import lance_errors, pylance
 
@@ -184,7 +185,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
 
 def absolute(found: Found) -> str:
     """The name of a file in any folder: a local path from the root, or a URI."""
-    return os.path.abspath(found.path) if found.filesystem is None else str(found)
+    return store_of(found).names(found)[0]
 
 
 def arrow_schema(source: Source) -> pa.Schema:

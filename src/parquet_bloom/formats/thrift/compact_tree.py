@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.errors import FooterError, FooterLimitError
+from parquet_bloom.errors import FooterError, FooterLimitError, parameter
 from parquet_bloom.limits import limits
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
@@ -69,7 +69,8 @@ def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
         length, at = varint(data, at)
         end = at + length
         if length > limits().max_string_bytes and end <= len(data):
-            raise FooterLimitError(f"a text of {length} bytes is over max_string_bytes, {limits().max_string_bytes}")
+            most = parameter("max_string_bytes") + f", {limits().max_string_bytes}"
+            raise FooterLimitError(f"a text of {length} bytes is over " + most)
     elif wire in (LIST, SET):
         size, kind, end = list_header(data, at)
         for _ in range(size):
@@ -116,7 +117,8 @@ def list_header(data: bytes, at: int) -> tuple[int, int, int]:
     if size > len(data):
         raise FooterError(f"Thrift list of {size} elements in {len(data)} bytes")
     if size > limits().max_list_elements:
-        raise FooterLimitError(f"a list of {size} elements is over max_list_elements, {limits().max_list_elements}")
+        most = parameter("max_list_elements") + f", {limits().max_list_elements}"
+        raise FooterLimitError(f"a list of {size} elements is over " + most)
     return size, byte & 15, at
 
 

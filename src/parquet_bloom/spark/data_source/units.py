@@ -110,8 +110,8 @@ def _rows(name: str, root: str | None, where: Storages, raw_files: bool) -> list
 
 def _crowded(name: str, where: Storages, limit: int) -> bool:
     """Whether a local folder has more entries than that; its files' sizes are not asked for."""
-    filesystem, path = where.open(name)
-    if filesystem is not None or not os.path.isdir(path):
+    store, path = where.open(name)
+    if not store.is_local or not os.path.isdir(path):
         return False
     try:
         with os.scandir(path) as entries:
@@ -141,8 +141,8 @@ def first_file(seen: Seen, where: Storages, raw_files: bool = False) -> Piece | 
 
 def _first_local(name: str, root: str | None, where: Storages) -> Piece | None:
     """The first file that a local folder gives, without listing it through; None: list it."""
-    filesystem, path = where.open(name)
-    if filesystem is not None or not os.path.isdir(path):
+    store, path = where.open(name)
+    if not store.is_local or not os.path.isdir(path):
         return None
     base = name.rstrip("/")
     try:

@@ -1,10 +1,17 @@
-"""The bytes of a new file while they are being written, at any offset; and whether they read back as meant."""
+"""A new version of a file while it is being written, wherever it goes.
+
+NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
+  Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
+  StoredFile   storage.writing.s3: only new bytes are at hand, of the others it is noted which ones they are
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -29,26 +36,17 @@ class Travel:
     why: str = ""
 
 
-class Draft:
-    """A file that is open for writing, and what people are told it is. Leaving it gives it up.
+class NewVersion(ABC):
+    """A new file while it is being written: locally, or for another storage. Leaving it gives it up.
 
-    fd        -1 before it is open and after it is closed
-    sync      wait for the disk in `flush`, and let it begin before
-    cached    leave it to the system which bytes stay in memory; otherwise those that are on the disk leave it
-    remember  note what is written, for `compare`
+    at      where the next append goes
+    travel  what it cost the network
     """
 
-    def __init__(self, named: object, sync: bool, cached: bool, remember: bool) -> None:
-        self.fd = -1
-        self.path = ""  # where there is a name to open it by
-        self.at = 0  # where the next append goes
+    def __init__(self, named: object) -> None:
+        self.at = 0
         self.travel = Travel()
         self._told = named
-        self._sync = sync
-        self._cached = cached
-        self._remember = remember
-        self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
-        self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
 
     def __enter__(self) -> Self:
         return self
@@ -58,17 +56,59 @@ class Draft:
         if isinstance(error, OSError):
             raise storage_error(self._told, error) from error
 
-    def discard(self) -> None:
-        """Give it up; the target stays what it was."""
-        raise NotImplementedError
-
     def append(self, data: bytes) -> None:
         """Write new bytes at the end."""
         self.write_at(self.at, data)
         self.at += len(data)
 
+    @abstractmethod
     def write_at(self, at: int, data: bytes) -> None:
         """Write new bytes at an offset."""
+
+    @abstractmethod
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        """Copy [start, stop) of a source, local or remote, to an offset."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until what was written so far is on the disk, where there is one to wait for."""
+
+    @abstractmethod
+    def reopen(self) -> Source:
+        """Open what was written so far, to check it before it counts."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Give it up; the target stays what it was."""
+
+    @abstractmethod
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Take the target's place. Raises StorageError; the target is then what it was, or the error says otherwise.
+
+        last_check  called right before the target changes; may raise
+        """
+
+
+class Draft(NewVersion):
+    """A new version whose bytes are in a local file, and what people are told it is.
+
+    fd        -1 before it is open and after it is closed
+    sync      wait for the disk in `flush`, and let it begin before
+    cached    leave it to the system which bytes stay in memory; otherwise those that are on the disk leave it
+    remember  note what is written, for `compare`
+    """
+
+    def __init__(self, named: object, sync: bool, cached: bool, remember: bool) -> None:
+        super().__init__(named)
+        self.fd = -1
+        self.path = ""  # where there is a name to open it by
+        self._sync = sync
+        self._cached = cached
+        self._remember = remember
+        self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
+        self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
+
+    def write_at(self, at: int, data: bytes) -> None:
         if self._remember:
             self._written.append((at, len(data), zlib.crc32(data)))
         view = memoryview(data)
@@ -88,7 +128,6 @@ class Draft:
             start, at = start + n, at + n
 
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
-        """Copy [start, stop) of a source, local or remote, to an offset."""
         if source.fd is not None:
             self.copy_to(at, source.fd, start, stop)
             return

@@ -28,7 +28,7 @@ def opened(file: Location, to_replace: bool) -> Iterator[Source]:
     Raises StorageError; ConflictError where another run takes longer than a minute.
     """
     stop, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
-    if to_replace and file.filesystem is None:
+    if to_replace and file.is_local:
         # What killed runs left, also where nothing is to be done now. One of them may be a second name of this file,
         # which goes by its lock, and so before we have that.
         clear_beside(file.path, os.path.realpath(file.path))

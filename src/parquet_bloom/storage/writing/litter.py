@@ -87,6 +87,16 @@ def clear_beside(*paths: str) -> None:
             remove_stale(folder)
 
 
+def clear_below(path: str) -> None:
+    """`remove_stale` in the folders of a folder that hold such files; a folder that is empty then goes too."""
+    with contextlib.suppress(OSError):
+        for inside in [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]:
+            if any(name.endswith(SUFFIX) for name in os.listdir(inside)):
+                remove_stale(inside)
+                with contextlib.suppress(OSError):  # not empty
+                    os.rmdir(inside)
+
+
 def _clear(folder: Folder) -> None:
     with contextlib.suppress(OSError):
         for name in folder.names():

@@ -14,48 +14,21 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO
 
-from parquet_bloom.errors import ConflictError, RequestError, StorageError
+from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError
 from parquet_bloom.storage.remote import storage_error
-from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.attributes import give_attributes
-from parquet_bloom.storage.writing.draft import Draft, Travel
+from parquet_bloom.storage.writing.draft import Draft
+from parquet_bloom.storage.writing.draft import NewVersion as NewVersion
 from parquet_bloom.storage.writing.folder import Folder, sync_folder
 from parquet_bloom.storage.writing.litter import clear_beside, lock, own_name
-from parquet_bloom.storage.writing.renaming import (
-    EXISTS,
-    Checksums,
-    check_regular,
-    followed,
-    put_instead,
-    put_new,
-    put_over,
-)  # fmt: skip
+from parquet_bloom.storage.writing.renaming import Checksums, check_regular, followed, put_instead, put_new, put_over
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
-
-class NewVersion(Protocol):
-    """A new file while it is being written: locally, or for another storage. Leaving it gives it up."""
-
-    at: int  # where the next append goes
-    travel: Travel
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def append(self, data: bytes) -> None: ...
-    def write_at(self, at: int, data: bytes) -> None: ...
-    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None: ...
-    def flush(self) -> None: ...
-    def reopen(self) -> Source: ...
-    def discard(self) -> None: ...
-    def commit(self, last_check: Callable[[], None] = ...) -> None: ...
 
 
 class NewFile(Draft):
@@ -234,14 +207,31 @@ def local_target(where: PathLike) -> str:
     raise RequestError(f"{name}: this goes to a local disk only; write it there, and copy it")
 
 
+def new_target(where: PathLike, overwrite: bool) -> str:
+    """The path of a new file that is made from no other one, before any work for it.
+
+    Raises RequestError for another storage; StorageError where something exists, unless it is a file to overwrite.
+    """
+    path = local_target(where)
+    check_regular(path)
+    if os.path.lexists(path) and not overwrite:
+        raise StorageError(path, EXISTS)
+    return path
+
+
+def new_file(where: PathLike, overwrite: bool, sync: bool = True, by_name: bool = False) -> NewFile:
+    """Begin a file that is made from no other one; what it replaces gives it its permissions. Raises as `new_target`.
+
+    overwrite, sync, by_name   as NewFile has them
+    """
+    path = new_target(where, overwrite)
+    return NewFile(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
+
+
 @contextlib.contextmanager
 def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
     """A file of any kind that takes its place when all of it is written, and never else."""
-    target = local_target(target)
-    check_regular(target)
-    if os.path.lexists(target) and not overwrite:
-        raise StorageError(target, EXISTS)
-    with NewFile(target, target if os.path.exists(target) else None, overwrite, False) as new:
+    with new_file(target, overwrite, sync=False) as new:
         with os.fdopen(os.dup(new.fd), "wb") as out:
             yield out
             out.flush()

@@ -11,11 +11,10 @@ import os
 import stat
 from collections.abc import Iterable
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import EXISTS, ConflictError, StorageError
 from parquet_bloom.storage.writing.folder import Folder
 from parquet_bloom.storage.writing.litter import own_name
 
-EXISTS = "exists; give --overwrite to replace it"
 CHANGED = "was changed by another program meanwhile; nothing was written"
 
 

@@ -18,13 +18,12 @@ import tempfile
 import threading
 from bisect import insort
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import ConflictError, StorageError, parameter
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import Travel
+from parquet_bloom.storage.writing.draft import NewVersion
 from parquet_bloom.storage.writing.s3_client import abort, abort_lost, client_of, etag_of, may_have_begun, told_of
 from parquet_bloom.storage.writing.s3_parts import Part, Piece, plan_parts
 
@@ -38,16 +37,15 @@ _CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _UNKNOWN_CONDITION = {"NotImplemented", "501"}
 
 
-class StoredFile:
-    """A new version of an object while it is being put together; see NewVersion.
+class StoredFile(NewVersion):
+    """A new version of an object while it is being put together in the store.
 
     source  the old one, on the same storage or elsewhere: then all its bytes are sent
     force   also if the old object's tags cannot be read, and so not be kept
     """
 
     def __init__(self, source: Source, target: Location, overwrite: bool, force: bool) -> None:
-        self.at = 0
-        self.travel = Travel()
+        super().__init__(target)
         self._source, self._target = source, target
         self._overwrite, self._force = overwrite, force
         old = source.location.filesystem
@@ -57,24 +55,12 @@ class StoredFile:
         self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
         self._spooled = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.discard()
-        if isinstance(error, OSError):
-            raise storage_error(self._target, error) from error
-
     def discard(self) -> None:
         """Give the new version up; nothing has been asked of the store yet."""
         self._spool.close()
 
     def flush(self) -> None:
         """There is no disk to wait for."""
-
-    def append(self, data: bytes) -> None:
-        self.write_at(self.at, data)
-        self.at += len(data)
 
     def write_at(self, at: int, data: bytes) -> None:
         """New bytes, kept in a temporary file."""
@@ -107,16 +93,18 @@ class StoredFile:
         return joined
 
     def reopen(self) -> Source:
-        return Assembled(self._target, self.pieces(), self._source, self._spool.fileno())
+        """The new object before it exists, as a file that a Source reads like any other of the storage."""
+        assembled = _Assembled(self.pieces(), self._source, self._spool.fileno())
+        return Source(Location(self._target.path, self._target.filesystem, str(self._target), [assembled]))
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Put the object together and let it take the target's place. Raises StorageError."""
         try:
             self._upload(client_of(self._target.filesystem), last_check)
         except Exception as error:  # also botocore's parsers, which raise what is no BotoCoreError
-            raise self._told(error) from error
+            raise self._error_of(error) from error
 
-    def _told(self, error: Exception, more: str = "") -> StorageError:
+    def _error_of(self, error: Exception, more: str = "") -> StorageError:
         """What the store said, in one line; `more` comes after it."""
         from botocore.exceptions import ClientError
 
@@ -160,7 +148,7 @@ class StoredFile:
         except BaseException as error:
             left = abort(client, upload)
             if left and isinstance(error, Exception):
-                raise self._told(error, left) from error
+                raise self._error_of(error, left) from error
             raise
 
     def _begin(self, client: Any, where: dict[str, str], kept: dict[str, Any]) -> str:
@@ -169,7 +157,7 @@ class StoredFile:
             answer = client.create_multipart_upload(**where, **kept)
         except Exception as error:
             if may_have_begun(error):
-                raise self._told(error, abort_lost(client, where, None)) from error
+                raise self._error_of(error, abort_lost(client, where, None)) from error
             raise
         found = told_of(answer, "UploadId", self._target)
         if answer["ResponseMetadata"].get("RetryAttempts"):
@@ -233,7 +221,7 @@ class StoredFile:
         except Exception:  # it is not to be reached any more
             pass
         more = "; it may be the old one or the new one, whole: the store does not answer"
-        raise self._told(error, more) from error
+        raise self._error_of(error, more) from error
 
     def _kept(self, client: Any) -> dict[str, Any]:
         """What the old object has beside its bytes, for the new one. Raises StorageError."""
@@ -249,7 +237,8 @@ class StoredFile:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
-                reason = f"its tags cannot be read ({code}), and so not be kept; give --force to lose them"
+                forced = parameter("force", True) + " to lose them"
+                reason = f"its tags cannot be read ({code}), and so not be kept; give " + forced
                 raise StorageError(self._source.path, reason) from error
             tags = []
         if tags:
@@ -259,20 +248,17 @@ class StoredFile:
         return kept
 
 
-class Assembled(Source):
-    """The new object before it exists: old bytes from the old object, new ones from the temporary file."""
+class _Assembled:
+    """An OpenFile: old bytes from the old object, new ones from the temporary file."""
 
-    def __init__(self, target: Location, pieces: Sequence[Piece], source: Source, spool: int) -> None:
-        self.location, self.path = target, str(target)
-        self.requests = self.bytes_read = 0
-        self.fd = None
+    fd: int | None = None
+    pinned = False
+
+    def __init__(self, pieces: Sequence[Piece], source: Source, spool: int) -> None:
         self.size = pieces[-1].stop if pieces else 0
-        self._remote = self._footer = self._outline = self._footer_data = None
-        self._counting = threading.Lock()
-        self._held, self._tail = [], []
         self._pieces, self._source, self._spool = list(pieces), source, spool
 
-    def _fetch(self, offset: int, length: int) -> bytes:
+    def read(self, offset: int, length: int) -> bytes:
         parts = []
         for piece in self._pieces:
             start, stop = max(offset, piece.at), min(offset + length, piece.stop)
@@ -282,3 +268,12 @@ class Assembled(Source):
                     self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> None:
+        return None
+
+    def etag(self) -> None:
+        return None
+
+    def close(self) -> None:
+        """What it is made of is closed by others."""

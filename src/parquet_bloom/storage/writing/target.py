@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
 from parquet_bloom.storage.remote import Location
@@ -72,17 +72,20 @@ def outputs_of(
 def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
     """Refuse, before any work, to write where it would do harm. `force` overrides all but folders and devices."""
     tables.refuse(at, target, force)
-    if target.filesystem is None:
-        check_regular(target.path)
-    if target.filesystem is not None or force:
+    if not target.is_local:
+        return
+    check_regular(target.path)
+    if force:
         return
     real = os.path.realpath(target.path)
     if not os.path.exists(real):
         return
     if in_place and os.stat(real).st_nlink > 1:
-        raise StorageError(at, "has other hard links, which would keep the old bytes; give --force or --output")
+        ways = parameter("force", True) + " or " + parameter("output")
+        raise StorageError(at, "has other hard links, which would keep the old bytes; give " + ways)
     if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
-        raise StorageError(target, "is read-only; give --force to replace it, or another --output")
+        forced = parameter("force", True) + " to replace it"
+        raise StorageError(target, "is read-only; give " + forced + ", or another " + parameter("output"))
 
 
 def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
@@ -92,7 +95,7 @@ def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
 
 def new_version(source: Source, target: Location, how: Writing, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
-    if target.filesystem is None:
+    if target.is_local:
         require_space(target.path, needed)
         like = source.location.path if not source.is_remote else None
         replaces = None
@@ -100,7 +103,7 @@ def new_version(source: Source, target: Location, how: Writing, needed: int) -> 
             replaces = os.fstat(source.fd)
         return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
     if how.read_back:
-        raise StorageError(target, "is not on a local disk, where alone --read-back can be done")
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
         return s3.StoredFile(source, target, how.overwrite, how.force)
@@ -120,7 +123,7 @@ def copy_whole(source: Source, target: Location, how: Writing) -> Travel:
 
 
 def _in_store(target: Location) -> bool:
-    return target.filesystem is not None and _hindrance(target.filesystem) is None
+    return not target.is_local and _hindrance(target.filesystem) is None
 
 
 def _hindrance(filesystem: Any) -> str | None:

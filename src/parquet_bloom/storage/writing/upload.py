@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import EXISTS, ConflictError, StorageError
 from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.workers import undisturbed
 from parquet_bloom.storage.writing.draft import Draft
 from parquet_bloom.storage.writing.litter import SUFFIX
@@ -62,8 +63,8 @@ class UploadedFile(Draft):
         def check() -> None:
             self._go_on()
             last_check()
-            if not self._may_replace and exists(self._to):
-                raise ConflictError(self._to, "exists; give --overwrite to replace it")
+            if not self._may_replace and store_of(self._to).exists(self._to.path):
+                raise ConflictError(self._to, EXISTS)
 
         check()
         put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside
@@ -87,7 +88,8 @@ class UploadedFile(Draft):
             self._write_to(stream)
             check()
         except BaseException:
-            # For ever: even at the end of the process its destructor would close it, and so publish.
+            # For ever: even at the end of the process its destructor would close it, and so publish. A stream cannot
+            # be given up (apache/arrow#40502); docs/architecture.md, "Workarounds", says when this can go.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
             raise
         stream.close()
@@ -124,18 +126,6 @@ class UploadedFile(Draft):
             stream.flush()  # else S3's stream would keep all of it in memory
             at += len(data)
             self.travel.sent += len(data)
-
-
-def exists(at: Location) -> bool:
-    """Whether something is there, on any storage. Raises StorageError."""
-    from pyarrow import fs
-
-    if at.filesystem is None:
-        return os.path.lexists(at.path)
-    try:
-        return bool(at.filesystem.get_file_info(at.path).type != fs.FileType.NotFound)
-    except Exception as error:
-        raise storage_error(at, error) from error
 
 
 def _make_folder(filesystem: Any, folder: str) -> str | None:
