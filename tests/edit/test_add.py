@@ -106,7 +106,7 @@ def test_the_drafts_have_no_length_and_no_footer_placement(keys: Path, spec: str
     lengths = [footer.meta(i, 0).bloom_filter_length for i in range(ROW_GROUPS)]
     assert lengths == [None] * ROW_GROUPS, "the field is younger than these forms"
     assert len(report.filters) == ROW_GROUPS
-    with pytest.raises(RequestError, match="placement footer is not for"):
+    with pytest.raises(RequestError, match="placement='footer' is not for"):
         added(keys, spec=spec, placement="footer")
 
 
