@@ -4,7 +4,7 @@ Nothing here imports parquet_bloom, so that agreement means something.
 
     hashes      the xxHash specification; MurmurHash3.cpp, MurmurHash3_x64_128
     filter      parquet-format BloomFilter.md: 8 words of 32 bits a block, one bit in each
-    of 2015     formats.md section 4: ORC's, Hive's and Guava's filters of k positions a value
+    of 2015     docs/formats.md section 4: ORC's, Hive's and Guava's filters of k positions a value
     PLAIN       parquet-format Encodings.md
     Thrift      thrift-compact-protocol.md
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, corpus_files
+from corpus import corpus_file, corpus_files, others_files
 from samples import digest, leftovers, same_rows
 
 import parquet_bloom
@@ -54,9 +54,9 @@ READABLE = readable()
 
 
 def test_the_corpus_is_read() -> None:
-    if not corpus_files():
-        pytest.skip("no corpus here; set PARQUET_BLOOM_CORPUS")
-    assert len(READABLE) >= 95
+    if not others_files():
+        pytest.skip("PARQUET_BLOOM_CORPUS names no folder")
+    assert len(READABLE) >= 90
 
 
 def columns_of(path: Path) -> list[str]:
@@ -125,15 +125,28 @@ def test_add_verify_remove(
         assert after.equals(before) or same_rows(after, before)
 
 
+# Their filters contradict themselves or what lies around them; all others are right, or of a kind that nobody knows.
+WRONG = {
+    *(f"malformed_lab/{name}.parquet" for name in ("02_not_mult32", "06_garbage_ff", "09_length_too_big_padding64",
+                                                  "13_numbytes_0", "13c_numbytes_1GiB", "13e_numbytes_half_nolen")),
+    "placement_lab/start_final_instream.parquet",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", READABLE)
-def test_inspect_and_verify_never_stumble(name: str) -> None:
+def test_inspect_finds_the_filters_and_verify_those_that_are_wrong(name: str) -> None:
     path = corpus_file(name)
-    for info in parquet_bloom.inspect(path).files[0].filters:
-        assert 0 <= info.fpp <= 1
+    infos = parquet_bloom.inspect(path).files[0].filters
+    with Source(path) as source:
+        metas = [chunk.meta_data for _, _, chunk in source.footer().chunks()]
+    assert len(infos) == sum(m.bloom_filter_offset is not None for m in metas), "one for each chunk with an offset"
     try:
-        parquet_bloom.verify(path)
+        verdicts = parquet_bloom.verify(path).files[0]
     except DamagedFileError:
         assert Path(name).name.split(".")[0] in UNDECODABLE
+        return
+    assert bool(verdicts.wrong) == (name in WRONG), [f.reason for f in verdicts.wrong]
+    assert {f.status for f in verdicts.filters} <= {"right", "unknown", "wrong"}
 
 
 def test_refused_types_are_refused_by_name() -> None:

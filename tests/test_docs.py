@@ -1,34 +1,145 @@
-"""The documentation names what there is: tests, files, commands."""
+"""Documentation, docstrings and comments name what there is: tests, files, sections, modules, commands."""
 
 from __future__ import annotations
 
+import ast
+import datetime as dt
+import os
 import re
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import parquet_bloom
 from parquet_bloom.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "SECURITY.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "fixtures" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*.md")),
 ]
+SOURCES = [
+    path
+    for folder in ("src", "tests", "benchmarks", "fixtures")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "_thrift" not in path.parts
+]
+PACKAGE = ROOT / "src" / "parquet_bloom"
+# Of parquet-format, Thrift and PySpark, cited as sources.
+FOREIGN = {
+    "BloomFilter.md",
+    "Encodings.md",
+    "LogicalTypes.md",
+    "PageIndex.md",
+    "thrift-compact-protocol.md",
+    "daemon.py",
+}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_tests_that_a_page_names_are_there(page: Path) -> None:
     named = set(re.findall(r"`(?:tests/)?((?:\w+/)?test_\w+\.py)`", page.read_text()))
     assert not [name for name in named if not list((ROOT / "tests").rglob(name))]
     assert page.name != "formats.md" or len(named) >= 8, "each form names its tests"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-    assert not [link for link in links if not (page.parent / link).exists()]
+    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        target = page.parent / link if link else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def prose() -> dict[Path, str]:
+    """Pages without their Python, and the docstrings and comments of modules."""
+    found = {page: re.sub(r"```python\n.*?```", "", page.read_text(), flags=re.DOTALL) for page in PAGES}
+    for path in SOURCES:
+        text = path.read_text()
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        parts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+        found[path] = "\n".join([*parts, *re.findall(r"(?:^|\s)#.*", text)])
+    return found
+
+
+def cited(pattern: str) -> list[tuple[Path, tuple[str, ...]]]:
+    """Where a pattern is found in pages, docstrings and comments: the file, and the groups."""
+    return [(path, match.groups()) for path, text in prose().items() for match in re.finditer(pattern, text)]
+
+
+def test_cited_sections_are_there() -> None:
+    found = cited(r"([\w./-]+\.md) section (\d+)")
+    assert len(found) >= 6, "the pattern still meets the citations"
+    for path, (page, number) in found:
+        assert page is not None
+        headings = (ROOT / page).read_text() if (ROOT / page).is_file() else ""
+        assert f"\n## {number}. " in headings, f"{path}: {page} section {number}"
+
+
+def test_cited_files_are_there() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, (name,) in cited(
+            r"(?<![\w./*-])((?:docs|fixtures|tests|benchmarks|thrift|src|\.ci)/[\w./-]*\w)(?![\w*])"
+        )
+        if not (ROOT / name).exists()
+    ]
+    names = {path.name for folder in ("", "src", "tests", "benchmarks", "fixtures", "docs", "thrift")
+             for path in ((ROOT / folder).rglob("*") if folder else ROOT.iterdir())}  # fmt: skip
+    missing += [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, (name,) in cited(r"(?<![\w./<{*-])(\w+\.(?:py|md|tsv))\b")
+        if path.suffix == ".py" and name not in names | FOREIGN
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_cited_modules_are_there() -> None:
+    """As `search.scan` or `search.scan.Scan`. Spark's own settings look like modules of spark/: not looked at."""
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("_")} - {"spark"}
+    folders.add("files")  # was one, and is spoken of no more
+    pattern = rf"(?<![\w./'\"@-])(?:parquet_bloom\.)?((?:{'|'.join(sorted(folders))})(?:\.[A-Za-z_]\w*)+)(?![\w/])"
+    found = [(path, name) for path, (name,) in cited(pattern) if not name.endswith(".md")]
+    assert len(found) >= 40, "the pattern still meets the citations"
+    missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in found if not is_there(name)]
+    assert not missing, "\n".join(missing)
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module of the package, or a word in one."""
+    path, parts = PACKAGE, name.split(".")
+    if not (path / parts[0]).is_dir():
+        return False
+    while parts and (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    source = path / f"{parts[0]}.py" if parts else path / "__init__.py"
+    if parts and source.is_file():
+        parts.pop(0)
+    else:
+        source = path / "__init__.py"
+    return source.is_file() and (not parts or re.search(rf"\b{parts[0]}\b", source.read_text()) is not None)
 
 
 def test_the_list_of_modules_is_the_tree() -> None:
@@ -53,3 +164,39 @@ def test_every_command_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     missing = [name for name in group.list_commands(None) if f"`parquet-bloom {name} " not in text]  # type: ignore[arg-type]
     assert not missing
+
+
+def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, over files like those it speaks of; only the bucket is a folder here."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block.count("s3://bucket/events/") == 1
+    monkeypatch.chdir(tmp_path)
+    ids = [f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}" for i in range(400)]
+    ids[250] = "4bf92f3577b34da6"
+    days = [dt.date(2026, 1, 30) + dt.timedelta(i % 4) for i in range(400)]
+    users = [{"id": i * 7919 % 1000 if i != 250 else 42, "name": f"n{i}"} for i in range(400)]
+    table = pa.table({"trace_id": ids, "at": pa.array(days, pa.date32()), "user": users})
+    pq.write_table(table, "events.parquet", row_group_size=100)
+    os.mkdir("events")
+    parquet_bloom.add_filters("events.parquet", "events/1.parquet")
+    names = {"hundred_thousand_ids": ids[:3], "schema": table.schema, "batches": table.to_batches(100)}
+    exec(compile(block.replace("s3://bucket/events/", "events/"), "README.md", "exec"), names)
+    assert names["rows"]["trace_id"].to_pylist() == [ids[250]], "of the one row that both halves meet"
+    assert {f.column for f in names["report"].files[0].filters} == {"trace_id", "user.id", "user.name"}
+    assert names["few"].to_table().equals(table.slice(200, 100)), "the row group that stores the key"
+    assert list(names["found"]) == [("events/1.parquet", [0])], "row group 0 has the three keys"
+    written = parquet_bloom.inspect("new.parquet").files[0].filters
+    assert {f.column for f in written} == {"trace_id"}
+    assert pq.read_table("new.parquet").equals(table)
+
+
+def test_generated_pages_are_those_of_docstrings_and_commands() -> None:
+    if tuple(map(int, version("click").split(".")[:2])) < (8, 2):
+        pytest.skip("click 8.1 lays its help out otherwise")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = (ROOT / "docs" / "python.md").read_text(), (ROOT / "docs" / "cli.md").read_text()
+    assert all(f"\n#### `{name}`\n" in pages[0] for name in parquet_bloom.__all__ if not name.startswith("__"))
+    assert all(f"\n## parquet-bloom {name}\n" in pages[1] for name in group.list_commands(None))  # type: ignore[arg-type]

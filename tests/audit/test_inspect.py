@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
+from corpus import corpus_file, fixture_files
 from samples import FIXTURES, ROW_GROUPS, write_keys
 
 import parquet_bloom
@@ -81,8 +81,9 @@ def test_spark_boolean_filters_are_all_zero() -> None:
     assert {f.column for f in wrong} == {"boolean"}, "and nothing else in it is wrong"
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*.parquet")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_filters_of_other_programs_are_where_they_say(path: Path) -> None:
+@pytest.mark.parametrize("name", fixture_files())
+def test_filters_of_other_programs_are_where_they_say(name: str) -> None:
+    path = FIXTURES / name
     expected = json.loads(path.with_suffix(".expected.json").read_text())
     infos = {(i.row_group, i.column): i for i in parquet_bloom.inspect(path).files[0].filters}
     places = {
@@ -98,8 +99,9 @@ def test_filters_of_other_programs_are_where_they_say(path: Path) -> None:
         assert info.bits_set <= 256 * info.blocks
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*/*.parquet")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_filters_of_other_programs_admit_what_they_stored(path: Path) -> None:
+@pytest.mark.parametrize("name", fixture_files())
+def test_filters_of_other_programs_admit_what_they_stored(name: str) -> None:
+    path = FIXTURES / name
     for f in parquet_bloom.verify(path).files[0].filters:
         if (path.parent.name, f.column) == ("spark", "boolean"):
             continue

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pytest
-from corpus import corpus_files, file_named, fixture_files
+from corpus import corpus_file, corpus_files, fixture_files
 from samples import ROW_GROUPS, keys_table, write_keys
 
 import parquet_bloom
@@ -141,7 +141,7 @@ def probe_lists(leaf: Leaf, n: int, rng: random.Random, probes: int) -> Iterator
 
 @pytest.mark.parametrize("name", [*fixture_files(), *corpus_files()])
 def test_every_fixture_and_file_of_the_corpus(name: str, way: str) -> None:
-    with opened(file_named(name), way) as source:
+    with opened(corpus_file(name), way) as source:
         try:
             source.footer()
         except (DamagedFileError, EncryptedFileError, NotParquetError):

@@ -1,6 +1,8 @@
-"""Every file of the corpus through every command: a table of what comes of it.
+"""Every file of fixtures/ and of other projects through every command: a table of what comes of it.
 
-    PARQUET_BLOOM_CORPUS=/where/it/is python tests/differential/corpus_table.py     writes docs/reliability/corpus.md
+    PARQUET_BLOOM_CORPUS=FOLDER PYTHONPATH=tests python tests/differential/corpus_table.py
+
+writes docs/reliability/corpus.md.
 
 Each file has a process of its own, in which its commands run one after the other. `ok` and `no` are exit status 0 and
 1; `refused` is 2, with one line that says why. Whatever else happens is told as it is: a traceback, an error that
@@ -17,6 +19,8 @@ import textwrap
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from corpus import corpus_file, corpus_files, fixture_files, others
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "corpus.md"
 COMMANDS = ("inspect", "verify", "check", "read", "add", "remove", "index")
@@ -85,14 +89,9 @@ _WORK = textwrap.dedent("""
 """)
 
 
-def corpus() -> Path | None:
-    """Where the corpus is, if PARQUET_BLOOM_CORPUS says so."""
-    folder = os.environ.get("PARQUET_BLOOM_CORPUS")
-    return Path(folder) if folder else None
-
-
-def files_of(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet*") if path.is_file())
+def names() -> list[str]:
+    """All files of fixtures/, and those of other projects that are there."""
+    return sorted([*fixture_files(), *corpus_files()])
 
 
 def outcomes(path: Path) -> dict[str, str]:
@@ -114,12 +113,14 @@ def outcomes(path: Path) -> dict[str, str]:
 
 _HEAD = """# The corpus, command by command
 
-Files of other programs, sound, odd, damaged and encrypted, through every command. `inspect`, `verify`, `check` (whether
-the first flat column is NULL), `read` (five rows), `add` (every column), `remove` (of what `add` made: `ok` means the
-old file, byte for byte; `ok-other-bytes` where the source had filters before, which go too), `index build` (that
-column). `ok` and `no` are exit status 0 and 1, `refused` is 2, with one line that says why. A command over 60 s or a
-process over 2 GB would be named here. The files are not part of this repository. Made by
-`PARQUET_BLOOM_CORPUS=... python tests/differential/corpus_table.py`.
+Files that other programs wrote, sound, odd, damaged and encrypted, through every command. `inspect`, `verify`, `check`
+(whether the first flat column is NULL), `read` (five rows), `add` (every column), `remove` (of what `add` made: `ok`
+means the old file, byte for byte; `ok-other-bytes` where the source had filters before, which go too), `index build`
+(that column). `ok` and `no` are exit status 0 and 1, `refused` is 2, with one line that says why. A command over 60 s
+or a process over 2 GB would be named here. The folders `bad`, `bloom`, `encrypted` and `nasty` hold files of other
+projects ([which](../../fixtures/others.tsv), [how to get them](../../CONTRIBUTING.md#files-of-other-projects)); the
+others are in [fixtures](../../fixtures/README.md). Made by
+`PARQUET_BLOOM_CORPUS=FOLDER PYTHONPATH=tests python tests/differential/corpus_table.py`.
 
 """
 
@@ -144,12 +145,10 @@ def told() -> dict[str, dict[str, str]]:
 
 
 def main() -> None:
-    folder = corpus()
-    if folder is None:
-        sys.exit("PARQUET_BLOOM_CORPUS does not say where the corpus is")
-    names = files_of(folder)
+    if others() is None:
+        sys.exit("PARQUET_BLOOM_CORPUS names no folder")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(names, pool.map(lambda name: outcomes(folder / name), names), strict=True))
+        found = dict(zip(names(), pool.map(lambda name: outcomes(corpus_file(name)), names()), strict=True))
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page(found))
     print(page(found).partition("\n| file |")[0])

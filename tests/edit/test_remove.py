@@ -24,10 +24,10 @@ def test_add_and_remove_give_the_same_file(tmp_path: Path, spec: str, placement:
     source = write_keys(tmp_path / "keys.parquet", write_page_index=index, data_page_size=500)
     before = digest(source)
     parquet_bloom.add_filters(source, in_place=True, spec=spec, placement=placement, sync=False, columns=["*"])
-    assert digest(source) != before
+    assert digest(source) != before, "there is something to take out"
     report = parquet_bloom.remove_filters(source, in_place=True, sync=False).files[0]
-    assert report.bytes_stay == 0
-    assert digest(source) == before
+    assert report.bytes_stay == 0, "our own filters leave no gap"
+    assert digest(source) == before, "the file is the file it was"
     assert leftovers(tmp_path) == []
 
 
@@ -47,7 +47,7 @@ def test_filters_added_in_several_goes_leave_in_any_order(tmp_path: Path) -> Non
         assert ("user.id", "murmur3 seed 1361930890 mask") in rules, "provenance follows filters that moved"
         for column, _, _ in order:
             parquet_bloom.remove_filters(source, in_place=True, columns=[column], sync=False)
-        assert digest(source) == before
+        assert digest(source) == before, "whichever went in first"
 
 
 def test_removing_some_columns_leaves_the_others_usable(tmp_path: Path) -> None:
@@ -57,9 +57,11 @@ def test_removing_some_columns_leaves_the_others_usable(tmp_path: Path) -> None:
     assert report.removed == ROW_GROUPS
     infos = parquet_bloom.inspect(source).files[0].filters
     assert {f.column for f in infos} == {"name"}
-    assert {f.rule for f in infos} == {"murmur3 seed 1361930890 mask"}
+    assert {f.rule for f in infos} == {"murmur3 seed 1361930890 mask"}, (
+        "a raw header does not say it: provenance stayed"
+    )
     (entry,) = json.loads(pq.read_metadata(source).metadata[b"parquet_bloom"])
-    assert entry["columns"] == ["name"]
+    assert entry["columns"] == ["name"], "and speaks of what is left only"
     assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
 
 
@@ -71,7 +73,7 @@ def test_others_key_values_stay(tmp_path: Path) -> None:
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False)
     assert pq.read_schema(source).metadata[b"mine"] == b"1"
     parquet_bloom.remove_filters(source, in_place=True, sync=False)
-    assert digest(source) == before
+    assert digest(source) == before, "the pair of our name that is not ours, too"
 
 
 @pytest.mark.parametrize("name", ["pyarrow/types_filters", "duckdb/types", "datafusion/types", "spark/nested"])
@@ -98,9 +100,9 @@ def test_nothing_to_remove(tmp_path: Path) -> None:
     source = write_keys(tmp_path / "keys.parquet")
     stat = source.stat()
     assert parquet_bloom.remove_filters(source, in_place=True).files[0].removed == 0
-    assert source.stat().st_mtime_ns == stat.st_mtime_ns
+    assert source.stat().st_mtime_ns == stat.st_mtime_ns, "in place, the file is not even touched"
     parquet_bloom.remove_filters(source, tmp_path / "copy.parquet")
-    assert digest(tmp_path / "copy.parquet") == digest(source)
+    assert digest(tmp_path / "copy.parquet") == digest(source), "an output gets a copy"
 
 
 def test_dry_run(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_dry_run(tmp_path: Path) -> None:
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False)
     before = digest(source)
     report = parquet_bloom.remove_filters(source, in_place=True, dry_run=True).files[0]
-    assert (report.removed, digest(source)) == (ROW_GROUPS, before)
+    assert (report.removed, digest(source)) == (ROW_GROUPS, before), "told, and not done"
 
 
 def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
         before = digest(source)
         parquet_bloom.add_filters(source, in_place=True, sync=False, columns=["*"])
         parquet_bloom.remove_filters(source, in_place=True, sync=False)
-        assert digest(source) == before
+        assert digest(source) == before, "an empty list and no list are different bytes"
 
 
 def with_unknown_fields(data: bytes) -> bytes:
@@ -156,7 +158,7 @@ def test_unknown_fields_at_every_level_survive(tmp_path: Path, spec: str, placem
     parquet_bloom.add_filters(source, in_place=True, columns=["id", "name"], spec=spec, placement=placement, sync=False)
     added = source.read_bytes()
     for marker in (b"\x85\x00hello", b"\x18\x03abc\x11\x00", b"\x2c\x15\x02\x00\x00"):
-        assert added.count(marker) == data.count(marker) > 20
+        assert added.count(marker) == data.count(marker) > 20, "as it was written, not as we would write it"
     assert pq.read_table(source).equals(keys_table())
     assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
     parquet_bloom.remove_filters(source, in_place=True, sync=False)

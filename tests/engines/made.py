@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from corpus import FIXTURES, fixture_files
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 ROWS = (60, 60, 40)
 PLACEMENTS = ("footer", "chunk-start")
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
@@ -99,7 +99,7 @@ def with_decimals_as_integers(path: Path, tables: Sequence[pa.Table], **options:
 
 def fixtures(but: Sequence[str] = ()) -> list[str]:
     """The files other programs wrote, as `folder/name`, but for some."""
-    found = sorted(str(p.relative_to(FIXTURES).with_suffix("")) for p in FIXTURES.glob("*/*.parquet"))
+    found = [name.removesuffix(".parquet") for name in fixture_files()]
     return [name for name in found if name not in but]
 
 

@@ -2,7 +2,7 @@
 
 A filter of z blocks folds to the one that building at z/2 would have given, so filters of two sizes
 are compared at the smaller. Left out are columns with zeros, NaN and FLOAT16, for which we insert
-more than others do (DESIGN.md); their filters must hold all the bits of the other program's.
+more than others do; their filters must hold all the bits of the other program's.
 """
 
 from __future__ import annotations

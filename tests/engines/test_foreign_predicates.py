@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from corpus import file_named, footer_files
+from corpus import corpus_file, footer_files
 
 import parquet_bloom
 from engines.spelling import spelled
@@ -79,7 +79,7 @@ def holding(groups: list[pa.Table], text: str) -> set[int]:
 # pyarrow aborts the process on some files with encrypted columns.
 @pytest.mark.parametrize("name", [name for name in footer_files() if "encrypt" not in name])
 def test_no_row_group_with_a_hit_is_skipped(name: str) -> None:
-    path = file_named(name)
+    path = corpus_file(name)
     groups = tables(path)
     if not groups:
         pytest.skip("no row groups")
@@ -111,12 +111,12 @@ def test_files_that_prove_something() -> None:
     for name in footer_files():
         writer = name.partition("/")[0]
         if writer in ("duckdb", "datafusion", "pyarrow", "spark"):
-            groups = tables(file_named(name))
+            groups = tables(corpus_file(name))
             for column in (
                 f.name for f in groups[0].schema if pa.types.is_integer(f.type) or pa.types.is_string(f.type)
             ):
                 for value in literals(groups, column):
-                    verdicts = parquet_bloom.check(file_named(name), f"{join_path((column,))} = {value}")
+                    verdicts = parquet_bloom.check(corpus_file(name), f"{join_path((column,))} = {value}")
                     decided |= {(writer, v.decided_by) for v in verdicts if v.skipped}
     assert {writer for writer, by in decided if by == "bounds"} >= {"duckdb", "pyarrow", "spark"}
     assert {writer for writer, by in decided if by == "filter"} >= {"duckdb", "datafusion", "pyarrow", "spark"}

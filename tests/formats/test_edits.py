@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from corpus import file_named, footer_bytes, footer_files
+from corpus import corpus_file, footer_bytes, footer_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, DOUBLE, GROUPS, I32, I64, INNER, LIST, MAP, PAIRS, STRUCT, TRUE, UNKNOWN, UUID, thrift_struct
@@ -60,7 +60,7 @@ def both_ways(edit, data: bytes) -> bytes:
 
 @cache
 def footer_of(name: str) -> bytes:
-    data = footer_bytes(file_named(name))
+    data = footer_bytes(corpus_file(name))
     assert data is not None
     return data
 
@@ -251,7 +251,7 @@ def test_the_loop_does_nearly_all_footers_there_are():
 
 
 def _offset_indexes(name: str) -> list[bytes]:
-    raw = file_named(name).read_bytes()
+    raw = corpus_file(name).read_bytes()
     groups = lenient.decode(FileMetaData, footer_of(name)).row_groups
     places = [(c.offset_index_offset, c.offset_index_length) for g in groups for c in g.columns]
     return [raw[at : at + n] for at, n in places if at and n]

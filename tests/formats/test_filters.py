@@ -11,7 +11,7 @@ import naive
 import numpy as np
 import pyarrow as pa
 import pytest
-from corpus import FIXTURES, fixture_files, footer_bytes, vector_file
+from corpus import FIXTURES, corpus_file, fixture_files, footer_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import BINARY, I32, STRUCT
@@ -292,7 +292,7 @@ def test_unknown_specs_and_shapes():
 
 def test_vectors_are_decoded():
     for name, rules in (("bloom_filter.bin", RULES["parquet-41-raw"]), ("bloom_filter.xxhash.bin", [XXH])):
-        data = vector_file(name).read_bytes()
+        data = corpus_file(f"bloom/parquet-testing__{name}").read_bytes()
         found = decode_filter(data, len(data))
         assert [rule for rule, _ in found.parts] == rules
         assert all(found.might_contain(v) for v in (b"hello", b"parquet", b"bloom", b"filter"))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import file_named, fixture_files, footer_bytes, footer_files
+from corpus import corpus_file, fixture_files, footer_bytes, footer_files
 from samples import keys_table, write_keys
 from tables import KINDS
 
@@ -100,7 +100,7 @@ def footer_of(path: Path) -> bytes:
 
 @pytest.mark.parametrize("name", footer_files())
 def test_every_fixture_and_file_of_the_corpus(name: str) -> None:
-    footer = footer_of(file_named(name))
+    footer = footer_of(corpus_file(name))
     expected = "walked"
     if name.startswith("encrypted/"):
         expected = "refused"
@@ -257,7 +257,7 @@ def test_random_damage(small: bytes, seed: int) -> None:
 
 @pytest.mark.parametrize("name", fixture_files())
 def test_random_damage_of_other_programs_footers(name: str) -> None:
-    footer = footer_of(file_named(name))
+    footer = footer_of(corpus_file(name))
     for data in damages(footer, len(footer), 100):
         same(data)
     rng = random.Random(len(footer))

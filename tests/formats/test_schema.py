@@ -8,7 +8,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from corpus import FIXTURES, file_named, fixture_files, footer_bytes, footer_files
+from corpus import FIXTURES, corpus_file, fixture_files, footer_bytes, footer_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -210,7 +210,7 @@ def test_types_are_those_that_pyarrow_reads(name):
 
 @pytest.mark.parametrize("name", footer_files())
 def test_every_footer_is_decoded_or_refused(name):
-    path = file_named(name)
+    path = corpus_file(name)
     try:
         footer = decode_footer(footer_bytes(path), path.stat().st_size)
     except EncryptedFooterError:

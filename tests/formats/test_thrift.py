@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from corpus import vector_file
 from samples import REPOSITORY
 
 from parquet_bloom._thrift.parquet import ttypes
 
 
 def table() -> list[list[str]]:
-    corpus = os.environ.get("PARQUET_BLOOM_CORPUS", str(REPOSITORY.parent / "shared/corpus"))
-    path = Path(corpus).parent / "formats/parquet_fields.tsv"
-    if not path.exists():
-        pytest.skip("the format's table of fields is not here")
-    return [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return [line.split("\t") for line in vector_file("parquet_fields.tsv").read_text().splitlines()[1:]]
 
 
 def test_every_definition_of_the_format_is_there() -> None:

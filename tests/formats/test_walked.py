@@ -7,7 +7,7 @@ from functools import cache
 
 import pyarrow.parquet as pq
 import pytest
-from corpus import FIXTURES, file_named, footer_bytes, footer_files
+from corpus import FIXTURES, corpus_file, footer_bytes, footer_files
 from naive import made_footer
 
 import parquet_bloom
@@ -31,7 +31,7 @@ def walked(data: bytes) -> WalkedFooter | None:
 
 @cache
 def walked_files() -> list[str]:
-    return [name for name in footer_files() if walked(footer_bytes(file_named(name)) or b"") is not None]
+    return [name for name in footer_files() if walked(footer_bytes(corpus_file(name)) or b"") is not None]
 
 
 def tells(footer: Footer) -> dict[str, object]:
@@ -61,7 +61,7 @@ def tells(footer: Footer) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", walked_files())
 def test_a_walked_footer_tells_what_the_bindings_tell(name):
-    data = footer_bytes(file_named(name))
+    data = footer_bytes(corpus_file(name))
     found = walked(data)
     assert tells(found) == tells(decode_footer(data, FAR))
     assert "metadata" not in vars(found), "no object was made for all that"
@@ -85,7 +85,7 @@ def shown(data: bytes) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", walked_files())
 def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
-    data = footer_bytes(file_named(name))
+    data = footer_bytes(corpus_file(name))
     footer = decode_footer(data, FAR)
     for leaf in footer.leaves:
         assert shown(one_column(walked(data), leaf)) == shown(one_column(footer, leaf))

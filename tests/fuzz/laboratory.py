@@ -4,7 +4,7 @@
     python tests/fuzz/laboratory.py --target footer --first 1234 --count 1              one case again
 
 A finding is any exception that is not ours, an end of the process, a case of too many seconds or too much memory.
-What is found twice at one place counts once. Seeds: fixtures/, and the small files of the corpus that
+What is found twice at one place counts once. Seeds: fixtures/, and the small files of other projects in the folder that
 PARQUET_BLOOM_CORPUS names.
 """
 

@@ -22,7 +22,7 @@ import numpy as np
 import predicates_wrong
 import pyarrow as pa
 import pyarrow.parquet as pq
-from corpus import CORPUS, FIXTURES
+from corpus import FIXTURES, corpus_file, others_files
 from samples import write_keys
 from thrift_bytes import flipped, mutated
 
@@ -66,10 +66,8 @@ def _footer(data: bytes) -> tuple[bytes, int]:
 
 @functools.lru_cache(1)
 def files() -> list[bytes]:
-    """Small Parquet files of all kinds: the fixtures, the corpus if it is named, ours with each form of filter."""
-    found = sorted(FIXTURES.rglob("*.parquet"))
-    if os.environ.get("PARQUET_BLOOM_CORPUS"):
-        found += sorted(path for path in CORPUS.rglob("*.parquet") if path.is_file())
+    """Small Parquet files of all kinds: fixtures, those of other projects if named, ours with each form of filter."""
+    found = [*sorted(FIXTURES.rglob("*.parquet")), *(corpus_file(name) for name in others_files())]
     read = [path.read_bytes() for path in found if path.stat().st_size <= _SMALL]
     return [*ours(), *(data for data in read if data[-4:] == b"PAR1")]
 

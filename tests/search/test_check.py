@@ -42,7 +42,7 @@ def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_demo_file_answers_as_its_maker_says(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     parquet_bloom.add_filters(FIXTURES / "pyarrow/trace_ids.parquet", out, sync=False, columns=["*"])
-    assert kept(out, "user_id = 4611686018427387904") == [3]
+    assert kept(out, "user_id = 4611686018427387904") == [3], "fixtures/README.md names the one row group"
     assert kept(out, "trace_id = '00000000000000000000000000c0ffee'") == [2]
 
 
@@ -68,7 +68,7 @@ def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
         places = Places(footer)
         requests, read = source.requests, source.bytes_read
         assert not probe(source, places[0, 0], struct.pack("<q", -5))
-        assert source.requests - requests <= 2
+        assert source.requests - requests <= 2, "header and block, side by side or one after the other"
         assert source.bytes_read - read <= 16 + 32 + 64, "the header and one block, not the filter"
     verdicts = parquet_bloom.check(filtered, f"id = {ABSENT}")
     assert all(v.skipped and v.decided_by == "filter" and v.bytes_read <= 112 for v in verdicts)
@@ -79,13 +79,14 @@ def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
 def test_the_drafts_cost_a_header_and_a_block(tmp_path: Path, spec: str) -> None:
     source = write_keys(tmp_path / "keys.parquet")
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
-    assert all(v.bytes_read <= 64 + 32 for v in parquet_bloom.check(source, f"id = {ABSENT}"))
+    verdicts = parquet_bloom.check(source, f"id = {ABSENT}")
+    assert all(v.bytes_read <= 64 + 32 for v in verdicts), "not the filter, whose length the footer does not tell"
 
 
 def test_what_a_filter_cannot_tell_is_kept(filtered: Path) -> None:
     assert kept(filtered, "colour = 'g'") == [0, 1, 2], "no filter there, and bounds admit it"
     assert kept(filtered, "colour = 'zzz'") == [], "bounds do not"
-    assert kept(filtered, "flag = TRUE") == [0, 1, 2]
+    assert kept(filtered, "flag = TRUE") == [0, 1, 2], "BOOLEAN has no filter, and both values are everywhere"
 
 
 def test_what_no_value_can_equal_is_skipped_without_reading(filtered: Path) -> None:
@@ -100,10 +101,10 @@ def test_nested_columns_by_path_and_by_prefix(filtered: Path) -> None:
         assert kept(filtered, f"list_contains({name}, {value})") == [1], name
         assert kept(filtered, f"list_contains({name}, {ABSENT})") == [], name
     verdicts = parquet_bloom.check(filtered, f"tags = {ABSENT}")
-    assert verdicts.skipped == 0
+    assert verdicts.skipped == 0, "a list is compared, of which a filter of its elements says nothing"
     assert verdicts.unused == [(f"tags = {ABSENT}", "tags is a list; list_contains(tags, ...) speaks of its elements")]
     assert kept(filtered, "user = 5") == [0, 1, 2], "a group of two columns"
-    assert kept(filtered, "user.id = 5") == []
+    assert kept(filtered, "user.id = 5") == [], "a leaf by its path"
 
 
 VALUES = {

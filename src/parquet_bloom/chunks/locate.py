@@ -218,7 +218,7 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
 
     Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
     together: they are then the header of `final` and its block, if the header is so to the byte.
-    Probing by length alone would lose rows (malformed_lab/04_unknown_hash2).
+    Probing by length alone would lose rows (fixtures/malformed_lab/04_unknown_hash2.parquet).
 
     Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
     """

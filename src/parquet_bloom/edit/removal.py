@@ -36,7 +36,7 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], 
     """Decide which bytes can be cut out, all or none of them.
 
     spans  (row group, column) -> the bytes of its filter, None where they are not certain
-    Where bytes must not move (formats.md section 6) nothing is cut and only the footer changes.
+    Where bytes must not move (docs/formats.md section 6) nothing is cut and only the footer changes.
     """
     cuts: dict[Span, Chunk] = {}
     for key, span in sorted(spans.items()):

@@ -2,7 +2,7 @@
 
     | strategy | k | count of longs, int32 BE | longs, int64 BE |        a byte each for the first two
 
-Source: Guava's BloomFilter.java; vectors guava_vectors.json.
+Source: Guava's BloomFilter.java; fixtures/vectors/guava_vectors.json.
 """
 
 from __future__ import annotations

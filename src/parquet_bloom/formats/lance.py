@@ -12,7 +12,7 @@ What is hashed is the Arrow value, little-endian in its own width, where Parquet
 the stored one: an int8 is one byte, a date64 eight, a timestamp[s] counts seconds. Of a Parquet
 column that is the value which pyarrow reads.
 
-Source: the index that pylance 14 writes; ../shared/vectors/lance.
+Source: the index that pylance 14 writes; fixtures/vectors/lance.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ parquet-41-early  15 80 10 1c 1c 00 00 1c 1c 00 00 00        numBytes, BLOCK, MU
 parquet-41-raw    00 04 00 00 | 00 00 00 00 | 00 00 00 00    numBytes, hash, algorithm (LE int32)
 
 Murmur3's seed and the index rule stand in no text; the programs of that year used the pair RULE,
-and only it reproduces their bytes (vectors bloom_filter.bin, mr2018_vectors.json). MURMUR3 and
+and only it reproduces their bytes (fixtures/vectors/mr2018_vectors.json). MURMUR3 and
 XXHASH share union id 1, and for some weeks of 2019 the three-field header meant XXH64: early and
-raw headers do not say their hash. Source: parquet-format commit 54839ad; formats.md section 3.
+raw headers do not say their hash. Source: parquet-format commit 54839ad; docs/formats.md section 3.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     parquet.bloom.filter.fpp.value     false positive rate, 0.05 without it; the draft's code said
     parquet.bloom.filter.value         this for the same
 
-Source: parquet-java PR #215, ParquetOutputFormat; formats.md section 4.
+Source: parquet-java PR #215, ParquetOutputFormat; docs/formats.md section 4.
 """
 
 from __future__ import annotations

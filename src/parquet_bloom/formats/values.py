@@ -7,7 +7,7 @@ A filter is asked with the PLAIN bytes of the *physical* value, without a length
     BYTE_ARRAY     the bytes;  FIXED_LEN_BYTE_ARRAY  type_length bytes, DECIMAL big-endian
 
 A value is what bounds.domain_of says: an int, a float, or bytes.
-Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md.
+Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; docs/formats.md section 2.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ Three families hash and size differently (m bits, k probes; nb = trunc(-n ln p /
     hive   as orc, but i begins with 2
     guava  murmur3_x64_128, seed 0, of the bytes; m = 64 ceil(nb / 64); k = max(1, round(nb / n ln2))
 
-Sources: ORC's and Hive's BloomFilter.java, Guava's BloomFilterStrategies.java; formats.md section 4.
-Proven with ../shared/vectors, pr215_vectors.json, guava_vectors.json, value_vectors.json.
+Sources: ORC's and Hive's BloomFilter.java, Guava's BloomFilterStrategies.java; docs/formats.md section 4.
+Proven with pr215_vectors.json, guava_vectors.json and value_vectors.json of fixtures/vectors.
 """
 
 from __future__ import annotations

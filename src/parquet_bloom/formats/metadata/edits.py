@@ -4,7 +4,7 @@ One edit, two ways to carry it out: through the generic tree, which keeps a late
 field 32767, unknown union members and odd orders; and for the row groups of large footers through a compiled
 loop (formats.metadata.row_groups), which gives up where anything is odd. The result does not tell which one did it.
 
-Which fields hold absolute offsets: formats.md section 6, repeated at `_move_chunk` below.
+Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_move_chunk` below.
 """
 
 from __future__ import annotations
