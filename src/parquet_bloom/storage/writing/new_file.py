@@ -23,7 +23,6 @@ from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.attributes import give_attributes
 from parquet_bloom.storage.writing.draft import Draft
-from parquet_bloom.storage.writing.draft import NewVersion as NewVersion
 from parquet_bloom.storage.writing.folder import Folder, sync_folder
 from parquet_bloom.storage.writing.litter import clear_beside, lock, own_name
 from parquet_bloom.storage.writing.renaming import Checksums, check_regular, followed, put_instead, put_new, put_over
