@@ -229,8 +229,8 @@ def new_file(where: PathLike, overwrite: bool, sync: bool = True, by_name: bool 
 
 @contextlib.contextmanager
 def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file of any kind that takes its place when all of it is written, and never else."""
-    with new_file(target, overwrite, sync=False) as new:
+    """A file of any kind that takes its place when all of it is written and on the disk, and never else."""
+    with new_file(target, overwrite) as new:
         with os.fdopen(os.dup(new.fd), "wb") as out:
             yield out
             out.flush()
