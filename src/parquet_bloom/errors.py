@@ -84,6 +84,11 @@ class ParquetBloomError(Exception):
         return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
 
 
+def first_line(error: BaseException) -> str:
+    """What another library's error says, for one line of ours: its first line, or else its name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 # --- the file's doing -------------------------------------------------------------------------
 
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquet_bloom.formats.literals import spelled
-from parquet_bloom.formats.values import own
+from parquet_bloom.formats.literals import own, spelled
 
 WRITERS = ("pyarrow", "duckdb", "polars", "datafusion", "fastparquet")
 ROWS = 8  # a file

@@ -25,9 +25,8 @@ from engines.mixed import COLUMNS, NOON, ROWS, WRITE, WRITERS, described_of, num
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.kinds import described
-from parquet_bloom.formats.literals import spelled
+from parquet_bloom.formats.literals import own, spelled
 from parquet_bloom.formats.thrift import compact
-from parquet_bloom.formats.values import own
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.storage.source import Source

@@ -19,10 +19,11 @@ from naive import BINARY, I32, STRUCT
 from parquet_bloom.errors import FilterFormatError, FilterShapeError, RequestError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.filters import FORMATS, believe, decode_filter, encode_filter, format_named, recognise
+from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, Leaf
+from parquet_bloom.formats.operands import operand
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.values import Instant, TimeOfDay, encode_literal
 from parquet_bloom.kernels import split_block
 
 MURMUR = Rule("murmur3", 1361930890, "mask")
@@ -340,10 +341,10 @@ def test_what_is_stored_is_never_absent_and_most_that_is_not_is(name):
             continue
         whole = decode_filter(path.read_bytes()[place["offset"] :], place["length"])
         for text in expected[leaf.name]["present"][i]:
-            probes = encode_literal(literal(text, leaf), leaf).probes
+            probes = operand(literal(text, leaf), leaf).probes
             assert probes is None or any(whole.might_contain(p) for p in probes), (leaf.name, text)
         for text in expected[leaf.name]["absent"]:
-            probes = encode_literal(literal(text, leaf), leaf).probes
+            probes = operand(literal(text, leaf), leaf).probes
             asked += probes is not None
             denied += probes is not None and not any(whole.might_contain(p) for p in probes)
     assert denied >= 0.8 * asked, f"{denied} of {asked} values that are stored nowhere are denied"

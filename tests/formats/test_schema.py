@@ -30,8 +30,8 @@ from parquet_bloom.formats.metadata.schema import (
     match_leaves,
     split_path,
 )  # fmt: skip
+from parquet_bloom.formats.operands import operand
 from parquet_bloom.formats.provenance import read_entries
-from parquet_bloom.formats.values import encode_literal
 
 
 def leaves(*names: tuple[str, ...]) -> tuple[Leaf, ...]:
@@ -303,7 +303,7 @@ def test_flipped_footers_are_decoded_or_refused(data):
         assert all(isinstance(leaf.type_name + leaf.name + str(leaf.refusal), str) for leaf in footer.leaves)
         read_entries(footer)
         for leaf in footer.leaves:
-            encode_literal(5, leaf)
+            operand(5, leaf)
 
 
 def test_counts_that_do_not_add_up_are_refused():

@@ -1,4 +1,4 @@
-"""encode_literal: the bytes a stored value that equals the literal was hashed by, or no evidence.
+"""operand: the bytes a stored value that equals the literal was hashed by, or no evidence.
 
 The worst answer is a wrong "never equal" or a probe for other bytes: rows are lost. So for every
 kind of column: a stored value v, literals equal to v, and v's PLAIN bytes (tests/naive.py) among
@@ -19,8 +19,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from naive import plain
 
+from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
-from parquet_bloom.formats.values import Instant, TimeOfDay, encode_literal, twins
+from parquet_bloom.formats.operands import operand
+from parquet_bloom.formats.values import twins
 
 EXACT = Context(prec=200, Emin=-(10**6), Emax=10**6)
 PHYSICAL = {INT32: "INT32", INT64: "INT64", FLOAT: "FLOAT", DOUBLE: "DOUBLE"}
@@ -32,13 +34,13 @@ def column(physical: int, logical: str | None = None, **fields) -> Leaf:
 
 def may_be(literal, leaf: Leaf, stored: bytes) -> bool:
     """Whether a row that stores these bytes is kept when asked for the literal."""
-    probes = encode_literal(literal, leaf).probes
+    probes = operand(literal, leaf).probes
     return probes is None or stored in probes
 
 
 def only(literal, leaf: Leaf) -> bytes:
     """The one spelling of a literal for which there is one."""
-    [probe] = encode_literal(literal, leaf).probes
+    [probe] = operand(literal, leaf).probes
     return probe
 
 
@@ -66,15 +68,15 @@ def test_integers_within_and_outside_their_range(physical, logical, bits, signed
             assert only(float(value), leaf) == stored
             assert only(np.float64(value), leaf) == stored
     for value in (low - 1, high + 1, 2**64, -(2**64), 10**30):
-        assert encode_literal(value, leaf).probes == NEVER
-        assert encode_literal(Decimal(value), leaf).probes == NEVER
+        assert operand(value, leaf).probes == NEVER
+        assert operand(Decimal(value), leaf).probes == NEVER
     for value in (0.5, Decimal("0.5"), Decimal("-1e-30"), 1e-300, Decimal("1E-999999")):
-        assert encode_literal(value, leaf).probes == NEVER, "no integer is a fraction"
+        assert operand(value, leaf).probes == NEVER, "no integer is a fraction"
     for value in (float(2**53), -1e300, math.inf, math.nan, Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")):
-        assert encode_literal(value, leaf).probes is UNKNOWN, "several integers may be this one double"
+        assert operand(value, leaf).probes is UNKNOWN, "several integers may be this one double"
     for value in ("5", b"5", True, np.True_, dt.date(2020, 1, 1), Instant(0, True), TimeOfDay(0), uuid.UUID(int=5)):
-        assert encode_literal(value, leaf).probes is UNKNOWN
-    assert encode_literal(None, leaf).probes == NEVER, "NULL equals nothing"
+        assert operand(value, leaf).probes is UNKNOWN
+    assert operand(None, leaf).probes == NEVER, "NULL equals nothing"
 
 
 DECIMALS = [(INT32, 0, scale) for scale in (0, 2, 9)] + [(INT64, 0, scale) for scale in (0, 4, 18)]
@@ -109,16 +111,16 @@ def test_decimals_in_every_spelling(kind, data):
 def test_decimals_outside_and_finer():
     leaf = column(FLBA, "DECIMAL", type_length=2, scale=2)
     for literal in (Decimal("327.68"), Decimal("-327.69"), 328, 10**50, Decimal("1E+70"), Decimal("1E+999999")):
-        assert encode_literal(literal, leaf).probes == NEVER
+        assert operand(literal, leaf).probes == NEVER
     for literal in (Decimal("0.001"), Decimal("1.005"), Decimal("1E-999999")):
-        assert encode_literal(literal, leaf).probes == NEVER, "no value has a third decimal"
+        assert operand(literal, leaf).probes == NEVER, "no value has a third decimal"
     assert only(Decimal("327.67"), leaf) == b"\x7f\xff"
     assert only(Decimal("-0.01"), leaf) == b"\xff\xff"
     assert only(Decimal("-0.00"), leaf) == only(0, leaf) == b"\0\0"
     for literal in (1.0, 0.1, "1.00", b"\0\0", Decimal("NaN")):
-        assert encode_literal(literal, leaf).probes is UNKNOWN
+        assert operand(literal, leaf).probes is UNKNOWN
     many_spellings = column(BYTE_ARRAY, "DECIMAL", scale=2)
-    assert encode_literal(Decimal("1.00"), many_spellings).probes is UNKNOWN
+    assert operand(Decimal("1.00"), many_spellings).probes is UNKNOWN
 
 
 # --- floats -----------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_stored_floats_are_found_by_every_equal_literal(kind, data):
     literals = [value, numpy(value), Decimal(value), np.float64(value)]
     literals += [int(value)] if math.isfinite(value) and value == int(value) else []
     for literal in literals:
-        probes = encode_literal(literal, leaf).probes
+        probes = operand(literal, leaf).probes
         assert stored in probes, literal
         assert len(probes) == (2 if value == 0 else 1), "an exact literal has one spelling, zero two"
     if math.isfinite(value):
@@ -169,13 +171,13 @@ def test_zeros_and_nan(kind):
     leaf, numpy, code = FLOATS[kind]
     both = {struct.pack(code, 0.0), struct.pack(code, -0.0)}
     for zero in (0, 0.0, -0.0, Decimal(0), Decimal("-0.00"), numpy(-0.0), np.int8(0)):
-        assert set(encode_literal(zero, leaf).probes) == both, "they are equal and hash differently"
+        assert set(operand(zero, leaf).probes) == both, "they are equal and hash differently"
     for tiny in (5e-324, -5e-324, Decimal("1e-400"), 1e-60):
-        assert kind == "DOUBLE" or both <= set(encode_literal(tiny, leaf).probes), "rounding gives a zero"
+        assert kind == "DOUBLE" or both <= set(operand(tiny, leaf).probes), "rounding gives a zero"
     for nan in (math.nan, -math.nan, Decimal("NaN"), Decimal("sNaN"), numpy("nan")):
-        assert encode_literal(nan, leaf).probes is UNKNOWN
+        assert operand(nan, leaf).probes is UNKNOWN
     for other in ("0", b"\0\0", True, dt.date(1970, 1, 1), Instant(0, False)):
-        assert encode_literal(other, leaf).probes is UNKNOWN
+        assert operand(other, leaf).probes is UNKNOWN
     largest = float(np.finfo(numpy).max)
     assert only(largest, leaf) == struct.pack(code, largest)
     assert only(math.inf, leaf) == struct.pack(code, math.inf)
@@ -184,6 +186,15 @@ def test_zeros_and_nan(kind):
     for literal in (10**400, Decimal("1e500"), 10 * largest):
         assert may_be(literal, leaf, struct.pack(code, math.inf)), "engines round it to infinity"
         assert may_be(-literal, leaf, struct.pack(code, -math.inf))
+
+
+@BY_FLOAT
+def test_a_number_beyond_all_floats_is_not_infinity(kind):
+    leaf, numpy, _ = FLOATS[kind]
+    for literal in (10**400, Decimal("1E+400"), Decimal(float(np.finfo(numpy).max)) * 4):
+        for number in (literal, -literal):
+            assert not operand(number, leaf).known, "inf > 1E+400, so a bound of infinity must not exclude"
+    assert operand(Decimal("Infinity"), leaf).low == math.inf == operand(math.inf, leaf).low
 
 
 @BY_FLOAT
@@ -209,10 +220,10 @@ def test_texts_and_bytes(logical):
         assert only(text, leaf) == only(text.encode(), leaf) == only(bytearray(text.encode()), leaf) == text.encode()
     assert only(np.str_("abc"), leaf) == only(np.bytes_(b"abc"), leaf) == b"abc"
     assert only("abcde", five) == b"abcde"
-    assert encode_literal("abcd", five).probes == NEVER
-    assert encode_literal(b"abcdef", five).probes == NEVER
+    assert operand("abcd", five).probes == NEVER
+    assert operand(b"abcdef", five).probes == NEVER
     for literal in ("\ud800", 5, 5.0, Decimal(5), dt.date(2020, 1, 1), uuid.UUID(int=0), False):
-        assert encode_literal(literal, leaf).probes is UNKNOWN
+        assert operand(literal, leaf).probes is UNKNOWN
 
 
 def test_uuids():
@@ -220,9 +231,8 @@ def test_uuids():
     value = uuid.UUID("80d4ccaf-357e-4611-90b4-037fa2ca769a")
     for literal in (value, str(value), str(value).upper(), value.hex, f"{{{value}}}", value.urn, value.bytes):
         assert only(literal, leaf) == value.bytes
-    assert encode_literal(value.bytes[:15], leaf).probes == NEVER
-    for literal in ("", "80d4ccaf", "not a uuid", value.int, 1.5):
-        assert encode_literal(literal, leaf).probes is UNKNOWN
+    for literal in (value.bytes[:15], "", "80d4ccaf", "not a uuid", value.int, 1.5):
+        assert operand(literal, leaf).probes is UNKNOWN
 
 
 # --- times ------------------------------------------------------------------------------------------
@@ -240,8 +250,8 @@ def test_stored_timestamps_are_found(unit, utc, value):
     leaf = column(INT64, "TIMESTAMP", unit_ns=UNITS[unit], utc=utc)
     nanoseconds = value * UNITS[unit]
     assert only(Instant(nanoseconds, utc), leaf) == plain(value, "INT64")
-    assert encode_literal(Instant(nanoseconds, not utc), leaf).probes is UNKNOWN, "another zone may be another instant"
-    finer = encode_literal(Instant(nanoseconds + 1, utc), leaf)
+    assert operand(Instant(nanoseconds, not utc), leaf).probes is UNKNOWN, "another zone may be another instant"
+    finer = operand(Instant(nanoseconds + 1, utc), leaf)
     assert finer.probes != (plain(value, "INT64"),)
     assert unit == "ns" or finer.probes == NEVER
 
@@ -253,9 +263,9 @@ def test_datetimes(moment, minutes):
     aware = column(INT64, "TIMESTAMP", unit_ns=1000, utc=True)
     microseconds = (moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
     assert only(moment, naive) == plain(microseconds, "INT64")
-    assert encode_literal(moment, aware).probes is UNKNOWN
+    assert operand(moment, aware).probes is UNKNOWN
     assert only(moment.replace(tzinfo=zone), aware) == plain(microseconds - minutes * 60_000_000, "INT64")
-    assert encode_literal(moment.replace(tzinfo=zone), naive).probes is UNKNOWN
+    assert operand(moment.replace(tzinfo=zone), naive).probes is UNKNOWN
     old = column(INT64, "TIMESTAMP", unit_ns=1000, utc=None)
     assert may_be(moment, old, plain(microseconds, "INT64"))
     assert only(moment.date(), naive) == plain((moment.date() - dt.date(1970, 1, 1)).days * 86_400_000_000, "INT64")
@@ -274,7 +284,7 @@ def test_pandas_timestamps_keep_their_nanoseconds(nanoseconds, utc):
 def test_pandas_not_a_time_is_no_value():
     pandas = pytest.importorskip("pandas")
     for leaf in (column(INT64, "TIMESTAMP", unit_ns=1, utc=True), column(INT32, "DATE"), column(INT64)):
-        assert encode_literal(pandas.NaT, leaf).probes in (NEVER, UNKNOWN)
+        assert operand(pandas.NaT, leaf).probes in (NEVER, UNKNOWN)
 
 
 def test_dates():
@@ -283,10 +293,11 @@ def test_dates():
         stored = plain((day - dt.date(1970, 1, 1)).days, "INT32")
         for literal in (day, day.isoformat(), dt.datetime.combine(day, dt.time())):
             assert only(literal, leaf) == stored
-        assert encode_literal(dt.datetime.combine(day, dt.time(0, 0, 1)), leaf).probes == NEVER
-    for literal in (5, "2024-02-30", "", "5", 0.0, dt.datetime(2024, 1, 1, tzinfo=UTC), TimeOfDay(0), b"2024-01-01"):
-        assert encode_literal(literal, leaf).probes is UNKNOWN
-    assert encode_literal(Instant(86_400 * 10**9 * 2**31, False), leaf).probes == NEVER
+        assert operand(dt.datetime.combine(day, dt.time(0, 0, 1)), leaf).probes == NEVER
+    texts = ("", "5", "2024-02-30", "20240229", "2024-W09-4", " 2024-02-29")
+    for literal in (*texts, 5, 0.0, dt.datetime(2024, 1, 1, tzinfo=UTC), TimeOfDay(0), b"2024-01-01"):
+        assert operand(literal, leaf).probes is UNKNOWN
+    assert operand(Instant(86_400 * 10**9 * 2**31, False), leaf).probes == NEVER
 
 
 @BY_UNIT
@@ -298,7 +309,7 @@ def test_times_of_day(unit, utc):
         assert only(TimeOfDay(value * UNITS[unit]), leaf) == plain(value, PHYSICAL[physical])
     milliseconds = ((13 * 60 + 5) * 60 + 7) * 1000 + 250
     assert only(dt.time(13, 5, 7, 250_000), leaf) == plain(milliseconds * 10**6 // UNITS[unit], PHYSICAL[physical])
-    assert encode_literal(dt.time(13, 5, tzinfo=UTC), leaf).probes is UNKNOWN
-    assert unit == "ns" or encode_literal(TimeOfDay(1), leaf).probes == NEVER
+    assert operand(dt.time(13, 5, tzinfo=UTC), leaf).probes is UNKNOWN
+    assert unit == "ns" or operand(TimeOfDay(1), leaf).probes == NEVER
     for literal in (0, "00:00:00", Instant(0, False), dt.date(1970, 1, 1)):
-        assert encode_literal(literal, leaf).probes is UNKNOWN
+        assert operand(literal, leaf).probes is UNKNOWN

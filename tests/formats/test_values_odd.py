@@ -1,4 +1,4 @@
-"""encode_literal for columns and literals that make no sense: an answer, never an exception, no lost rows."""
+"""operand for columns and literals that make no sense: an answer, never an exception, no lost rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 
 from parquet_bloom._thrift.parquet import ttypes
 from parquet_bloom._thrift.parquet.ttypes import LogicalType, SchemaElement
+from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, INT32, INT64, Leaf, leaves_of
-from parquet_bloom.formats.values import Encoded, Instant, TimeOfDay, encode_literal
+from parquet_bloom.formats.operands import Operand, operand
 
 NEVER, UNKNOWN = (), None
 
@@ -73,7 +74,7 @@ def test_no_literal_and_no_column_raises(physical):
         fields = {"bits": bits, "signed": signed, "scale": scale, "unit_ns": unit, "utc": utc, "type_length": length}
         leaf = column(physical, logical, **fields)
         for literal in LITERALS:
-            found = encode_literal(literal, leaf)
+            found = operand(literal, leaf)
             assert found.probes or found.reason
             for probe in found.probes or ():
                 assert leaf.width in (0, len(probe)), "a probe is as wide as every value of the column"
@@ -93,7 +94,7 @@ def test_a_type_that_lacks_what_the_format_requires_is_no_reason_to_lose_rows(un
         element = SchemaElement(name="c", type=physical, logicalType=LogicalType(**union))
         [leaf] = leaves_of([SchemaElement(name="s", num_children=1), element])
         for literal in (-1, 5, Decimal(-1), Instant(-1, False), TimeOfDay(5)):
-            probes = encode_literal(literal, leaf).probes
+            probes = operand(literal, leaf).probes
             assert probes is UNKNOWN or probes, "nobody knows which values this column can hold"
 
 
@@ -101,7 +102,7 @@ def test_a_huge_type_length_takes_no_memory():
     leaf = column(FLBA, "DECIMAL", type_length=1 << 26)
     tracemalloc.start()
     for literal in (1, 10**40, Decimal("1.5")):
-        encode_literal(literal, leaf)
+        operand(literal, leaf)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000, f"{peak} bytes for a literal, because of a number in the schema"
@@ -112,7 +113,7 @@ def test_literals_of_thousands_of_digits(digits):
     number = 10 ** (digits - 1)
     for leaf in (column(INT64), column(DOUBLE), column(BYTE_ARRAY), column(FLBA, "DECIMAL", type_length=16)):
         for literal in (number, -number, Decimal((0, (1,) * digits, 0)), Decimal((0, (1,) * digits, -digits))):
-            assert isinstance(encode_literal(literal, leaf), Encoded)
-    assert encode_literal(number, column(INT64)).probes == NEVER
+            assert isinstance(operand(literal, leaf), Operand)
+    assert operand(number, column(INT64)).probes == NEVER
     half = column(FLBA, "DECIMAL", type_length=16, scale=1)
-    assert encode_literal(Decimal("5." + "0" * digits), half).probes == ((50).to_bytes(16, "big"),)
+    assert operand(Decimal("5." + "0" * digits), half).probes == ((50).to_bytes(16, "big"),)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquet_bloom.errors import FilterShapeError
-from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels import block, split_block
 from parquet_bloom.kernels.split_block import (
     bits_set,
     block_contains,
@@ -255,6 +255,28 @@ def test_size_for_is_the_smallest_that_keeps_the_target(ndv, fpp):
     assert size == 64 or naive.expected_rate(ndv, size // 2) > fpp
 
 
+def test_the_table_of_sizes_is_that_of_the_code():
+    lines = [line.split() for line in split_block.__doc__.splitlines() if "(" in line and line.lstrip()[:1].isdigit()]
+    head = next(line for line in split_block.__doc__.splitlines() if line.lstrip().startswith("ndv"))
+    targets = [float(target) for target in head.replace("fpp", "").split()[1:]]
+    assert targets == [0.1, 0.01, 0.001, 0.0001]
+    assert len(lines) == 5
+    for bits, fpp in zip((6.0, 10.5, 16.9, 26.3), targets, strict=True):
+        assert str(bits) in split_block.__doc__
+        assert (
+            naive.expected_rate(10**6, 10**6 * (bits + 0.05) / 8)
+            <= fpp
+            <= naive.expected_rate(10**6, 10**6 * (bits - 0.05) / 8)
+        )
+    for ndv, *cells in lines:
+        n = int(ndv.replace(",", ""))
+        for fpp, size, bits in zip(targets, cells[::2], cells[1::2], strict=True):
+            num_bytes = int(size.replace(",", ""))
+            assert size_for(n, fpp) == num_bytes, f"{ndv} values at {fpp}"
+            assert bits == f"({8 * num_bytes / n:.1f})"
+            assert naive.expected_rate(n, num_bytes) <= fpp < naive.expected_rate(n, num_bytes // 2)
+
+
 def test_size_for_stops_at_the_largest():
     assert size_for(0, 0.01) == 64
     assert size_for(10**12, 0.01) == 1 << 27
@@ -296,10 +318,19 @@ def test_the_class_of_2018_wrote_these_bits():
         assert written == struct.pack("<3i", len(written) - 12, 0, 0) + blocks.tobytes()
 
 
-def test_the_salts_stand_in_two_places():
-    from parquet_bloom.kernels import intrinsics
+def test_the_salts_are_those_of_the_format():
+    assert list(block.SALT) == naive.SALT
 
-    assert list(split_block.SALT) == list(intrinsics.SALT) == naive.SALT
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 2**32), st.integers(0, 32))
+def test_masks_and_blocks_of_arrays_are_those_of_the_twin(values, n_blocks, level):
+    asked = np.array([*CORNERS, *values], np.uint64)
+    assert block.masks(asked).tolist() == [naive.mask_of(h) for h in asked.tolist()]
+    for rule, z in (("multiply-shift", n_blocks), ("mask", 1 << level)):
+        wanted = [naive.block_of(h, z, rule) for h in asked.tolist()]
+        assert block.block_of(asked, z, rule).tolist() == wanted
+        assert block.block_of(asked, np.full(len(asked), z), rule).tolist() == wanted, "one size for each hash"
 
 
 @pytest.mark.parametrize("rule", ["multiply-shift", "mask"])

@@ -265,6 +265,7 @@ ERRORS = [
     ("a = x'0'", 6, "hex digits"),
     ("a = x'0g'", 6, "hex digits"),
     ("a = DATE '2026-13-01'", 9, "'2026-13-01' is no DATE"),
+    ("a = DATE '20260131'", 9, "'20260131' is no DATE"),
     ("a = '2026-13-01'::DATE", 4, "is no DATE"),
     ("a = TIMESTAMP 'noon'", 14, "no TIMESTAMP"),
     ("a = TIMESTAMP '0001-01-01 00:00+01:00'", 14, "no TIMESTAMP"),

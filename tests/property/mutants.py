@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.chunks import asking, hive, spots
-from parquet_bloom.formats import bounds, numbers, operands
+from parquet_bloom.formats import bounds, numbers, operands, values
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
 from parquet_bloom.search import evidence, scan
 
@@ -100,9 +100,10 @@ MUTANTS = [
     _M("the filter of another row group", evidence._ask_filters,
        "groups[answers.denied]", "np.flatnonzero(answers.denied)"),
     _M("a list's filter used for a comparison", names.resolve, "if leaf.repeated:", "if False:"),
-    _M("one zero of the two asked for", numbers.floating, "(kind(0.0), kind(-0.0))\n", "(kind(0.0),)\n"),
-    _M("a float asked for as rounded only", numbers.floating,
-       "near = (nearest,", "near = (nearest, nearest, nearest) or ("),
+    _M("one zero of the two asked for", values.float_probes,
+       "[kind(0.0).tobytes(), kind(-0.0).tobytes()]", "[kind(0.0).tobytes()]"),
+    _M("a float asked for as rounded only", values.float_probes,
+       "(*between, kind(low), kind(high))", "(between or [kind(low)])"),
     _M("a range but its last value", deciding._range_probes, "range(low, high + 1)", "range(low, high)"),
     _M("a range asked for within 0..9", deciding._range_probes,
        "plain(number, term.leaf)", "plain(number % 10, term.leaf)"),
@@ -112,18 +113,18 @@ MUTANTS = [
        "for operand in operands]", "for operand in operands[:1]]"),
     # --- literals
     _M("literals wrapped to 32 bits", operands.operand,
-       "low, high = place",
-       "low, high = ((v + (1 << 31)) % (1 << 32) - (1 << 31) if isinstance(v, int) else v for v in place)"),
+       "= place(value, leaf)",
+       "= ((v + (1 << 31)) % (1 << 32) - (1 << 31) if isinstance(v, int) else v for v in place(value, leaf))"),
     _M("plain integers of lists one too large", bind._quick, "pack(value)", "pack(value ^ 1)"),
-    _M("timestamps in microseconds", operands._timestamp_place, "leaf.unit_ns)", "1000)"),
+    _M("timestamps in microseconds", operands._units, "leaf.unit_ns)", "1000)"),
     _M("an instant without a zone", operands._timestamp_place, "leaf.utc != value.utc", "leaf.utc == 'no'"),
-    _M("times rounded down", operands._quotient, "-(-number // unit)", "number // unit"),
-    _M("decimals without their scale", operands._number_place, "exponent += scale", "exponent += 0"),
-    _M("integers without their scale", operands._number_place, "value * 10**scale, value * 10**scale", "value, value"),
-    _M("fractions cut off", operands._number_place, "whole + 1 if rest or cut else whole", "whole"),
-    _M("floats rounded to the type", operands._float_place,
-       "return float(np.nextafter(nearest, kind(-np.inf))), float(np.nextafter(nearest, kind(np.inf)))",
-       "return float(nearest), float(nearest)"),
+    _M("times rounded down", numbers.quotient, "-(-number // unit)", "number // unit"),
+    _M("decimals without their scale", numbers.scaled, "exact.adjusted() + 1 + scale", "exact.adjusted() + 1"),
+    _M("integers without their scale", numbers.scaled, "value * 10**scale, value * 10**scale", "value, value"),
+    _M("fractions cut off", numbers.scaled, "low + any(digits[before_point:])", "low"),
+    _M("floats rounded to the type", numbers.around,
+       "return float(np.nextafter(closest, kind(-np.inf))), float(np.nextafter(closest, kind(np.inf)))",
+       "return float(closest), float(closest)"),
     _M("a uuid's text is its bytes", operands._bytes_place, "leaf.type_length == 16", "leaf.type_length == 17"),
     # --- files
     _M("a folder's NULL taken for a text", hive.partition_value,

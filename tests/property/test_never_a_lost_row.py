@@ -17,7 +17,8 @@ from samples import digest
 
 import parquet_bloom
 from parquet_bloom.chunks.locate import Places, probe
-from parquet_bloom.formats.values import Instant, encode_literal
+from parquet_bloom.formats.literals import Instant
+from parquet_bloom.formats.operands import operand
 from parquet_bloom.storage.source import Source
 
 EPOCH = dt.datetime(1970, 1, 1)
@@ -138,7 +139,7 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
                 place, held_by_footer = places[group, 0], places.stored.get((group, 0))
                 assert place is None or held_by_footer is None
                 for value in {repr(v): v for v in [*asked, *held]}.values():
-                    encoded = encode_literal(literal(value), leaf)
+                    encoded = operand(literal(value), leaf)
                     if encoded.probes is None or place is held_by_footer is None:
                         continue
                     if held_by_footer is not None:
@@ -154,6 +155,6 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
 
 @given(NAIVE)
 def test_a_datetime_is_the_instant_it_names(value: dt.datetime) -> None:
-    from parquet_bloom.formats.values import own
+    from parquet_bloom.formats.literals import own
 
     assert own(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)

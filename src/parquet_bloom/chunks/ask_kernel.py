@@ -7,15 +7,14 @@ then, less than a Python call around it.
 from __future__ import annotations
 
 import numpy as np
-from numba import int64, njit, types, uint32, uint64
+from numba import int64, types, uint64
 
 from parquet_bloom.kernels.compiler import kernel
-from parquet_bloom.kernels.intrinsics import contains_at
+from parquet_bloom.kernels.intrinsics import block_of, contains_at, contains_at_byte
 
 DENIED, ADMITTED, OTHER_HEADER, CUT_OFF, BLANK = 0, 1, 2, 3, 4
 
 _I64 = types.Array(types.int64, 1, "C", readonly=True)
-_WORDS = types.Array(types.uint32, 2, "C", readonly=True)
 _HEADS = types.Array(types.uint8, 2, "C", readonly=True)
 _OUT = types.Array(types.uint8, 1, "C")
 _HASHES = types.Array(types.uint64, 1, "C", readonly=True)
@@ -24,25 +23,14 @@ _COUNT = types.Array(types.int64, 1, "C")
 _pread = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.uintp, types.int64))
 
 
-@njit(inline="always")
-def _holds(data, at, words, probe):  # type: ignore[no-untyped-def]
-    for i in range(8):
-        p = at + 4 * i
-        word = uint32(data[p]) | uint32(data[p + 1]) << uint32(8)
-        word |= uint32(data[p + 2]) << uint32(16) | uint32(data[p + 3]) << uint32(24)
-        if word & words[probe, i] != words[probe, i]:
-            return False
-    return True
-
-
-@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _I64, _WORDS, _OUT, _COUNT, _COUNT))
-def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
+@kernel(types.void(types.int64, _I64, _I64, _I64, _HEADS, _I64, _I64, _I64, _HASHES, _OUT, _COUNT, _COUNT))
+def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answers, requests, bytes_read):  # type: ignore[no-untyped-def]
     """Ask n filters, each for the probes first[i] to last[i]; any of them makes it ADMITTED.
 
     fd           descriptor of an open file
     offsets      int64[n], of the headers; sizes int64[n], bytes of the bitsets
     kinds        int64[n]: row of heads, uint8[k, most], the header expected; head_bytes int64[k], its length
-    upper        int64[p], upper halves of the probes' hashes; words uint32[p, 8], the bits they set
+    hashes       uint64[p], of the probes
     answers      uint8[n]: DENIED, ADMITTED, OTHER_HEADER (not the one expected), CUT_OFF (the file is shorter),
                  BLANK (denied, and no bit is set in the blocks that were asked)
     requests, bytes_read  int64[n], counted
@@ -66,7 +54,8 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
             continue
         filled = first[i] == last[i]
         for probe in range(first[i], last[i]):
-            at = head + 32 * (upper[probe] * (size >> 5) >> 32)
+            h = hashes[probe]
+            at = head + (int64(block_of(h, uint64(size >> 5))) << 5)
             if not whole:
                 requests[i] += 1
                 bytes_read[i] += 32
@@ -76,7 +65,7 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
                 at = int64(0)
             for j in range(32):
                 filled |= data[at + j] != 0
-            if _holds(data, at, words, probe):
+            if contains_at_byte(data, uint64(at), h):
                 answers[i] = ADMITTED
                 break
         if answers[i] == DENIED and not filled:
@@ -87,7 +76,6 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, upper, words,
 def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, count, answers, hits):  # type: ignore[no-untyped-def]
     """Ask n whole filters, each for the hashes first[i] to last[i]; as `ask`, and of these:
 
-    hashes   uint64[p]
     count    go on after the first that is admitted
     hits     int64[n]: how many were admitted; without count 0 or 1
     BLANK is a filter without any bit
@@ -114,7 +102,7 @@ def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes,
         n_blocks = uint64(sizes[i] >> 5)
         for j in range(first[i], last[i]):
             h = hashes[j]
-            if contains_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h):
+            if contains_at(words, block_of(h, n_blocks) << uint64(3), h):
                 hits[i] += 1
                 answers[i] = ADMITTED
                 if not count:

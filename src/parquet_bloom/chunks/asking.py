@@ -21,8 +21,9 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFil
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import blank, counts_of
 from parquet_bloom.formats.draft_2015 import decoded
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import Outline, Slot
-from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.source import Source
 
 _WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
@@ -86,7 +87,7 @@ def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integ
     if not answers.blank.any():
         return
     outline = source.outline()
-    known = outline.memory.setdefault(("any bit", column), {})
+    known = _looked_at(outline, column)
     for i in np.flatnonzero(answers.blank).tolist():
         group, before = int(row_groups[i]), source.bytes_read
         if group not in known:
@@ -98,6 +99,12 @@ def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integ
             reason, wrong = found
             answers.denied[i] = False
             (answers.damaged if wrong else answers.unknown)[group] = reason
+
+
+@derived
+def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
+    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+    return {}
 
 
 def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
@@ -169,9 +176,9 @@ def _ask_by_kernel(
 
     n = len(fast)
     kinds, heads, head_bytes = headers_of(size)
-    first, last, upper, words = _hashed(probes, fast)
+    first, last, hashes = _hashed(probes, fast)
     said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, upper, words, said, requests, read)
+    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, said, requests, read)
     counted(source, said, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
     answers.denied[fast] = (said == ask_kernel.DENIED) | (said == ask_kernel.BLANK)
@@ -207,12 +214,12 @@ def _ask_by_ranges(
 ) -> Flags:
     """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
     head = _head_bytes(size)
-    first, last, upper, words = _hashed(probes, fast)
+    first, last, hashes = _hashed(probes, fast)
     counts = last - first
     owner = np.repeat(np.arange(len(fast)), counts)
     probe = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
-    upper, words = upper[probe], words[probe]
-    within = head[owner] + BLOCK_BYTES * (upper * (size[owner] // BLOCK_BYTES) >> 32)
+    hashes, wanted = hashes[probe], masks(hashes)[probe]
+    within = head[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
     whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
     apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
     lengths = np.concatenate([np.where(whole, head + size, head), np.full(len(apart), BLOCK_BYTES)])
@@ -228,7 +235,7 @@ def _ask_by_ranges(
     places = starts[owner] + within
     places[apart] = starts[len(fast) :]
     blocks = data[places[:, None] + np.arange(BLOCK_BYTES)].view("<u4")
-    hit = ((blocks & words) == words).all(1)
+    hit = ((blocks & wanted) == wanted).all(1)
     admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
     answers.denied[fast] = promised & ~admitted
     filled = np.bincount(owner[blocks.any(1)], minlength=len(fast)) > 0
@@ -242,25 +249,19 @@ def _head_bytes(size: Integers) -> Integers:
     return totals[at] - num_bytes[at]
 
 
-def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, Integers, NDArray[np.uint32]]:
-    """Of each filter its first probe and the end; of all probes the upper half of the hash and the bits wanted."""
+def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
+    """Of each filter its first probe and the end, int64[n]; the hashes of all probes, uint64[p]."""
     if isinstance(probes, tuple):
-        upper, words = _hash_all(probes)
         n = len(fast)
-        return np.zeros(n, np.int64), np.full(n, len(probes)), upper, words
+        return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)
     lists = [probes[i] for i in fast.tolist()]
     last = np.cumsum([len(one) for one in lists])
-    upper, words = _hash_all(tuple(plain for one in lists for plain in one))
-    return last - [len(one) for one in lists], last, upper, words
+    return last - [len(one) for one in lists], last, _hash_all(tuple(plain for one in lists for plain in one))
 
 
 @lru_cache(16)
-def _hash_all(probes: tuple[bytes, ...]) -> tuple[Integers, NDArray[np.uint32]]:
-    """int64[n] and uint32[n, 8]."""
-    hashes = np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
-    low = hashes.astype(np.uint32)
-    words = np.uint32(1) << (low[:, None] * np.array(SALT, np.uint32) >> np.uint32(27))
-    return (hashes >> np.uint64(32)).astype(np.int64), words
+def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
+    return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
 
 
 def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:

@@ -25,7 +25,7 @@ import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
 from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
-from parquet_bloom.errors import DamagedFileError, LimitError, parameter
+from parquet_bloom.errors import DamagedFileError, LimitError, first_line, parameter
 from parquet_bloom.formats.metadata.footer import MAGIC
 from parquet_bloom.formats.metadata.one_column import one_column
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
@@ -175,8 +175,7 @@ class ColumnReader:
 
     def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
         where = f"row group {row_group}, " if row_group is not None else ""
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first}")
+        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first_line(error)}")
 
 
 def _leaf_values(array: pa.Array) -> pa.Array:

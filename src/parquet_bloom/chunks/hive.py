@@ -7,17 +7,15 @@ string in rows, and can be compared with dates as well as with texts; both have 
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.formats.literals import day_number, read_date
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
-from parquet_bloom.formats.values import EPOCH_DAY
 
 Pairs = Sequence[tuple[str, str | None]]
 Value = int | bytes | None
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.A)
 _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 
@@ -26,10 +24,8 @@ def _is_int32(text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    if _DAY.fullmatch(text) is None:
-        return False
     try:
-        dt.date.fromisoformat(text)
+        read_date(text)
     except ValueError:
         return False
     return True
@@ -66,5 +62,5 @@ def partition_value(key: Leaf, pairs: Pairs) -> Value:
     if text is None:
         return None
     if key.logical == "DATE" and key.physical == INT32:
-        return dt.date.fromisoformat(text).toordinal() - EPOCH_DAY
+        return day_number(read_date(text))
     return int(text) if key.physical in (INT32, INT64) else text.encode("utf-8", "surrogateescape")

@@ -23,6 +23,7 @@ from parquet_bloom.formats.metadata.outline import NONE, Outline
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
 from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.block import block_contains, block_index
 from parquet_bloom.storage.source import Source
 
 Chunk = tuple[int, int]
@@ -225,12 +226,12 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
     if num_bytes is not None and place.fits(num_bytes):
         expected = final.header(num_bytes)
         h = final.RULE.hash_value(plain)
-        at = len(expected) + 32 * split_block.block_index(h, num_bytes // 32, final.RULE.index)
+        at = len(expected) + 32 * block_index(h, num_bytes // 32, final.RULE.index)
         head, block = source.read_ranges([(place.offset, len(expected)), (place.offset + at, 32)])
         if head == expected:
             if not any(block) and not any_bit(source, place.offset + len(expected), num_bytes):
                 check_blank(place.counts)
-            return split_block.block_contains(block, h)
+            return block_contains(block, h)
     header = _agreeing(source, place)
     if header.crc is not None:
         return _whole(source, place, header).might_contain(plain)
@@ -238,11 +239,11 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
     for candidate in header.candidates:
         rule = candidate.rule
         h = rule.hash_value(plain)
-        block_at = candidate.bits_at + 32 * split_block.block_index(h, header.num_bytes // 32, rule.index)
+        block_at = candidate.bits_at + 32 * block_index(h, header.num_bytes // 32, rule.index)
         if place.offset + block_at + 32 <= source.size:
             ranges.append((place.offset + block_at, 32))
             hashes.append(h)
     blocks = source.read_ranges(ranges)
     if not any(map(any, blocks)) and not any_bit(source, place.offset + header.size, header.num_bytes):
         check_blank(place.counts)
-    return any(split_block.block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))
+    return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
 from parquet_bloom.formats.draft_2015 import stored_of
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
 from parquet_bloom.kernels.split_block import MAX_BYTES
 
@@ -38,13 +39,10 @@ class Spots:
     num_bytes: Integers
 
 
+@derived
 def spots_of(outline: Outline, column: int) -> Spots:
-    """The spots of a column's filters; kept with the outline."""
-    key = ("spots", column)
-    if key not in outline.memory:
-        outline.memory[key] = _spots(outline, column)
-    spots: Spots = outline.memory[key]
-    return spots
+    """The spots of a column's filters."""
+    return _spots(outline, column)
 
 
 def fitting(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
@@ -74,22 +72,20 @@ def header_of(num_bytes: int) -> bytes:
     return final.header(num_bytes)
 
 
+@derived
 def _structures(outline: Outline) -> tuple[Integers, ...]:
     """Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted
     starts of all chunks, and how far the pages of each and of those before it reach."""
-    if "structures" not in outline.memory:
-        slots = outline.slots
-        start, stop = extents(outline)
-        filters = slots[Slot.FILTER_OFFSET]
-        indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
-        starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
-        used = np.sort(filters[filters > 0])
-        shared = used[1:][used[1:] == used[:-1]]
-        order = np.argsort(start, axis=None, kind="stable")
-        reach = np.maximum.accumulate(stop.reshape(-1)[order])
-        outline.memory["structures"] = start, stop, starts, shared, start.reshape(-1)[order], reach
-    found: tuple[Integers, ...] = outline.memory["structures"]
-    return found
+    slots = outline.slots
+    start, stop = extents(outline)
+    filters = slots[Slot.FILTER_OFFSET]
+    indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
+    starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
+    used = np.sort(filters[filters > 0])
+    shared = used[1:][used[1:] == used[:-1]]
+    order = np.argsort(start, axis=None, kind="stable")
+    reach = np.maximum.accumulate(stop.reshape(-1)[order])
+    return start, stop, starts, shared, start.reshape(-1)[order], reach
 
 
 def _spots(outline: Outline, column: int) -> Spots:

@@ -250,14 +250,15 @@ def keep_given(made: Plan, footer: Footer, guava: Mapping[tuple[int, str], bytes
 def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
     """Bytes that the planned filters take at most, headers included."""
     total = 0
+    num_values = {column: footer.column_chunks(column).num_values for column in made.columns}
     if form.placement is None:
         for (group, column), sizing in made.chosen.items():
-            n = sizing.ndv or max(1, 2 * footer.column_chunks(column).num_values[group])
+            n = sizing.ndv or max(1, 2 * num_values[column][group])
             bits, _ = k_probe.size_for("orc", n, sizing.fpp, 8 * sizing.max_bytes)
             total += 200 + bits // 64 * 10 * 4 // 3  # a long takes up to ten bytes, and then base64
         return total
     for (group, column), sizing in made.chosen.items():
-        values = max(1, footer.column_chunks(column).num_values[group])
+        values = max(1, num_values[column][group])
         # Twice: an allocation whose exact rate misses the target by chance is built again larger.
         size = 2 * split_block.size_for(max(values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
         total += min(size, sizing.max_bytes) + 32

@@ -16,8 +16,9 @@ def runs_of(footer: Footer, keys: Sequence[Chunk], most: int = MOST) -> Iterator
     """Cut chunks, in their order, into runs."""
     run: list[Chunk] = []
     size = 0
+    sizes = {column: footer.column_chunks(column).sizes for column in {column for _, column in keys}}
     for key in keys:
-        chunk = footer.column_chunks(key[1]).sizes[key[0]]
+        chunk = sizes[key[1]][key[0]]
         if run and (size + chunk > MOST_BYTES or len(run) >= most):
             yield run
             run, size = [], 0

@@ -25,10 +25,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 Domain = Literal["integer", "float", "bytes"]
+MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32
 
 
 def domain_of(leaf: Leaf) -> Domain | None:
@@ -39,10 +41,13 @@ def domain_of(leaf: Leaf) -> Domain | None:
     "bytes"    unsigned and bytewise: strings, ENUM, JSON, BSON, UUID, and bytes without a logical type
     """
     logical, physical = leaf.logical, leaf.physical
+    if physical == FLBA and leaf.type_length < 1:
+        return None  # it holds no values, whatever its footer says of them
     if logical == "DECIMAL":
         return "integer" if physical in (INT32, INT64, FLBA, BYTE_ARRAY) else None
     if physical in (INT32, INT64):
-        plain = logical is None or (logical == "INTEGER" and leaf.bits <= (32 if physical == INT32 else 64))
+        widths = (8, 16, 32) if physical == INT32 else (8, 16, 32, 64)
+        plain = logical is None or (logical == "INTEGER" and leaf.bits in widths and leaf.signed is not None)
         return "integer" if plain or (logical in _TIMES and physical in _TIMES[logical]) else None
     if physical == BOOLEAN:
         return "integer" if logical is None else None
@@ -51,7 +56,9 @@ def domain_of(leaf: Leaf) -> Domain | None:
     if physical in (BYTE_ARRAY, FLBA):
         if leaf.float_bits:
             return "float"
-        return "bytes" if logical in (None, "STRING", "ENUM", "JSON", "BSON", "UUID") else None
+        if logical == "UUID":
+            return "bytes" if physical == FLBA else None
+        return "bytes" if logical in (None, "STRING", "ENUM", "JSON", "BSON") else None
     return None
 
 
@@ -62,7 +69,8 @@ def limits(leaf: Leaf) -> tuple[int, int] | None:
     """The smallest and largest value of an integer column's type; None where it has none."""
     if leaf.physical == BOOLEAN:
         return 0, 1
-    if leaf.physical not in (INT32, INT64):
+    decimal = leaf.physical == FLBA and leaf.logical == "DECIMAL" and 1 <= leaf.type_length <= MOST_BYTES
+    if leaf.physical not in (INT32, INT64) and not decimal:
         return None
     bits = leaf.bits if leaf.logical == "INTEGER" else 8 * leaf.width
     unsigned = leaf.logical == "INTEGER" and not leaf.signed
@@ -92,13 +100,10 @@ class Facts:
         return len(self.some_null)
 
 
+@derived
 def facts_of(outline: Outline, leaf: Leaf) -> Facts:
     """The facts of one column; kept with the outline, as a cached footer is asked again and again."""
-    key = ("facts", leaf.index)
-    if key not in outline.memory:
-        outline.memory[key] = _facts(outline, leaf)
-    facts: Facts = outline.memory[key]
-    return facts
+    return _facts(outline, leaf)
 
 
 def nothing_known(n: int) -> Facts:

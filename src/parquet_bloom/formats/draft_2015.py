@@ -31,6 +31,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, KeyValue, Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
 from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, UnknownFilterError
 from parquet_bloom.formats.contents import blank, counts_of, denied_bound
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
@@ -252,13 +253,11 @@ def _stored(pairs: Iterable[KeyValue]) -> Stored | None:
     return Stored("column metadata", ours) if any(key == KEY for key, _ in ours) else None
 
 
+@derived
 def texts_in(footer: Footer) -> dict[Chunk, Stored]:
-    """Every filter in a footer's column metadata; found once."""
-    if "texts" not in footer.memory:
-        stored = (((i, j), _stored(pairs)) for i, j, pairs in footer.chunk_key_values())
-        footer.memory["texts"] = {key: one for key, one in stored if one is not None}
-    known: dict[Chunk, Stored] = footer.memory["texts"]
-    return known
+    """Every filter in a footer's column metadata."""
+    stored = (((i, j), _stored(pairs)) for i, j, pairs in footer.chunk_key_values())
+    return {key: one for key, one in stored if one is not None}
 
 
 def stored_in(footer: Footer) -> dict[Chunk, Stored]:
@@ -266,13 +265,10 @@ def stored_in(footer: Footer) -> dict[Chunk, Stored]:
     return {key: Stored("Statistics", data=data) for key, data in footer.draft_filters.items()} | texts_in(footer)
 
 
+@derived
 def stored_of(outline: Outline, column: int) -> dict[int, Stored]:
-    """The filters of one column that the footer holds itself, by row group; found once."""
-    key = ("stored", column)
-    if key not in outline.memory:
-        outline.memory[key] = dict(_spans(outline, column))
-    known: dict[int, Stored] = outline.memory[key]
-    return known
+    """The filters of one column that the footer holds itself, by row group."""
+    return dict(_spans(outline, column))
 
 
 def _spans(outline: Outline, column: int) -> Iterable[tuple[int, Stored]]:
@@ -302,18 +298,19 @@ def _in_span(pairs: bytes) -> Stored | None:
     return _stored(found.key_value_metadata or ())
 
 
+@derived
+def _decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter:
+    return stored_of(outline, leaf.index)[group].decode(leaf)
+
+
 def decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter | None:
     """The filter of a chunk that the footer holds, decoded once; None if there is none.
 
     Raises FilterFormatError and UnknownFilterError where it is no evidence.
     """
-    stored = stored_of(outline, leaf.index).get(group)
-    if stored is None:
+    if group not in stored_of(outline, leaf.index):
         return None
-    key = ("k-probe", group, leaf.index)
-    if key not in outline.memory:
-        outline.memory[key] = stored.decode(leaf)
-    bloom: KProbeFilter = outline.memory[key]
+    bloom = _decoded(outline, leaf, group)
     if not bloom.longs.any() and (found := blank(counts_of(outline, group, leaf.index))) is not None:
         raise (FilterFormatError if found[1] else UnknownFilterError)(found[0])
     if (denied := denied_bound(bloom.might_contain, outline, leaf, group)) is not None:

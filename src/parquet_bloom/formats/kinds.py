@@ -20,10 +20,10 @@ from dataclasses import replace
 from decimal import Decimal
 
 from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
-from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, Leaf
+from parquet_bloom.formats.literals import UNIT_NS, Instant, Literal, TimeOfDay, shown
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 
-_UNITS = {1_000_000: "ms", 1_000: "us", 1: "ns"}
+_UNITS = {nanoseconds: unit for unit, nanoseconds in UNIT_NS.items()}
 _LIKE_A_TIME = re.compile(r"\s*[+-]?\d+\s*[-:]\s*\d")  # a date or a time of day, in some engine's spelling
 
 
@@ -119,8 +119,38 @@ def is_misfit(value: Literal, leaf: Leaf) -> bool:
 
 
 def is_uuid(text: str) -> bool:
+    """Say whether a text is a UUID, in any spelling that Python takes."""
     try:
         uuid.UUID(text)
     except ValueError:
         return False
     return True
+
+
+def mismatch(value: Literal, leaf: Leaf) -> str:
+    """What to say of a literal that is none for a column, and what to write instead."""
+    hint = what_to_write(value, leaf)
+    return f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else "")
+
+
+def what_to_write(value: Literal, leaf: Leaf) -> str:
+    """How a literal for a column is written, in the place of one of another kind."""
+    if leaf.logical in _SPELLED:
+        return f"write {_SPELLED[leaf.logical]}"
+    if leaf.physical == BOOLEAN:
+        return "write TRUE or FALSE"
+    if leaf.logical == "DECIMAL" or leaf.physical in (INT32, INT64) or leaf.float_bits:
+        return "write a number, without quotes"
+    if leaf.physical not in (BYTE_ARRAY, FLBA):
+        return ""
+    text = value.isoformat() if isinstance(value, dt.date) else shown(value)
+    known = isinstance(value, int | float | Decimal | dt.date | uuid.UUID) and not isinstance(value, bool)
+    return "write a text in single quotes" + (f": '{text}'" if known and len(text) <= 40 else "")
+
+
+_SPELLED = {
+    "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
+    "TIME": "TIME '12:00:00'",
+    "DATE": "DATE '2026-01-31'",
+    "UUID": "UUID '00112233-4455-6677-8899-aabbccddeeff'",
+}

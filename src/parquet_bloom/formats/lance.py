@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import FilterFormatError, RefusedTypeError, RequestError
 from parquet_bloom.formats import roaring
+from parquet_bloom.formats.literals import DAY_NS, UNIT_NS
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 FILE_NAME = "bloomfilter.lance"
@@ -150,8 +151,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 # --- values of Parquet columns --------------------------------------------------------------------
 
-_UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
-_DAY_MS = 86_400_000
+_DAY_MS = DAY_NS // UNIT_NS["ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def native_of(leaf: Leaf, kind: pa.DataType) -> Native:
         return Native(stored, pa.int64(), _DAY_MS) if t.is_date64(kind) else Native(stored, pa.int32())
     elif (t.is_timestamp(kind) or t.is_time(kind)) and stored is not None and leaf.unit_ns:
         wanted = "TIMESTAMP" if t.is_timestamp(kind) else "TIME"
-        unit = _UNIT_NS[kind.unit]
+        unit = UNIT_NS[kind.unit]
         if leaf.logical == wanted and (unit % leaf.unit_ns == 0 or leaf.unit_ns % unit == 0):
             hashed = pa.int32() if kind.bit_width == 32 else pa.int64()
             return Native(stored, hashed, max(1, leaf.unit_ns // unit), max(1, unit // leaf.unit_ns))

@@ -1,14 +1,29 @@
-"""What a person may write as a literal, and what it may turn out to mean for a column."""
+"""What a person may write as a literal: its kinds, its texts, and the units in which times are counted.
+
+    TIMESTAMP '2026-01-31 12:00:00.5+02:00'   an Instant in UTC, in nanoseconds
+    TIMESTAMP '2026-01-31 12:00:00.5'         an Instant that is a wall clock's reading
+
+What a literal means for one column is formats.operands' to say.
+Source of the texts: ISO/IEC 9075-2, <literal>; the spellings that DuckDB and Spark share.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, cast
 
-from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+import numpy as np
+
+UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
+DAY_NS = 86_400 * 10**9
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+LAST_DAY = dt.date.max.toordinal() - _EPOCH_DAY
+FIRST_DAY = dt.date.min.toordinal() - _EPOCH_DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,53 +45,78 @@ class TimeOfDay:
 Literal = bool | int | float | Decimal | str | bytes | dt.date | Instant | TimeOfDay | uuid.UUID | None
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """What a literal means for one column.
-
-    probes  PLAIN bytes to ask for: no row equals the literal if the filter admits none of them.
-            Empty: no value of this type can equal it, whatever is stored.
-    reason  why; and where probes is None, why the filter cannot tell anything (no evidence)
-    """
-
-    probes: tuple[bytes, ...] | None
-    reason: str = ""
-
-
-def never(reason: str) -> Encoded:
-    return Encoded((), reason)
-
-
-def unknown(reason: str) -> Encoded:
-    return Encoded(None, reason)
+def own(value: Any) -> Literal:
+    """Take Python's and numpy's own kinds of time and number as ours; NaT is NULL."""
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
+        value = value.item()
+    if isinstance(value, dt.datetime):
+        if value != value:  # pandas' NaT, which is a datetime
+            return None
+        rest = getattr(value, "nanosecond", 0)  # pandas' Timestamp is a datetime that holds more
+        plain = dt.datetime(*value.timetuple()[:6], value.microsecond)
+        whole = plain - dt.datetime(1970, 1, 1) - (value.utcoffset() or dt.timedelta())
+        return Instant(whole // dt.timedelta(microseconds=1) * 1000 + rest, value.tzinfo is not None)
+    if isinstance(value, dt.time):
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return TimeOfDay((seconds * 1_000_000 + value.microsecond) * 1000, value.tzinfo is not None)
+    return cast("Literal", value)
 
 
-def mismatch(value: Literal, leaf: Leaf) -> Encoded:
-    hint = what_to_write(value, leaf)
-    return unknown(f"{shown(value)} is not a literal for {leaf.type_name}" + (f"; {hint}" if hint else ""))
+# --- days and times -------------------------------------------------------------------------------
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.A)
+_CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", re.A)
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]([\d:.]+))?\s*(Z|UTC|[+-]\d\d(?::?\d\d)?)?", re.I | re.A)
 
 
-def what_to_write(value: Literal, leaf: Leaf) -> str:
-    """How a literal for a column is written, in the place of one of another kind."""
-    if leaf.logical in _SPELLED:
-        return f"write {_SPELLED[leaf.logical]}"
-    if leaf.physical == BOOLEAN:
-        return "write TRUE or FALSE"
-    if leaf.logical == "DECIMAL" or leaf.physical in (INT32, INT64) or leaf.float_bits:
-        return "write a number, without quotes"
-    if leaf.physical not in (BYTE_ARRAY, FLBA):
-        return ""
-    text = value.isoformat() if isinstance(value, dt.date) else shown(value)
-    known = isinstance(value, int | float | Decimal | dt.date | uuid.UUID) and not isinstance(value, bool)
-    return "write a text in single quotes" + (f": '{text}'" if known and len(text) <= 40 else "")
+def day_number(day: dt.date) -> int:
+    """Days since 1970-01-01."""
+    return day.toordinal() - _EPOCH_DAY
 
 
-_SPELLED = {
-    "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
-    "TIME": "TIME '12:00:00'",
-    "DATE": "DATE '2026-01-31'",
-    "UUID": "UUID '00112233-4455-6677-8899-aabbccddeeff'",
-}
+def date_of_day(number: int) -> dt.date:
+    """The date so many days after 1970-01-01. Raises ValueError outside of the years 1 to 9999."""
+    if not FIRST_DAY <= number <= LAST_DAY:
+        raise ValueError(f"day {number} is not of the years 1 to 9999")
+    return dt.date.fromordinal(_EPOCH_DAY + number)
+
+
+def read_date(text: str) -> dt.date:
+    """Read YYYY-MM-DD, and no other form of ISO 8601, as DuckDB and Arrow do. Raises ValueError: what to write."""
+    if _DATE.fullmatch(text) is None:
+        raise ValueError("write 2026-01-31")
+    return dt.date.fromisoformat(text)
+
+
+def read_clock(text: str) -> int:
+    """Read HH:MM, HH:MM:SS or HH:MM:SS.fraction as nanoseconds since midnight. Raises ValueError."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError("write 12:00:00")
+    hours, minutes, seconds = (int(found[i] or 0) for i in (1, 2, 3))
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError("no such time of day")
+    return ((hours * 60 + minutes) * 60 + seconds) * 10**9 + int((found[4] or "").ljust(9, "0"))
+
+
+def read_instant(text: str) -> Instant:
+    """Read a date, perhaps with a time of day, perhaps with a zone; in UTC where there is one. Raises ValueError."""
+    found = _STAMP.fullmatch(text)
+    if found is None:
+        raise ValueError("write 2026-01-31, or 2026-01-31 12:00:00")
+    day, clock, zone = found.groups()
+    nanoseconds = day_number(read_date(day)) * DAY_NS + (read_clock(clock) if clock else 0)
+    if zone is None:
+        return Instant(nanoseconds, utc=False)
+    if zone.upper() not in ("Z", "UTC"):
+        minutes = int(zone[1:3]) * 60 + (int(zone[-2:]) if len(zone) > 3 else 0)
+        nanoseconds -= (-1 if zone[0] == "-" else 1) * minutes * 60 * 10**9
+    if not FIRST_DAY <= nanoseconds // DAY_NS <= LAST_DAY:
+        raise ValueError("in UTC it is not of the years 1 to 9999")
+    return Instant(nanoseconds, utc=True)
+
+
+# --- literals as text -----------------------------------------------------------------------------
 
 
 def shown(value: object) -> str:
@@ -117,11 +157,10 @@ def spelled(value: Literal) -> str:
 
 
 def _stamp(nanoseconds: int) -> str:
-    days, rest = divmod(nanoseconds, 86_400 * 10**9)
-    day = dt.date(1970, 1, 1).toordinal() + days
-    if not 1 <= day <= dt.date.max.toordinal():
+    days, rest = divmod(nanoseconds, DAY_NS)
+    if not FIRST_DAY <= days <= LAST_DAY:
         return f"{nanoseconds} ns since 1970"
-    return f"{dt.date.fromordinal(day).isoformat()} {_clock(rest)}"
+    return f"{date_of_day(days).isoformat()} {_clock(rest)}"
 
 
 def _clock(nanoseconds: int) -> str:

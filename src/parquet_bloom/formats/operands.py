@@ -1,32 +1,30 @@
-"""A literal as one column sees it: where it lies in the column's order, and what to ask a filter.
+"""A literal as one column sees it: its place in the column's order, and from that what to ask a filter for.
 
-    id < 1.5         1 < literal < 2      the largest integer below and the smallest above it
-    price = 0.1      on FLOAT: between the floats beside 0.1, as engines round it in different ways
-    name >= 'b'      the bytes themselves
+    literal            place                        probes
+    id < 1.5           1 < literal < 2              none: no integer is 1.5
+    id = 5             5                            its 4 or 8 bytes
+    price = 0.1        on FLOAT between two floats  these and the one between them, as engines round differently
+    name >= 'b'        the bytes themselves         the bytes
 
-Sources: as formats.values; SQL's rule that comparing numbers of two types compares the numbers.
+Nothing is guessed: where engines may disagree about what the literal means there, it has no place, and
+the rows are read. Sources: parquet-format LogicalTypes.md; SQL's rule that comparing numbers of two
+types compares the numbers, though an engine that rounds first finds a 1 for 1.0000000000000001.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import math
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
-from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.kinds import is_misfit, is_uuid
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, mismatch, shown
-from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, Leaf
-from parquet_bloom.formats.numbers import FLOATS
-from parquet_bloom.formats.values import DAY_NS, EPOCH_DAY, encode_literal, own
-
-# Beyond any value of any column (64 bytes of DECIMAL): a literal further out is as good as this one.
-_MOST_DIGITS = 170
+from parquet_bloom.formats.bounds import domain_of, limits
+from parquet_bloom.formats.kinds import is_misfit, is_uuid, mismatch
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, day_number, own, read_date, shown
+from parquet_bloom.formats.metadata.schema import BOOLEAN, FLBA, Leaf
+from parquet_bloom.formats.numbers import around, is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.formats.values import float_probes, not_asked, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +49,57 @@ class Operand:
     misfit: bool = False
 
 
+class NoPlaceError(Exception):
+    """Nobody can tell where a literal lies in a column's order; the reason in words."""
+
+
 def operand(value: Literal, leaf: Leaf) -> Operand:
-    """Find what a literal that is not NULL means for a column."""
+    """Find what a literal means for a column; never raises."""
     value = own(value)
-    place = _place(value, leaf)
-    if isinstance(place, str):
-        return Operand(False, reason=place, misfit=is_misfit(value, leaf))
-    encoded = encode_literal(value, leaf)
-    low, high = place
-    integer = domain_of(leaf) == "integer"
-    never = encoded.probes == () or (integer and low != high)
-    return Operand(True, low, high, never, encoded.probes, encoded.reason)
-
-
-def plain(number: int, leaf: Leaf) -> bytes | None:
-    """The PLAIN bytes of a value of an integer column; None where it has no one spelling."""
-    if leaf.physical == BYTE_ARRAY or leaf.physical == BOOLEAN:
-        return None
+    if value is None:
+        return Operand(False, never=True, probes=(), reason="nothing equals NULL")
     try:
-        if leaf.physical == FLBA:
-            return number.to_bytes(leaf.type_length, "big", signed=True)
-        return (number & (1 << 8 * leaf.width) - 1).to_bytes(leaf.width, "little")
-    except OverflowError:
-        return None
+        low, high = place(value, leaf)
+    except NoPlaceError as error:
+        return Operand(False, reason=str(error), misfit=is_misfit(value, leaf))
+    reason = _never(value, low, high, leaf)
+    if reason:
+        return Operand(True, low, high, never=True, probes=(), reason=reason)
+    reason = not_asked(leaf)
+    if reason:
+        return Operand(True, low, high, reason=reason)
+    if leaf.float_bits:
+        return Operand(True, low, high, probes=float_probes(low, high, leaf.float_bits))
+    probe = low if isinstance(low, bytes) else plain(low, leaf)
+    return Operand(True, low, high, probes=None if probe is None else (probe,))
 
 
-def _place(value: Literal, leaf: Leaf) -> tuple[Any, Any] | str:
+def _never(value: Literal, low: Any, high: Any, leaf: Leaf) -> str:
+    """Why no value of a column's type equals a literal; empty if one may."""
+    if isinstance(low, bytes):
+        if leaf.physical == FLBA and len(low) != leaf.type_length:
+            return f"{len(low)} bytes never equal a value of {leaf.type_length} bytes"
+    elif isinstance(low, int):
+        if low != high:
+            return f"{shown(value)} lies between two values of {leaf.type_name}"
+        range_of = limits(leaf)
+        if range_of is not None and not range_of[0] <= low <= range_of[1]:
+            return f"{shown(value)} is outside the range of {leaf.type_name}"
+    return ""
+
+
+def place(value: Literal, leaf: Leaf) -> tuple[Any, Any]:
+    """The values of a column's order at or below, and at or above, a literal that is not NULL.
+
+    Raises NoPlaceError where it has no place that all engines agree on.
+    """
     domain = domain_of(leaf)
     if domain is None:
-        return f"{leaf.type_name} has no order and no equality that this version knows"
+        raise NoPlaceError(f"{leaf.type_name} has no order and no equality that this version knows")
     if isinstance(value, bool) or leaf.physical == BOOLEAN:
         if isinstance(value, bool) and leaf.physical == BOOLEAN:
             return int(value), int(value)
-        return mismatch(value, leaf).reason
+        raise NoPlaceError(mismatch(value, leaf))
     if domain == "float":
         return _float_place(value, leaf)
     if domain == "bytes":
@@ -93,120 +109,104 @@ def _place(value: Literal, leaf: Leaf) -> tuple[Any, Any] | str:
     if leaf.logical == "TIMESTAMP":
         return _timestamp_place(value, leaf)
     if leaf.logical == "TIME":
-        if not isinstance(value, TimeOfDay) or value.utc or not leaf.unit_ns:
-            return encode_literal(value, leaf).reason or mismatch(value, leaf).reason
-        return _quotient(value.nanoseconds, leaf.unit_ns)
+        return _time_place(value, leaf)
     return _number_place(value, leaf)
 
 
-def _quotient(number: int, unit: int) -> tuple[int, int]:
-    """The integers at or below, and at or above, number / unit."""
-    return number // unit, -(-number // unit)
+# --- numbers --------------------------------------------------------------------------------------
 
 
-def _number_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:
+def _number_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
     scale = leaf.scale if leaf.logical == "DECIMAL" else 0
     if not 0 <= scale <= 76:
-        return f"a scale of {scale} is none of the format's"
-    if isinstance(value, float):
-        # Engines compare in doubles here; beyond 2^53 several integers are one double.
-        if leaf.logical == "DECIMAL" or not math.isfinite(value) or abs(value) >= 2**53:
-            return f"{value!r} is not exact enough for {leaf.type_name}"
-        value = Decimal(value)
-    if isinstance(value, int):
-        return value * 10**scale, value * 10**scale
-    if not isinstance(value, Decimal):
-        return mismatch(value, leaf).reason
-    if not value.is_finite():
-        return f"{value} is no number"
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    exponent += scale
-    number = int("".join(map(str, digits[: 2 * _MOST_DIGITS])))
-    exponent += len(digits) - len(digits[: 2 * _MOST_DIGITS])
-    if not any(digits):
-        return 0, 0
-    if len(digits[: 2 * _MOST_DIGITS]) + exponent > _MOST_DIGITS:
-        far = 10**_MOST_DIGITS
-        return (-far, -far) if sign else (far, far)
-    if exponent >= 0 and len(digits) <= 2 * _MOST_DIGITS:
-        number *= 10**exponent
-        return (-number, -number) if sign else (number, number)
-    cut = len(digits) > 2 * _MOST_DIGITS and any(digits[2 * _MOST_DIGITS :])
-    whole, rest = (number * 10**exponent, 0) if exponent >= 0 else _split(number, -exponent)
-    above = whole + 1 if rest or cut else whole
-    return (-above, -whole) if sign else (whole, above)
-
-
-def _split(number: int, places: int) -> tuple[int, int]:
-    return divmod(number, 10**places) if places <= 4 * _MOST_DIGITS else (0, 1)
-
-
-def _float_place(value: Literal, leaf: Leaf) -> tuple[float, float] | str:
+        raise NoPlaceError(f"a scale of {scale} is none of the format's")
+    # Engines compare floats in doubles here; beyond 2^53 several integers are one double.
+    if isinstance(value, float) and (leaf.logical == "DECIMAL" or not abs(value) < 2**53):
+        raise NoPlaceError(f"{value!r} is not exact enough for {leaf.type_name}")
     if not isinstance(value, int | float | Decimal):
-        return mismatch(value, leaf).reason
-    kind = FLOATS[leaf.float_bits]
-    try:
-        number = float(value)
-    except (OverflowError, ValueError):
-        return f"{shown(value)} is outside the range of a double"
-    if math.isnan(number):
-        return "engines do not agree on what equals NaN"
-    with np.errstate(over="ignore"):
-        nearest = kind(number)
-        if math.isinf(float(nearest)):
-            return _infinite(number, float(nearest), leaf)
-        if Decimal(float(nearest)) == Decimal(value):
-            return float(nearest), float(nearest)
-        return float(np.nextafter(nearest, kind(-np.inf))), float(np.nextafter(nearest, kind(np.inf)))
+        raise NoPlaceError(mismatch(value, leaf))
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise NoPlaceError(f"{value} is no number")
+    return scaled(value, scale)
 
 
-def _infinite(number: float, nearest: float, leaf: Leaf) -> tuple[float, float] | str:
-    return (nearest, nearest) if number == nearest else f"{number!r} is outside the range of {leaf.type_name}"
+def _float_place(value: Literal, leaf: Leaf) -> tuple[float, float]:
+    if not isinstance(value, int | float | Decimal):
+        raise NoPlaceError(mismatch(value, leaf))
+    if is_nan(value):
+        raise NoPlaceError("engines do not agree on what equals NaN")
+    closest = nearest(value, leaf.float_bits)
+    if is_beyond(value, closest):
+        raise NoPlaceError(f"{shown(value)} is outside the range of {leaf.type_name}")
+    return around(value, closest)
 
 
-def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes] | str:
+# --- texts and bytes ------------------------------------------------------------------------------
+
+
+def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes]:
     if leaf.logical == "UUID":
         if isinstance(value, str):
             try:
                 value = uuid.UUID(value)
             except ValueError:
-                return f"{value!r} is no uuid"
+                raise NoPlaceError(f"{shown(value)} is no uuid") from None
         value = value.bytes if isinstance(value, uuid.UUID) else value
-        if not isinstance(value, bytes) or len(value) != 16:
-            return mismatch(value, leaf).reason
+        if isinstance(value, bytes | bytearray) and len(value) != 16:  # an error in some engines, cast in others
+            raise NoPlaceError(mismatch(value, leaf))
     if isinstance(value, str):
         if leaf.physical == FLBA and leaf.type_length == 16 and is_uuid(value):
-            return f"{value!r} may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
+            reason = "may be meant as a uuid, and 16 bytes without a logical type may hold uuids"
+            raise NoPlaceError(f"{shown(value)} {reason}")
         try:
             value = value.encode()
         except UnicodeEncodeError:
-            return "the literal is not Unicode text"
+            raise NoPlaceError("the literal is not Unicode text") from None
     if not isinstance(value, bytes | bytearray):
-        return mismatch(value, leaf).reason
+        raise NoPlaceError(mismatch(value, leaf))
     return bytes(value), bytes(value)
 
 
-def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:
+# --- days and times -------------------------------------------------------------------------------
+
+
+def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
     if isinstance(value, str):
         try:
-            value = dt.date.fromisoformat(value)
+            value = read_date(value)
         except ValueError:
-            return f"{value!r} is no date (YYYY-MM-DD)"
+            raise NoPlaceError(f"{shown(value)} is no date (YYYY-MM-DD)") from None
     if isinstance(value, Instant):
-        return _quotient(value.nanoseconds, DAY_NS) if not value.utc else encode_literal(value, leaf).reason
+        if value.utc:
+            raise NoPlaceError("which day an instant falls on depends on the session's time zone")
+        return quotient(value.nanoseconds, DAY_NS)
     if not isinstance(value, dt.date):
-        return mismatch(value, leaf).reason
-    days = value.toordinal() - EPOCH_DAY
-    return days, days
+        raise NoPlaceError(mismatch(value, leaf))
+    return day_number(value), day_number(value)
 
 
-def _timestamp_place(value: Literal, leaf: Leaf) -> tuple[int, int] | str:
-    if type(value) is dt.date:
-        value = Instant((value.toordinal() - EPOCH_DAY) * DAY_NS, utc=False)
-    reason = encode_literal(value, leaf).reason
-    if not isinstance(value, Instant) or not leaf.unit_ns or (leaf.utc is None and not value.utc):
-        return reason or mismatch(value, leaf).reason
+def _timestamp_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
+    if isinstance(value, dt.date):
+        value = Instant(day_number(value) * DAY_NS, utc=False)
+    if not isinstance(value, Instant):
+        raise NoPlaceError(mismatch(value, leaf))
+    if leaf.utc is None and not value.utc:
+        raise NoPlaceError("whether the column is in UTC is not said; write the literal with +00:00")
     if leaf.utc is not None and leaf.utc != value.utc:
-        return reason
-    return _quotient(value.nanoseconds, leaf.unit_ns)
+        hint = "write the literal with its zone, as +00:00" if leaf.utc else "write the literal without a zone"
+        raise NoPlaceError(f"comparing the two depends on the session's time zone; {hint}")
+    return _units(value.nanoseconds, leaf)
+
+
+def _time_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
+    if not isinstance(value, TimeOfDay):
+        raise NoPlaceError(mismatch(value, leaf))
+    if value.utc:
+        raise NoPlaceError("a time of day with a zone may be another time of day in the session's")
+    return _units(value.nanoseconds, leaf)
+
+
+def _units(nanoseconds: int, leaf: Leaf) -> tuple[int, int]:
+    if not leaf.unit_ns:
+        raise NoPlaceError(f"the unit of {leaf.type_name} is unknown")
+    return quotient(nanoseconds, leaf.unit_ns)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.formats.draft_2015 import Style, texts_in
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
@@ -70,15 +71,9 @@ def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
     return stored | footer.filter_places
 
 
+@derived
 def read_entries(footer: Footer) -> list[Entry]:
-    """The entries that still match the footer; all others are foreign or stale and left alone. Found once."""
-    if "entries" not in footer.memory:
-        footer.memory["entries"] = _entries(footer)
-    entries: list[Entry] = footer.memory["entries"]
-    return entries
-
-
-def _entries(footer: Footer) -> list[Entry]:
+    """The entries that still match the footer; all others are foreign or stale and left alone."""
     entries: list[Entry] = []
     places = None
     for at, pair in enumerate(footer.key_values or []):

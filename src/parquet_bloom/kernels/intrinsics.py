@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types, uint64
 from numba.extending import intrinsic
 
-# Source: parquet-format BloomFilter.md, the eight salt constants.
-SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+from parquet_bloom.kernels.block import SALT
+
 _WORD = ir.IntType(32)
 _BLOCK = ir.VectorType(_WORD, 8)
 
@@ -36,8 +36,22 @@ def _block_mask(builder: Any, key: Any) -> Any:
     return builder.shl(ir.Constant(_BLOCK, [1] * 8), builder.lshr(product, ir.Constant(_BLOCK, [27] * 8)))
 
 
+@njit(inline="always")
+def block_of(h, n_blocks):  # type: ignore[no-untyped-def]
+    """The block of a hash by multiply-shift (kernels.block); both are uint64."""
+    return ((h >> uint64(32)) * n_blocks) >> uint64(32)
+
+
+@njit(inline="always")
+def masked_block_of(h, n_blocks):  # type: ignore[no-untyped-def]
+    """The block of a hash by mask; n_blocks is a power of two."""
+    return (h >> uint64(32)) & (n_blocks - uint64(1))
+
+
 @intrinsic
 def insert_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
+    """Set the bits of a hash in the block that begins at a word of uint32[:]."""
+
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, at, low = arguments
         block = _pointer(context, builder, signature.args[0], array, at, _BLOCK)
@@ -48,16 +62,24 @@ def insert_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
     return types.void(words, types.uint64, types.uint32), build
 
 
-@intrinsic
-def contains_at(typing_context: Any, words: Any, index: Any, key: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array, at, low = arguments
-        block = _pointer(context, builder, signature.args[0], array, at, _BLOCK)
-        missing = builder.and_(builder.not_(builder.load(block, align=4)), _block_mask(builder, low))
-        whole = ir.IntType(256)
-        return builder.icmp_unsigned("==", builder.bitcast(missing, whole), ir.Constant(whole, 0))
+def _probe(align: int) -> Any:
+    """Whether the block that begins at an element of an array has all bits of a hash."""
 
-    return types.boolean(words, types.uint64, types.uint32), build
+    @intrinsic
+    def contains(typing_context: Any, array: Any, index: Any, key: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            data, at, low = arguments
+            block = _pointer(context, builder, signature.args[0], data, at, _BLOCK)
+            missing = builder.and_(builder.not_(builder.load(block, align=align)), _block_mask(builder, low))
+            whole = ir.IntType(256)
+            return builder.icmp_unsigned("==", builder.bitcast(missing, whole), ir.Constant(whole, 0))
+
+        return types.boolean(array, types.uint64, types.uint32), build
+
+    return contains
+
+
+contains_at, contains_at_byte = _probe(4), _probe(1)  # of words, uint32[:], and of bytes, uint8[:]
 
 
 def _loader(bits: int) -> Any:

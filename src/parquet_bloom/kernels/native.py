@@ -1,7 +1,7 @@
 """The loops that numba compiles: arrays in, arrays out, no objects and no allocation.
 
 Imported only when a whole column is hashed or probed; a single value goes through xxhash and
-mmh3 instead (formats.values), so that reading commands never pay for the compiler.
+mmh3 instead (formats.rules), so that reading commands never pay for the compiler.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import numpy as np
 from numba import njit, types, uint64
 
 from parquet_bloom.kernels.compiler import kernel
-from parquet_bloom.kernels.intrinsics import contains_at, fetch, insert_at, load8, load32, load64
+from parquet_bloom.kernels.intrinsics import (
+    block_of,
+    contains_at,
+    fetch,
+    insert_at,
+    load8,
+    load32,
+    load64,
+    masked_block_of,
+)
 
 # Arrow's buffers are read-only; a writable array converts to these, never the other way round.
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -251,15 +260,15 @@ def insert_multiply_shift(words, hashes):  # type: ignore[no-untyped-def]
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        insert_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
+        insert_at(words, block_of(h, n_blocks) << uint64(3), h)
 
 
 @kernel(types.void(types.uint32[::1], _U64))
 def insert_mask(words, hashes):  # type: ignore[no-untyped-def]
-    mask = uint64((words.shape[0] >> 3) - 1)
+    n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        insert_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
+        insert_at(words, masked_block_of(h, n_blocks) << uint64(3), h)
 
 
 @kernel(types.void(types.uint32[::1], types.int64[::1], _U64, types.boolean))
@@ -272,8 +281,7 @@ def insert_each(words, counts, hashes, mask):  # type: ignore[no-untyped-def]
         for _ in range(counts[i]):
             h = hashes[j]
             j += 1
-            upper = h >> uint64(32)
-            block = upper & (n_blocks - uint64(1)) if mask else (upper * n_blocks) >> uint64(32)
+            block = masked_block_of(h, n_blocks) if mask else block_of(h, n_blocks)
             insert_at(words, start + (block << uint64(3)), h)
         start += n_words
 
@@ -283,12 +291,12 @@ def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        out[j] = contains_at(words, (((h >> uint64(32)) * n_blocks) >> uint64(32)) << uint64(3), h)
+        out[j] = contains_at(words, block_of(h, n_blocks) << uint64(3), h)
 
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_mask(words, hashes, out):  # type: ignore[no-untyped-def]
-    mask = uint64((words.shape[0] >> 3) - 1)
+    n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
-        out[j] = contains_at(words, ((h >> uint64(32)) & mask) << uint64(3), h)
+        out[j] = contains_at(words, masked_block_of(h, n_blocks) << uint64(3), h)

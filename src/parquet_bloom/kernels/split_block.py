@@ -1,37 +1,47 @@
 """The split block Bloom filter: insert, probe, fold, size, and its exact false positive rate.
 
-A bitset of z blocks; a block is 32 bytes, eight little-endian words:
+A filter is z blocks of 32 bytes; a hash belongs to one of them and sets a bit in each of its eight words
+(kernels.block has the picture). With n distinct values a block holds Poisson(n / z) of them, and after i
+insertions a bit of a word is still clear with probability (31/32)^i. So the rate to expect is
 
-    block b:  | word 0 | word 1 | ... | word 7 |     one bit of each word is set for a hash
-               bit = (uint32(h) * SALT[i] mod 2^32) >> 27
+    fpp = sum over i of Poisson(i; n / z) * (1 - (31/32)^i)^8        (expected_rate)
 
-Which block a hash h belongs to is the one thing the forms differ in:
-"multiply-shift" ((h >> 32) * z) >> 32, any z; "mask" (h >> 32) & (z - 1), z a power of two.
+Blocks fill unevenly, so that is more than a classic filter of this size gives: 1 % takes 10.5 bits a value,
+not 9.6; 10 %, 0.1 % and 0.01 % take 6.0, 16.9 and 26.3. Sizes are powers of two, because these fold: OR of
+two neighbouring blocks is what inserting into half as many gives. `size_for` takes the smallest that keeps
+the rate, here in bytes and (bits a value):
 
-Sources: parquet-format BloomFilter.md; the exact rate is the mean over blocks of the product over
-the words of popcount / 32 (Apple, "Split block Bloom filters", arXiv:2101.01719, sections 2-3).
+          ndv             fpp 0.1            fpp 0.01           fpp 0.001          fpp 0.0001
+        1,000         1,024 (8.2)        2,048 (16.4)        4,096 (32.8)        4,096 (32.8)
+       10,000         8,192 (6.6)       16,384 (13.1)       32,768 (26.2)       65,536 (52.4)
+      100,000      131,072 (10.5)      262,144 (21.0)      262,144 (21.0)      524,288 (41.9)
+    1,000,000     1,048,576 (8.4)    2,097,152 (16.8)    4,194,304 (33.6)    4,194,304 (33.6)
+   10,000,000     8,388,608 (6.7)   16,777,216 (13.4)   33,554,432 (26.8)   33,554,432 (26.8)
+
+The rate of a filter that is there is no estimate: the mean over blocks of the product over their words of
+bits set / 32 (exact_rate).
+
+Sources: parquet-format BloomFilter.md; Apple, "Split block Bloom filters", arXiv:2101.01719, sections 2-3.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterShapeError
+from parquet_bloom.kernels.block import BLOCK_BYTES as BLOCK_BYTES
+from parquet_bloom.kernels.block import IndexRule as IndexRule
+from parquet_bloom.kernels.block import block_contains as block_contains
+from parquet_bloom.kernels.block import block_index as block_index
 
-IndexRule = Literal["multiply-shift", "mask"]
 Blocks = NDArray[np.uint32]
 
-BLOCK_BYTES = 32
 MIN_BYTES = 64  # Impala misreads filters of one block
 MAX_BYTES = 1 << 27  # Arrow C++ and parquet-java refuse larger ones
-
-# Mirrors kernels.intrinsics.SALT; stands here too so that one value can be probed without numba.
-SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 
 def empty(num_bytes: int) -> Blocks:
@@ -113,28 +123,6 @@ def contains_hashes(
     run = native.contains_mask if rule == "mask" else native.contains_multiply_shift
     run(words, np.ascontiguousarray(hashes, np.uint64), out)
     return out
-
-
-def block_index(h: int, n_blocks: int, rule: IndexRule) -> int:
-    """Tell which block a hash belongs to, 0 <= index < n_blocks."""
-    upper = h >> 32
-    if rule == "mask":
-        if n_blocks & (n_blocks - 1):
-            raise FilterShapeError(f"{n_blocks} blocks are not a power of two, which mask indexing needs")
-        return upper & (n_blocks - 1)
-    return (upper * n_blocks) >> 32
-
-
-def block_contains(block: bytes, h: int) -> bool:
-    """Probe one block (32 bytes as they lie in the file): True is "perhaps", False is "certainly not"."""
-    if len(block) != BLOCK_BYTES:
-        raise FilterShapeError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
-    low = h & 0xFFFFFFFF
-    for i, salt in enumerate(SALT):
-        word = int.from_bytes(block[4 * i : 4 * i + 4], "little")
-        if not word >> ((low * salt & 0xFFFFFFFF) >> 27) & 1:
-            return False
-    return True
 
 
 def fold(blocks: Blocks, rule: IndexRule = "multiply-shift") -> Blocks:

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquet_bloom.formats.literals import Instant, Literal
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
 from parquet_bloom.predicates.pickled import Pickled
@@ -30,7 +30,6 @@ __all__ = ["as_expression", "from_expression", "from_filters"]
 
 _COMPARISONS = {"equal": "=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_DAY_NS = 86_400 * 10**9
 _MAX_DEPTH = 100  # of Nots and changes between And and Or; a chain of one kind is one level
 
 
@@ -280,9 +279,9 @@ def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predic
             partly[int, 0] = 0
         else:
             plain[type(value), value] = value
-            if isinstance(value, Instant) and value.nanoseconds % _DAY_NS:
+            if isinstance(value, Instant) and value.nanoseconds % DAY_NS:
                 try:
-                    day = literal_of(pa.scalar(value.nanoseconds // _DAY_NS, pa.date32()))
+                    day = literal_of(pa.scalar(value.nanoseconds // DAY_NS, pa.date32()))
                 except OutOfReachError:
                     continue
                 partly[type(day), day] = day

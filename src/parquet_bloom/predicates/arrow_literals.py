@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from decimal import Decimal
 
 import pyarrow as pa
 
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
+from parquet_bloom.formats.literals import DAY_NS, UNIT_NS, Instant, Literal, TimeOfDay, date_of_day
 
-UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
-EPOCH = dt.date(1970, 1, 1).toordinal()
-_DAY_MS = 86_400_000
+_DAY_MS = DAY_NS // UNIT_NS["ms"]
 
 
 class OutOfReachError(Exception):
@@ -33,9 +30,12 @@ def literal_of(scalar: pa.Scalar) -> Literal:
         return literal_of(scalar.value)
     if types.is_date(kind):
         days, rest = divmod(scalar.value, _DAY_MS) if types.is_date64(kind) else (scalar.value, 0)
-        if rest or not 1 <= EPOCH + days <= dt.date.max.toordinal():
-            raise OutOfReachError("it is no whole day of the years 1 to 9999")
-        return dt.date.fromordinal(EPOCH + days)
+        try:
+            if not rest:
+                return date_of_day(days)
+        except ValueError:
+            pass
+        raise OutOfReachError("it is no whole day of the years 1 to 9999")
     if types.is_timestamp(kind):
         return Instant(scalar.value * UNIT_NS[kind.unit], kind.tz is not None)
     if types.is_time(kind):
@@ -43,7 +43,8 @@ def literal_of(scalar: pa.Scalar) -> Literal:
     try:
         if types.is_floating(kind):
             return float(scalar.as_py())
-        if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or _is_text(kind):
+        tests = (types.is_boolean, types.is_integer, types.is_decimal, is_text, is_bytes)
+        if any(test(kind) for test in tests):
             value = scalar.as_py()
             assert isinstance(value, bool | int | Decimal | str | bytes)
             return value
@@ -52,7 +53,22 @@ def literal_of(scalar: pa.Scalar) -> Literal:
     raise OutOfReachError(f"no literal is a {kind}")
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
-    return any(test(kind) for test in (*tests, types.is_binary_view, types.is_fixed_size_binary))
+_T = pa.types
+_LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
+_TEXTS = (_T.is_string, _T.is_large_string, _T.is_string_view)
+_BYTES = (_T.is_binary, _T.is_large_binary, _T.is_binary_view, _T.is_fixed_size_binary)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, in any of Arrow's layouts."""
+    return any(test(kind) for test in _LISTS)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts, in any of Arrow's layouts."""
+    return any(test(kind) for test in _TEXTS)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values are bytes, of any or of one length, in any of Arrow's layouts."""
+    return any(test(kind) for test in _BYTES)

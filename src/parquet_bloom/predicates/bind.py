@@ -151,7 +151,6 @@ def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[An
             found = column.operand(value)
             if not found.known:
                 return Opaque(part, found.reason)
-            found = _within(found, column.leaf)
         if found is not None:
             operands.append(found)
     null = len(operands) < len(values)
@@ -192,19 +191,11 @@ def _quick(column: Column) -> Callable[[Any], Operand | None]:
 _low = attrgetter("low")
 
 
-def _within(found: Operand, leaf: Leaf) -> Operand:
-    """A literal outside the range of the type equals nothing."""
-    range_of = limits(leaf)
-    if range_of is not None and (found.low > range_of[1] or found.high < range_of[0]):
-        return Operand(True, found.low, found.high, never=True, reason=found.reason)
-    return found
-
-
 def _element(part: tree.Contains, column: Column) -> Bound:
     if part.value is None:
         return Opaque(part, "engines do not agree on whether a list contains NULL")
     found, leaf = column.operand(part.value), column.leaf
-    return Element(leaf, _within(found, leaf)) if found.known else Opaque(part, found.reason)
+    return Element(leaf, found) if found.known else Opaque(part, found.reason)
 
 
 def _interval(part: tree.Compare, column: Column) -> Bound:

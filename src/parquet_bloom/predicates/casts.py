@@ -11,30 +11,29 @@ column's type and a DOUBLE literal is compared in doubles, as DuckDB has it.
 from __future__ import annotations
 
 import datetime as dt
-import math
-import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, spelled
-from parquet_bloom.formats.values import own
-from parquet_bloom.predicates.arrow_literals import EPOCH, UNIT_NS
-
-_DAY_NS = 86_400 * 10**9
-_HUGE = Fraction(10**1000)  # beyond every value of every type but floats
-_MOST_DIGITS = 500
-_STAMP = re.compile(
-    r"\s*(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?))?\s*(Z|UTC|[+-]\d\d(?::?\d\d)?)?\s*", re.I
+from parquet_bloom.formats.literals import (
+    DAY_NS,
+    UNIT_NS,
+    Instant,
+    Literal,
+    TimeOfDay,
+    day_number,
+    own,
+    read_clock,
+    read_instant,
+    spelled,
 )
-_CLOCK = re.compile(r"\s*(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s*")
+from parquet_bloom.formats.numbers import is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.predicates.arrow_literals import is_bytes, is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +101,10 @@ def _through(kind: pa.DataType, op: str, value: Literal) -> Plan:
 # --- whole numbers of a unit ----------------------------------------------------------------------
 
 
-def _whole(op: str, value: Fraction, low: int, high: int, scalar: Callable[[int], pa.Scalar]) -> Plan:
-    """Compare with a value in units of the column, which holds the integers from low to high."""
-    number = math.floor(value)
-    if number != value:
+def _whole(op: str, place: tuple[int, int], low: int, high: int, scalar: Callable[[int], pa.Scalar]) -> Plan:
+    """Compare with what lies at `place`, in a column that holds the integers from low to high."""
+    number, next_above = place
+    if number != next_above:
         if op == "=":
             return Always(False)
         op = "<=" if op in ("<", "<=") else ">"
@@ -125,83 +124,59 @@ def _whole(op: str, value: Fraction, low: int, high: int, scalar: Callable[[int]
     return Against(op, scalar(number))
 
 
-def _fraction(value: Literal) -> Fraction | None:
-    """The exact value of a number, cut off beyond every column's range; None for NaN."""
+def _number(value: Literal) -> int | float | Decimal:
     if not isinstance(value, int | float | Decimal):
         raise MisfitError("write it without quotes" if isinstance(value, str) else "write a number")
-    if isinstance(value, int):
-        return Fraction(value)
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return _HUGE if value > 0 else -_HUGE
-    if isinstance(value, Decimal) and value:
-        if value.adjusted() > _MOST_DIGITS:
-            return _HUGE if value > 0 else -_HUGE
-        if value.adjusted() < -_MOST_DIGITS:
-            return 1 / _HUGE if value > 0 else -1 / _HUGE
-    return Fraction(value) if value else Fraction(0)
+    return value
 
 
 def _integer(kind: pa.DataType, op: str, value: Literal) -> Plan:
-    exact = _fraction(value)
-    if exact is None:
+    number = _number(value)
+    if is_nan(number):
         return Always(False)
     signed = pa.types.is_signed_integer(kind)
     low, high = (
         (-(1 << kind.bit_width - 1), (1 << kind.bit_width - 1) - 1) if signed else (0, (1 << kind.bit_width) - 1)
     )
-    return _whole(op, exact, low, high, lambda number: pa.scalar(number, kind))
+    return _whole(op, scaled(number, 0), low, high, lambda whole: pa.scalar(whole, kind))
 
 
 def _decimal(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if kind.scale < 0:
         raise MisfitError("decimals of a negative scale are not compared")
-    if isinstance(value, float):
-        if math.isnan(value):
-            return Always(False)
-        return Against(op, pa.scalar(value), (pa.float64(),))
-    exact = _fraction(value)
-    if exact is None:
+    number = _number(value)
+    if is_nan(number):
         return Always(False)
+    if isinstance(number, float):
+        return Against(op, pa.scalar(number), (pa.float64(),))
 
-    def scalar(number: int) -> pa.Scalar:
-        digits = tuple(map(int, str(abs(number))))
-        return pa.scalar(Decimal((int(number < 0), digits, -kind.scale)), kind)
+    def scalar(whole: int) -> pa.Scalar:
+        digits = tuple(map(int, str(abs(whole))))
+        return pa.scalar(Decimal((int(whole < 0), digits, -kind.scale)), kind)
 
     top = 10**kind.precision - 1
-    return _whole(op, exact * Fraction(10) ** kind.scale, -top, top, scalar)
+    return _whole(op, scaled(number, kind.scale), -top, top, scalar)
 
 
 # --- floats ---------------------------------------------------------------------------------------
 
 
 def _floating(kind: pa.DataType, op: str, value: Literal) -> Plan:
-    exact = _fraction(value)
-    if exact is None:
+    number = _number(value)
+    if is_nan(number):
         return Always(False)  # IEEE: no comparison with NaN is true
     casts = () if pa.types.is_float64(kind) else (pa.float64(),)
-    if isinstance(value, float):
-        return Against(op, pa.scalar(value), casts)
-    holds: Any = {16: np.float16, 32: np.float32, 64: np.float64}[kind.bit_width]
-    with np.errstate(over="ignore"):
-        nearest = float(holds(_double(exact)))
-    if isinstance(value, Decimal) and value.is_infinite():
-        return Against(op, pa.scalar(float(value)), casts)
-    if not math.isinf(nearest):
-        return Against(op, pa.scalar(nearest), casts)
+    if isinstance(number, float):
+        return Against(op, pa.scalar(number), casts)
+    closest = nearest(number, kind.bit_width)
+    rounded = pa.scalar(float(closest))
+    if not is_beyond(number, closest):
+        return Against(op, rounded, casts)
     # A finite literal beyond all finite values: below or above all but the infinity of its sign.
     if op == "=":
         return Always(False)
-    low, high = ("<", ">=") if nearest > 0 else ("<=", ">")
-    return Against(low if op in ("<", "<=") else high, pa.scalar(nearest), casts)
-
-
-def _double(exact: Fraction) -> float:
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+    low, high = ("<", ">=") if number > 0 else ("<=", ">")
+    return Against(low if op in ("<", "<=") else high, rounded, casts)
 
 
 # --- times ----------------------------------------------------------------------------------------
@@ -209,36 +184,36 @@ def _double(exact: Fraction) -> float:
 
 def _date(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if isinstance(value, str):
-        value = _instant(value)
+        value = _read(read_instant, value)
     if isinstance(value, Instant) and value.utc:
         raise MisfitError("which day an instant falls on depends on a time zone; leave the zone away")
-    return _stored(kind, op, Fraction(_naive(value), _DAY_NS if kind.bit_width == 32 else 10**6))
+    return _stored(kind, op, quotient(_naive(value), DAY_NS if kind.bit_width == 32 else UNIT_NS["ms"]))
 
 
 def _timestamp(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if isinstance(value, str):
-        value = _instant(value)
+        value = _read(read_instant, value)
     if kind.tz is None:
         if isinstance(value, Instant) and value.utc:
             raise MisfitError("the column has no zone; leave the literal's away")
     elif isinstance(value, dt.date) or (isinstance(value, Instant) and not value.utc):
         raise MisfitError("the column is in UTC; write the literal with its zone, as +00:00")
-    return _stored(kind, op, Fraction(_naive(value), UNIT_NS[kind.unit]))
+    return _stored(kind, op, quotient(_naive(value), UNIT_NS[kind.unit]))
 
 
 def _time(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if isinstance(value, str):
-        value = TimeOfDay(_clock(value))
+        value = TimeOfDay(_read(read_clock, value))
     if not isinstance(value, TimeOfDay):
         raise MisfitError("write TIME '12:00:00'")
     if value.utc:
         raise MisfitError("the column has no zone; leave the literal's away")
-    return _stored(kind, op, Fraction(value.nanoseconds, UNIT_NS[kind.unit]))
+    return _stored(kind, op, quotient(value.nanoseconds, UNIT_NS[kind.unit]))
 
 
-def _stored(kind: pa.DataType, op: str, value: Fraction) -> Plan:
+def _stored(kind: pa.DataType, op: str, place: tuple[int, int]) -> Plan:
     top = 1 << kind.bit_width - 1
-    return _whole(op, value, -top, top - 1, lambda number: pa.scalar(number, storage(kind)).cast(kind))
+    return _whole(op, place, -top, top - 1, lambda number: pa.scalar(number, storage(kind)).cast(kind))
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
@@ -250,33 +225,15 @@ def _naive(value: Literal) -> int:
     if isinstance(value, Instant):
         return value.nanoseconds
     if isinstance(value, dt.date):
-        return (value.toordinal() - EPOCH) * _DAY_NS
+        return day_number(value) * DAY_NS
     raise MisfitError("write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'")
 
 
-def _instant(text: str) -> Instant:
-    found = _STAMP.fullmatch(text)
-    if found is None:
-        raise MisfitError("write 2026-01-31, or 2026-01-31 12:00:00")
-    day, clock, zone = found.groups()
+def _read(read: Callable[[str], Any], text: str) -> Any:
     try:
-        nanoseconds = (dt.date.fromisoformat(day).toordinal() - EPOCH) * _DAY_NS + (_clock(clock) if clock else 0)
+        return read(text.strip())
     except ValueError as error:
         raise MisfitError(str(error)) from None
-    if zone and zone.upper() not in ("Z", "UTC"):
-        minutes = int(zone[1:3]) * 60 + (int(zone[-2:]) if len(zone) > 3 else 0)
-        nanoseconds -= (-1 if zone[0] == "-" else 1) * minutes * 60 * 10**9
-    return Instant(nanoseconds, zone is not None)
-
-
-def _clock(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    if found is None:
-        raise MisfitError("write 12:00:00")
-    hours, minutes, seconds = (int(found.group(i) or 0) for i in (1, 2, 3))
-    if hours > 23 or minutes > 59 or seconds > 59:
-        raise MisfitError("no such time of day")
-    return (hours * 3600 + minutes * 60 + seconds) * 10**9 + int((found.group(4) or "").ljust(9, "0"))
 
 
 # --- texts and bytes ------------------------------------------------------------------------------
@@ -322,7 +279,6 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, L
     (_T.is_date, _date),
     (_T.is_timestamp, _timestamp),
     (_T.is_time, _time),
-    (lambda k: _T.is_string(k) or _T.is_large_string(k) or _T.is_string_view(k), _text),
-    (lambda k: _T.is_binary(k) or _T.is_large_binary(k) or _T.is_binary_view(k), _text),
-    (_T.is_fixed_size_binary, _text),
+    (is_text, _text),
+    (is_bytes, _text),
 )

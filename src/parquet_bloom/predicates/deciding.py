@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats.bounds import Facts, domain_of, limits
-from parquet_bloom.formats.operands import Operand, plain
+from parquet_bloom.formats.operands import Operand
+from parquet_bloom.formats.values import plain
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Null, Opaque, Term
 from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks, conjunction, disjunction, negation
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
-from parquet_bloom.formats.literals import Literal, shown, spelled, what_to_write
+from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type, what_to_write
+from parquet_bloom.formats.literals import Literal, own, shown, spelled
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, join_path
 from parquet_bloom.formats.operands import Operand, operand
-from parquet_bloom.formats.values import own
 from parquet_bloom.predicates import tree
 
 

@@ -10,7 +10,6 @@ itself and is greater than all others.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -23,7 +22,8 @@ import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.literals import Literal
-from parquet_bloom.formats.metadata.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path, unknown_column
+from parquet_bloom.predicates.arrow_literals import is_list
 from parquet_bloom.predicates.casts import Against, Always, Plan, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
@@ -177,7 +177,7 @@ class _Compiler:
 
     def _contains(self, path: Path, value: Literal) -> Test:
         at, kind, _ = self._resolve(path)
-        if not _is_list(kind):
+        if not is_list(kind):
             raise RequestError(f"column {join_path(path)} is {kind}, not a list")
         self.needs_batches = True
         found = plan(join_path(path), self._flat(kind.value_type, path), "=", value)
@@ -185,7 +185,7 @@ class _Compiler:
 
     def _value_column(self, path: Path) -> tuple[Path, pa.DataType]:
         at, kind, _ = self._resolve(path)
-        if _is_list(kind):
+        if is_list(kind):
             raise RequestError(f"column {join_path(path)} speaks of a list; use list_contains({join_path(at)}, ..)")
         return at, self._flat(kind, path)
 
@@ -204,7 +204,7 @@ class _Compiler:
         fields: list[pa.Field] = list(self.schema)
         kind: pa.DataType = None
         for at, part in enumerate(path):
-            if kind is not None and _is_list(kind) and _means_elements(kind, path[at:]):
+            if kind is not None and is_list(kind) and _means_elements(kind, path[at:]):
                 self.types[path[0]] = self.schema.field(path[0]).type
                 return path[:at], kind, True
             if kind is not None:
@@ -233,11 +233,7 @@ def _unknown(path: Path, at: int, count: int, names: list[str]) -> UnknownColumn
             f"column {shown} is ambiguous: {count} fields are named {join_path(path[at : at + 1])}"
         )
     spelled = [join_path((*path[:at], name)) for name in names]
-    near = difflib.get_close_matches(shown, spelled, 3, 0.5)
-    if near:
-        return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
-    some = ", ".join(spelled[:8]) + (", ..." if len(spelled) > 8 else "")
-    return UnknownColumnError(f"no column {shown}; there are: {some or f'no fields in {join_path(path[:at])}'}")
+    return unknown_column(shown, spelled, none=f"no fields in {join_path(path[:at])}")
 
 
 # --- arrays or expressions ------------------------------------------------------------------------
@@ -294,12 +290,6 @@ def _value_set(kind: pa.DataType, scalars: list[pa.Scalar]) -> pa.Array:
 
 
 # --- lists ----------------------------------------------------------------------------------------
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    tests = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
-    return any(test(kind) for test in tests)
 
 
 def _any_element(lists: pa.Array, found: Plan) -> pa.BooleanArray:

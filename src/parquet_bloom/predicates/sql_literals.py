@@ -9,19 +9,12 @@ Source: ISO/IEC 9075-2, <literal>; the spellings DuckDB and Spark share.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import uuid
 from decimal import Decimal
 
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, read_clock, read_date, read_instant
 
-_STAMP = re.compile(
-    r"(?P<day>\d{4}-\d{2}-\d{2})(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?))?"
-    r"\s*(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)?",
-    re.I | re.A,
-)
-_TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?", re.A)
 _TIME_UTC = re.compile(r"\s*(Z|UTC|[+-]00(:?00)?)", re.I)
 _TIME_ZONED = re.compile(r"[\d:.]+\s*[+-]\d{2}(:?\d{2})?", re.A)
 _INTEGER = re.compile(r"[+-]?\d+", re.A)
@@ -30,8 +23,6 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
 
 MOST_DIGITS = 10_000  # of one number; the longest double has 1,074
 
-_DAY = 86_400 * 10**9
-_EPOCH = dt.date(1970, 1, 1).toordinal()
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "INT128": 128}
 _STAMPS = {"TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMP_NS"}
 _SESSION = {"TIMESTAMPTZ", "TIMESTAMPLTZ"}  # a text without a zone is read in the session's
@@ -75,7 +66,7 @@ def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
     if scale:
         raise Opaque(f"{kind} with {scale[0]} digits")
     if kind == "DATE":
-        return dt.date.fromisoformat(text)
+        return read_date(text)
     if kind == "UUID":
         return uuid.UUID(text)
     if kind in _STAMPS:
@@ -137,37 +128,14 @@ def _time(text: str, kind: str) -> TimeOfDay:
     if zone is None:
         if kind == "TIMETZ":
             raise ValueError(text)
-        return TimeOfDay(_nanoseconds_of_day(text))
+        return TimeOfDay(read_clock(text))
     if zone.end() != len(text):
         raise ValueError(text)
-    return TimeOfDay(_nanoseconds_of_day(text[: zone.start()]), utc=True)
-
-
-def _nanoseconds_of_day(text: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    hours, minutes, seconds = (int(found.group(i) or 0) for i in (1, 2, 3))
-    if hours > 23 or minutes > 59 or seconds > 59:
-        raise ValueError(text)
-    return ((hours * 60 + minutes) * 60 + seconds) * 10**9 + int((found.group(4) or "").ljust(9, "0"))
+    return TimeOfDay(read_clock(text[: zone.start()]), utc=True)
 
 
 def _instant(text: str, kind: str) -> Instant:
-    found = _STAMP.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    days = dt.date.fromisoformat(found["day"]).toordinal() - _EPOCH
-    nanoseconds = days * _DAY + (_nanoseconds_of_day(found["time"]) if found["time"] else 0)
-    zone = found["zone"]
-    if zone is None:
-        if kind in _SESSION:
-            raise ValueError("without a zone it would depend on the session; add +00:00")
-        return Instant(nanoseconds, utc=False)
-    if zone.upper() not in ("Z", "UTC"):
-        hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0
-        shift = (hours * 60 + minutes) * 60 * 10**9
-        nanoseconds += shift if zone[0] == "-" else -shift
-    if not 1 - _EPOCH <= nanoseconds // _DAY <= dt.date.max.toordinal() - _EPOCH:
-        raise ValueError(text)
-    return Instant(nanoseconds, utc=True)
+    found = read_instant(text)
+    if not found.utc and kind in _SESSION:
+        raise ValueError("without a zone it would depend on the session; add +00:00")
+    return found

@@ -17,6 +17,7 @@ import numpy as np
 
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.chunks.spots import spots_of
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift.compact import uncollected
@@ -239,11 +240,10 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     return map(partial(tuple.__new__, RowGroupVerdict), columns)
 
 
+@derived
 def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Compressed bytes of each row group: int64[row groups]."""
-    if "sizes" not in outline.memory:
-        outline.memory["sizes"] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
-    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.memory["sizes"]
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
     return sizes
 
 

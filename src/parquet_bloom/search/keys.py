@@ -24,10 +24,10 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestErr
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
 from parquet_bloom.formats.draft_2015 import decoded
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
+from parquet_bloom.formats.literals import own
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.operands import operand
-from parquet_bloom.formats.values import own
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError
+from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError, first_line
 from parquet_bloom.search.search import Searched
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
@@ -123,7 +123,7 @@ def path_of(file: Searched) -> str:
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
+    first = first_line(error)
     if isinstance(error, UnicodeError):
         first = f"a column's name is no UTF-8, as pyarrow needs it ({first})"
     return DamagedFileError(path, f"cannot be read: {first}")

@@ -12,9 +12,8 @@ does: x = 0.1 finds nothing in a FLOAT column.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -24,10 +23,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.literals import Instant, Literal
-from parquet_bloom.formats.metadata.schema import join_path
-from parquet_bloom.predicates.arrow_literals import EPOCH
+from parquet_bloom.errors import RequestError
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, day_number
+from parquet_bloom.formats.metadata.schema import join_path, unknown_column
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
@@ -109,17 +107,10 @@ def resolve(path: Path, schema: st.StructType) -> tuple[Column, Any]:
             return column, kind
         names = kind.names if isinstance(kind, st.StructType) else []
         if names.count(part) != 1:
-            raise _unknown(path, at, names)
+            raise unknown_column(join_path(path), [join_path((*path[:at], name)) for name in names])
         kind = kind[part].dataType
         column = sf.col("`" + part.replace("`", "``") + "`") if column is None else column.getField(part)
     return column, kind
-
-
-def _unknown(path: Path, at: int, names: Sequence[str]) -> UnknownColumnError:
-    shown, spelled = join_path(path), [join_path((*path[:at], name)) for name in names]
-    near = difflib.get_close_matches(shown, spelled, 3, 0.5)
-    some = f"near names: {', '.join(near)}" if near else f"there are: {', '.join(spelled[:8]) or 'none'}"
-    return UnknownColumnError(f"no column {shown}; {some}")
 
 
 def _kind_of(path: Path, schema: st.StructType) -> tuple[Any, bool]:
@@ -141,7 +132,7 @@ def _is_old(value: Literal, kind: Any) -> bool:
     if not isinstance(kind, st.DateType | st.TimestampType | st.TimestampNTZType):
         return False
     if isinstance(value, Instant):
-        return value.nanoseconds < (_SAFE.toordinal() - EPOCH) * 86_400 * 10**9
+        return value.nanoseconds < day_number(_SAFE) * DAY_NS
     if isinstance(value, str):
         return value.strip() < _SAFE.isoformat()
     return isinstance(value, dt.date) and value < _SAFE

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError, first_line
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
 from parquet_bloom.predicates.names import Schema, unknown_names
 from parquet_bloom.predicates.tree import Predicate, leaves_of
@@ -28,13 +28,12 @@ from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
 from parquet_bloom.spark.storages import Storages, storages
-from parquet_bloom.storage.paths import Found, Partitions
+from parquet_bloom.storage.paths import HIVE_NULL, Found, Partitions
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 
 Names = Callable[[Known], dict[str, UnknownColumnError]]
 _TRIED = 16  # files, the first by their names, until one has a footer
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,7 @@ class Dataset:
                 reader = self.spark.read.schema("`no data` int").option("basePath", root)
                 frame = reader.parquet(*map(literal_path, paths))
             except PySparkException as error:
-                reason = str(error).strip().splitlines()[0]
-                raise RequestError(f"{root}: Spark finds no partition columns in it: {reason}") from error
+                raise RequestError(f"{root}: Spark finds no partition columns in it: {first_line(error)}") from error
             for field in frame.schema.fields[1:]:
                 same = fields.setdefault(field.name, field)
                 if same.dataType != field.dataType:
@@ -242,7 +240,7 @@ def folders_of(below: str) -> Partitions:
     for folder in reversed(below.strip("/").split("/")[:-1]):
         key, sign, value = folder.partition("=")
         if key and sign:
-            pairs.append((_unescaped(key), None if value == _NULL else _unescaped(value)))
+            pairs.append((_unescaped(key), None if value == HIVE_NULL else _unescaped(value)))
         elif pairs:
             break
     return tuple(reversed(pairs))

@@ -18,7 +18,7 @@ from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data
 from parquet_bloom.storage.stores import Stores, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, without_data
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
 Partitions = tuple[tuple[str, str | None], ...]
 
 
@@ -261,7 +261,7 @@ def partitions_of(path: str) -> Partitions:
     """The key=value folders of a path below a data set's root."""
     split = [folder.partition("=") for folder in path.split("/")[:-1]]
     return tuple(
-        (unquote(key), None if value == _NULL else unquote(value)) for key, sign, value in split if key and sign
+        (unquote(key), None if value == HIVE_NULL else unquote(value)) for key, sign, value in split if key and sign
     )
 
 

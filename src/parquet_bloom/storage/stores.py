@@ -14,7 +14,7 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.storage.local_store import LocalStore
 from parquet_bloom.storage.remote import Location, arrow_filesystem, fsspec_of, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
@@ -118,7 +118,7 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
     try:
         made, base = url_to_fs(uri)
     except Exception as error:
-        said = without_secret((str(error).splitlines() or [type(error).__name__])[0])
+        said = without_secret(first_line(error))
         raise RequestError(f"{shown}: {said}") from None
     return RemoteStore(arrow_filesystem(made), base.rstrip("/") + "/", shown)
 

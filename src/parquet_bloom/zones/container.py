@@ -24,7 +24,7 @@ from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.lance_file import checksum, checksum_place, placeholder
 from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
-from parquet_bloom.kernels.split_block import BLOCK_BYTES, SALT, block_index
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.new_file import local_target, new_file
 from parquet_bloom.zones.process import DistantReader
@@ -169,16 +169,11 @@ def _stacked(filters: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.
             yield places, np.concatenate(parts).view("<u4").reshape(len(places), -1, 8)
 
 
-_SALTS = np.array(SALT, np.uint32)
-
-
 def _any_in(stack: NDArray[np.uint32], hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Whether any hash may be in each filter of a stack, without the compiler: bool[filters]."""
     found = np.zeros(len(stack), bool)
-    for h in hashes.tolist():
-        bits = np.uint32(1) << ((np.uint32(h & 0xFFFFFFFF) * _SALTS) >> np.uint32(27))
-        block = stack[:, block_index(h, stack.shape[1], "multiply-shift")]
-        found |= ((block & bits) == bits).all(axis=1)
+    for block, wanted in zip(block_of(hashes, stack.shape[1]).tolist(), masks(hashes), strict=True):
+        found |= ((stack[:, block] & wanted) == wanted).all(axis=1)
     return found
 
 

@@ -32,7 +32,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     SchemaElement,
 )  # fmt: skip
 from parquet_bloom.chunks.decode import PYARROW_ERRORS
-from parquet_bloom.errors import DamagedFileError, FooterError
+from parquet_bloom.errors import DamagedFileError, FooterError, first_line
 from parquet_bloom.formats.metadata.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.formats.metadata.one_column import elements_to
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -188,8 +188,7 @@ def _decode(
         # A data set's fragment, as everything else is read, so that types and options are the same.
         table = FORMAT.make_fragment(pa.BufferReader(file)).to_table(schema=pa.schema([field]))
     except PYARROW_ERRORS as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DamagedFileError(source.path, f"{where} cannot be decoded: {first}") from error
+        raise DamagedFileError(source.path, f"{where} cannot be decoded: {first_line(error)}") from error
     if table.num_rows != rows:
         raise DamagedFileError(source.path, f"{where}: pages of {rows} rows decode to {table.num_rows}")
     return table

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError
+from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
 from parquet_bloom.formats import lance as form
 
 PLACES = form.ZONE_SCHEMA.names[:-1]  # all columns but the filters
@@ -45,16 +45,15 @@ def lance_errors(path: object) -> Iterator[None]:
         pa.ArrowException,
         NotImplementedError,
     ) as error:
-        raise DamagedFileError(path, _first_line(error)) from error
+        raise DamagedFileError(path, _said(error)) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise DamagedFileError(path, f"pylance gave up on it: {_first_line(error)}") from error
+        raise DamagedFileError(path, f"pylance gave up on it: {_said(error)}") from error
 
 
-def _first_line(error: BaseException) -> str:
-    line = (str(error).splitlines() or [type(error).__name__])[0]
-    return line.split(", /home/")[0]  # where in pylance's source it was raised
+def _said(error: BaseException) -> str:
+    return first_line(error).split(", /home/")[0]  # where in pylance's source it was raised
 
 
 @dataclass(frozen=True, slots=True)

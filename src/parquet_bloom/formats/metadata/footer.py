@@ -17,7 +17,8 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, KeyValue, RowGroup
 from parquet_bloom.errors import EncryptedFooterError, FooterError
-from parquet_bloom.formats.metadata.odd_fields import DRAFT_FILTER, draft_structs, foreign_filter_fields
+from parquet_bloom.formats.metadata.derived import derived
+from parquet_bloom.formats.metadata.odd_fields import draft_structs, foreign_filter_fields
 from parquet_bloom.formats.metadata.schema import Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact, lenient
 from parquet_bloom.formats.thrift.compact_tree import (
@@ -79,14 +80,14 @@ class Footer:
     start     where they lie, bytes from the start of the file
     metadata  FileMetaData
     leaves    the columns; leaf i describes chunk i of every row group
-    memory    what others derive from this footer and keep with it
+    memory    of formats.metadata.derived: what others derive from this footer and keep with it
     """
 
     data: bytes
     start: int
     metadata: FileMetaData
     leaves: tuple[Leaf, ...]
-    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def chunk(self, row_group: int, column: int) -> ColumnChunk:
         chunk: ColumnChunk = self.metadata.row_groups[row_group].columns[column]
@@ -123,7 +124,7 @@ class Footer:
 
         Today that field is a boolean; the draft of 2015 (formats.draft_2015) had its filter there.
         """
-        return draft_structs(self.data) if DRAFT_FILTER.search(self.data) and not self.exact else {}
+        return {} if self.exact else draft_structs(self.data)
 
     @property
     def created_by(self) -> str | None:
@@ -149,20 +150,17 @@ class Footer:
         """
         return set() if self.exact else foreign_filter_fields(self.data)
 
+    @derived
     def column_chunks(self, column: int) -> ColumnChunks:
-        """What building filters needs of one column; found once."""
-        key = f"chunks {column}"
-        if key not in self.memory:
-            metas = [self.meta(i, column) for i in range(self.n_row_groups)]
-            self.memory[key] = ColumnChunks(
-                [meta.num_values for meta in metas],
-                [meta.statistics.null_count if meta.statistics is not None else None for meta in metas],
-                [meta.total_compressed_size for meta in metas],
-                [chunk_extent(meta) for meta in metas],
-                [meta.codec for meta in metas],
-            )
-        chunks: ColumnChunks = self.memory[key]
-        return chunks
+        """What building filters needs of one column."""
+        metas = [self.meta(i, column) for i in range(self.n_row_groups)]
+        return ColumnChunks(
+            [meta.num_values for meta in metas],
+            [meta.statistics.null_count if meta.statistics is not None else None for meta in metas],
+            [meta.total_compressed_size for meta in metas],
+            [chunk_extent(meta) for meta in metas],
+            [meta.codec for meta in metas],
+        )
 
     @property
     def key_values(self) -> list[KeyValue] | None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, SchemaElement
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.outline import NONE, Slot
 from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
@@ -64,10 +65,7 @@ def _decoded_as(physical: int) -> int:
 
 def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     """The schema elements from below the root down to the leaf."""
-    schema = footer.head.schema
-    if "parents" not in footer.memory:
-        footer.memory["parents"] = _parents(schema)
-    parents: list[int] = footer.memory["parents"]
+    schema, parents = footer.head.schema, _parents(footer)
     path, at = [], leaf.element
     while at > 0:
         path.append(schema[at])
@@ -75,11 +73,12 @@ def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
     return path[::-1]
 
 
-def _parents(schema: list[SchemaElement]) -> list[int]:
+@derived
+def _parents(footer: Footer) -> list[int]:
     """The place of each element's parent in the schema; -1 of the root."""
     parents: list[int] = []
     above: list[tuple[int, int]] = []  # element, children still to come
-    for at, element in enumerate(schema):
+    for at, element in enumerate(footer.head.schema):
         while above and above[-1][1] == 0:
             above.pop()
         parents.append(above[-1][0] if above else -1)

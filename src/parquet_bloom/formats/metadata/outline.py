@@ -68,7 +68,7 @@ class Outline:
     metadata  FileMetaData of which only what stands behind the row groups is kept: key-values, writer, orders
     rows      int64[row groups]
     slots     int64[Slot.COUNT, row groups, columns]
-    memory    what others derive from this outline and keep with it
+    memory    of formats.metadata.derived: what others derive from this outline and keep with it
     """
 
     data: bytes

@@ -22,6 +22,7 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
 from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
+from parquet_bloom.formats.literals import UNIT_NS
 
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96
 FLOAT, DOUBLE, BYTE_ARRAY, FLBA = Type.FLOAT, Type.DOUBLE, Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY
@@ -61,7 +62,7 @@ _CONVERTED = {
     ConvertedType.INTERVAL: "INTERVAL",
 }
 _MAX_DEPTH = 500
-_UNIT_NS = {"MILLIS": 1_000_000, "MICROS": 1_000, "NANOS": 1}
+_UNIT_NS = {"MILLIS": UNIT_NS["ms"], "MICROS": UNIT_NS["us"], "NANOS": UNIT_NS["ns"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +198,18 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
     if found:
         names = ", ".join(leaf.name for leaf in found[:5]) + (", ..." if len(found) > 5 else "")
         raise UnknownColumnError(f"column {shown} is ambiguous, it fits {len(found)} columns: {names}")
-    raise _unknown(leaves, shown)
+    raise unknown_column(shown, [leaf.name for leaf in leaves])
 
 
-def _unknown(leaves: Sequence[Leaf], shown: str) -> UnknownColumnError:
-    names = [leaf.name for leaf in leaves]
+def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
+    """What to say of a name that no column has: those near it, or some of all; `none` where there are none."""
     near = difflib.get_close_matches(shown, names, 3, 0.5)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]
     if near:
         return UnknownColumnError(f"no column {shown}; near names: {', '.join(near)}")
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    return UnknownColumnError(f"no column {shown}; there are: {some or 'none'}")
+    return UnknownColumnError(f"no column {shown}; there are: {some or none}")
 
 
 def choose_leaves(leaves: Sequence[Leaf], patterns: Iterable[str]) -> list[Leaf]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, KeyValue
+from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import ColumnChunks, Footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
 from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
@@ -81,19 +82,16 @@ class WalkedFooter(Footer):
     def foreign_filter_fields(self) -> set[Chunk]:
         return set()  # the walk gives up on them
 
+    @derived
     def column_chunks(self, column: int) -> ColumnChunks:
-        key = f"chunks {column}"
-        if key not in self.memory:
-            slots = self._outline.slots[:, :, column]
-            starts, stops = (ends[:, column].tolist() for ends in extents(self._outline))
-            nulls = [None if n == NONE else n for n in slots[Slot.NULL_COUNT].tolist()]
-            codecs = np.maximum(self.details[CODEC, :, column], 0)
-            self.memory[key] = ColumnChunks(
-                slots[Slot.NUM_VALUES].tolist(), nulls, slots[Slot.COMPRESSED_SIZE].tolist(),
-                list(zip(starts, stops, strict=True)), codecs.tolist(),
-            )  # fmt: skip
-        chunks: ColumnChunks = self.memory[key]
-        return chunks
+        slots = self._outline.slots[:, :, column]
+        starts, stops = (ends[:, column].tolist() for ends in extents(self._outline))
+        nulls = [None if n == NONE else n for n in slots[Slot.NULL_COUNT].tolist()]
+        codecs = np.maximum(self.details[CODEC, :, column], 0)
+        return ColumnChunks(
+            slots[Slot.NUM_VALUES].tolist(), nulls, slots[Slot.COMPRESSED_SIZE].tolist(),
+            list(zip(starts, stops, strict=True)), codecs.tolist(),
+        )  # fmt: skip
 
     @cached_property
     def details(self) -> NDArray[np.int64]:

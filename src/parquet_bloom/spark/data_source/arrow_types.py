@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.predicates.arrow_literals import is_bytes, is_list, is_text
 
 _T = pa.types
-_LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
-_TEXTS = (_T.is_string, _T.is_large_string, _T.is_string_view)
-_BYTES = (_T.is_binary, _T.is_large_binary, _T.is_binary_view, _T.is_fixed_size_binary)
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}  # of the longest integer of so many bits
 _FLAT = (
     (st.BooleanType, pa.bool_()), (st.ByteType, pa.int8()), (st.ShortType, pa.int16()), (st.IntegerType, pa.int32()),
@@ -32,18 +30,6 @@ _FLAT = (
 
 class MisfitError(Exception):
     """A type has no place in the other; the message says why."""
-
-
-def is_list(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in _LISTS)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in _TEXTS)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in _BYTES)
 
 
 # --- Arrow -> Spark -------------------------------------------------------------------------------
@@ -60,9 +46,9 @@ def held(kind: pa.DataType) -> pa.DataType:
         if not 0 <= kind.scale <= kind.precision <= 38:
             raise MisfitError("Spark's decimals have at most 38 digits, and a scale from 0 to their precision")
         return pa.decimal128(kind.precision, kind.scale)
-    if _is_text(kind):
+    if is_text(kind):
         return pa.string()
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return pa.binary()
     if _T.is_date(kind):
         return pa.date32()
@@ -196,7 +182,7 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
         return bool(more >= 0 and target.precision - source.precision >= more)
     if _T.is_floating(source):
         return bool(_T.is_floating(target) and target.bit_width >= source.bit_width)
-    if _is_text(source) or (_is_bytes(source) and not _T.is_fixed_size_binary(source)):
+    if is_text(source) or (is_bytes(source) and not _T.is_fixed_size_binary(source)):
         return bool(_T.is_string(target) or _T.is_binary(target))
     if _T.is_timestamp(source):
         return bool(_T.is_timestamp(target) and (source.tz is None) == (target.tz is None))

@@ -14,15 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import DamagedFileError, RequestError, StorageError
+from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, first_line
 from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.predicates.arrow_literals import is_list
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.search import warn_of_damage
-from parquet_bloom.spark.data_source.arrow_types import MisfitError, check_fit, convert, is_list
+from parquet_bloom.spark.data_source.arrow_types import MisfitError, check_fit, convert
 from parquet_bloom.spark.data_source.hive import scalar
 from parquet_bloom.spark.data_source.inference import PYARROW_ERRORS, damaged, open_parquet, types_of
 from parquet_bloom.spark.data_source.pushed import FALSE, TRUE, Answer, LeafPart, for_file, settle
@@ -169,8 +170,8 @@ def _column(
         try:
             array = convert(batch.column(batch.schema.names.index(own)), field.type)
         except pa.ArrowException as error:
-            first = str(error).splitlines()[0]
-            raise DamagedFileError(source.path, f"column {own} does not become {field.type}: {first}") from error
+            reason = f"column {own} does not become {field.type}: {first_line(error)}"
+            raise DamagedFileError(source.path, reason) from error
     if not field.nullable and array.null_count:
         raise DamagedFileError(source.path, f"column {field.name} holds NULLs, and the schema says it does not")
     return array

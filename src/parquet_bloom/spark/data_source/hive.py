@@ -19,11 +19,11 @@ from decimal import Decimal
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.formats.literals import read_date
 from parquet_bloom.storage.paths import Partitions
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[dDfF]?")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INT, _LONG, _FLOAT, _DATE, _TEXT = pa.int32(), pa.int64(), pa.float64(), pa.date32(), pa.string()
 
 
@@ -36,13 +36,15 @@ def infer(text: str) -> pa.DataType:
                 return kind
     if _DOUBLE.fullmatch(text):
         return _whole_decimal(text) or _FLOAT
-    if _DAY.fullmatch(text):
-        try:
-            dt.date.fromisoformat(text)
-        except ValueError:
-            return _TEXT
-        return _DATE
-    return _TEXT
+    return _DATE if _is_date(text) else _TEXT
+
+
+def _is_date(text: str) -> bool:
+    try:
+        read_date(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _whole_decimal(text: str) -> pa.DataType | None:
@@ -120,8 +122,8 @@ def _value(text: str, kind: pa.DataType) -> object:
         return Decimal(text)
     if pa.types.is_floating(kind) and (found := _DOUBLE.fullmatch(text)):
         return float(found[1])
-    if pa.types.is_date(kind) and _DAY.fullmatch(text):
-        return dt.date.fromisoformat(text)
+    if pa.types.is_date(kind):
+        return read_date(text)
     if pa.types.is_timestamp(kind) and kind.tz is None:
         return dt.datetime.fromisoformat(text)
     raise ValueError(text)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError
+from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError, first_line
 from parquet_bloom.formats.metadata.schema import INT96
 from parquet_bloom.spark.data_source.arrow_types import MisfitError, held_schema, wider
 from parquet_bloom.spark.data_source.hive import infer_types
@@ -103,8 +103,7 @@ def open_parquet(source: Source) -> Any:
 
 
 def damaged(path: object, error: Exception) -> DamagedFileError:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    return DamagedFileError(path, f"cannot be read: {first}")
+    return DamagedFileError(path, f"cannot be read: {first_line(error)}")
 
 
 def types_of(source: Source, file: Any) -> pa.Schema:

@@ -18,12 +18,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import datasource as spark
 
-from parquet_bloom.formats.literals import Instant, Literal
+from parquet_bloom.formats.literals import Instant, Literal, own
 from parquet_bloom.formats.metadata.schema import FLBA, INT32, INT64, INT96, Leaf
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
-_EPOCH = dt.datetime(1970, 1, 1)
-_MICROSECOND = dt.timedelta(microseconds=1)
 TRUE, FALSE = And(()), Or(())
 _COMPARE = {
     spark.EqualTo: "=", spark.LessThan: "<", spark.LessThanOrEqual: "<=",
@@ -58,9 +56,7 @@ def translate(pushed: Any) -> Predicate | None:
 
 def _literal(value: Any) -> Literal:
     if isinstance(value, dt.datetime):
-        utc = value.tzinfo is not None
-        plain = value.astimezone(dt.UTC).replace(tzinfo=None) if utc else value
-        return Instant((plain - _EPOCH) // _MICROSECOND * 1000, utc)
+        return own(value)
     if isinstance(value, bytearray):
         return bytes(value)
     if value is None or isinstance(value, bool | int | float | Decimal | str | bytes | dt.date):
