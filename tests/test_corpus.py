@@ -129,7 +129,7 @@ def test_add_verify_remove(
 def test_inspect_and_verify_never_stumble(name: str) -> None:
     path = corpus_file(name)
     for info in parquet_bloom.inspect(path).files[0].filters:
-        assert 0 <= info.rate <= 1
+        assert 0 <= info.fpp <= 1
     try:
         parquet_bloom.verify(path)
     except DamagedFileError:
