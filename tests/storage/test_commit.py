@@ -18,6 +18,7 @@ import pytest
 from samples import digest, leftovers, write_keys
 
 import parquet_bloom
+from parquet_bloom.cli import run
 from parquet_bloom.errors import LayoutError, StorageError
 from parquet_bloom.storage import operating_system
 from parquet_bloom.storage.writing import litter, new_file
@@ -391,3 +392,19 @@ def test_what_does_not_read_back_is_not_committed(keys: Path, monkeypatch: pytes
         add_in_place(keys)
     assert digest(keys) == before
     assert leftovers(keys.parent) == []
+
+
+def test_rows_that_replace_a_file_are_on_the_disk_before_it_goes(
+    keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename that reaches the disk before the bytes would leave nothing of either file after a power cut."""
+    out = tmp_path / "rows.csv"
+    out.write_text("precious")
+    synced: list[tuple[str, str]] = []
+    plain = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (synced.append((os.readlink(f"/proc/self/fd/{fd}"), out.read_text()[:8])), plain(fd))[1]
+    )
+    assert run(["read", str(keys), "--where", "id = 5", "-o", str(out), "--overwrite"]) == 0
+    assert [(Path(name).suffix, text == "precious") for name, text in synced] == [(".parquet-bloom", True), ("", False)]
+    assert synced[-1][0] == str(tmp_path), "the folder last: the name is in it"

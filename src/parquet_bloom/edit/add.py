@@ -38,9 +38,8 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.results import each
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.workers import Workers, processors
-from parquet_bloom.storage.writing.draft import Travel
+from parquet_bloom.storage.writing.draft import NewVersion, Travel
 from parquet_bloom.storage.writing.file_lock import opened
-from parquet_bloom.storage.writing.new_file import NewVersion
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
 

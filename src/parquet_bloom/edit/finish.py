@@ -23,7 +23,7 @@ from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.metadata.edits import Moves
 from parquet_bloom.formats.metadata.footer import MAGIC, chunk_extent
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.new_file import NewVersion
+from parquet_bloom.storage.writing.draft import NewVersion
 
 Chunk = tuple[int, int]
 _PAGE_HEADER_BYTES = 64

@@ -24,7 +24,7 @@ from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, foo
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.writing.new_file import NewFile, local_target, new_target
+from parquet_bloom.storage.writing.new_file import local_target, new_file, new_target
 from parquet_bloom.storage.writing.renaming import followed
 
 BloomFilters = bool | Sequence[str] | Mapping[str, float]
@@ -94,7 +94,7 @@ class FilterWriter:
                 raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
-        self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
+        self._data = new_file(self._where, overwrite, sync and not self._filters)
         try:
             with self._storage_errors():
                 if self._filters:  # add makes the last file as secret as this one

@@ -20,7 +20,8 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.paths import Found, partitions_of
-from parquet_bloom.storage.stores import LOCAL, Store, store_on
+from parquet_bloom.storage.store import Store
+from parquet_bloom.storage.stores import LOCAL, store_on
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {

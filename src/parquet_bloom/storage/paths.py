@@ -14,8 +14,8 @@ from parquet_bloom.storage.remote import Location, open_remote, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.store import Kind
-from parquet_bloom.storage.stores import GLOB, SUFFIXES, Store, Stores, is_data, store_of, store_on
+from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data
+from parquet_bloom.storage.stores import Stores, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, without_data
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value

@@ -1,9 +1,11 @@
 """What people name, as a file system and a path on it: plain paths, URIs, a file system given.
 
-s3://bucket/year=2026/a%20b.parquet?region=eu-north-1
-|    |      |                       options, as pyarrow.fs.FileSystem.from_uri has them
-|    |      path; %20 and the like are decoded, and encoded again where people are told
-scheme, authority -> one file system for all URIs of a call that have them in common
+    s3://bucket/year=2026/a%20b.parquet?region=eu-north-1
+    |    |      |                       options, as pyarrow.fs.FileSystem.from_uri has them
+    |    |      path; %20 and the like are decoded, and encoded again where people are told
+    scheme, authority -> one Store for all URIs of a call that have them in common
+
+What lies on it is asked of the Store: storage.local_store, storage.remote_store.
 """
 
 from __future__ import annotations
@@ -17,10 +19,7 @@ from parquet_bloom.storage.local_store import LocalStore
 from parquet_bloom.storage.remote import Location, arrow_filesystem, fsspec_of, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.secrets import without_secret
-from parquet_bloom.storage.store import GLOB as GLOB
-from parquet_bloom.storage.store import SUFFIXES as SUFFIXES
-from parquet_bloom.storage.store import Store as Store
-from parquet_bloom.storage.store import is_data as is_data
+from parquet_bloom.storage.store import Store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
@@ -34,8 +33,6 @@ _SCHEMES = {
     "abfs": "abfs",
     "abfss": "abfs",
 }
-
-
 LOCAL = LocalStore()
 
 

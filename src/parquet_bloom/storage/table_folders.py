@@ -25,7 +25,8 @@ from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, p
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
-from parquet_bloom.storage.stores import GLOB, store_of
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_signs import SIGNS, data_path, footer_note, kind_of, names_in, table_in
 
 logger = logging.getLogger("parquet_bloom")

@@ -24,7 +24,7 @@ from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_name
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.remote import side_by_side, storage_error
-from parquet_bloom.storage.stores import is_data
+from parquet_bloom.storage.store import is_data
 from parquet_bloom.storage.table_folders import Tables, refusing
 
 LOOK, FOLDERS = 10_000, 500

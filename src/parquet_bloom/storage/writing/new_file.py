@@ -23,7 +23,6 @@ from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.attributes import give_attributes
 from parquet_bloom.storage.writing.draft import Draft
-from parquet_bloom.storage.writing.draft import NewVersion as NewVersion
 from parquet_bloom.storage.writing.folder import Folder, sync_folder
 from parquet_bloom.storage.writing.litter import clear_beside, lock, own_name
 from parquet_bloom.storage.writing.renaming import Checksums, check_regular, followed, put_instead, put_new, put_over
@@ -230,8 +229,8 @@ def new_file(where: PathLike, overwrite: bool, sync: bool = True, by_name: bool 
 
 @contextlib.contextmanager
 def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file of any kind that takes its place when all of it is written, and never else."""
-    with new_file(target, overwrite, sync=False) as new:
+    """A file of any kind that takes its place when all of it is written and on the disk, and never else."""
+    with new_file(target, overwrite) as new:
         with os.fdopen(os.dup(new.fd), "wb") as out:
             yield out
             out.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.new_file import NewVersion
+from parquet_bloom.storage.writing.draft import NewVersion
 
 
 class FileSink:

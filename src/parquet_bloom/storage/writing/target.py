@@ -22,8 +22,8 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
-from parquet_bloom.storage.writing.draft import Travel
-from parquet_bloom.storage.writing.new_file import NewFile, NewVersion
+from parquet_bloom.storage.writing.draft import NewVersion, Travel
+from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
 from parquet_bloom.storage.writing.s3_client import can_speak_for
 from parquet_bloom.storage.writing.sink import FileSink
