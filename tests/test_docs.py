@@ -161,11 +161,9 @@ def test_the_list_of_modules_is_the_tree() -> None:
 
 
 def test_every_command_is_in_the_readme() -> None:
-    """But for the one that only older forms need: it is on their page."""
     text = (ROOT / "README.md").read_text()
     missing = [name for name in group.list_commands(None) if f"`parquet-bloom {name} " not in text]  # type: ignore[arg-type]
-    assert missing == ["export-guava"]
-    assert "\nparquet-bloom export-guava " in (ROOT / "docs" / "history.md").read_text()
+    assert not missing
 
 
 def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

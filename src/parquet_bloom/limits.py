@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from parquet_bloom.errors import RequestError
 
+RANGE_VALUES = 1000  # of a range of integers or dates, that filters are asked for one by one
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -3,107 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
+from parquet_bloom.storage.results import Printed
 from parquet_bloom.storage.source import PathLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    from parquet_bloom.chunks.footer_cache import FooterCache
-    from parquet_bloom.storage.progress import ProgressCallback
-
 Sources = PathLike | Sequence[PathLike]
-
-
-class ReadOptions(TypedDict, total=False):
-    """How the reading functions go about it; each has a default.
-
-    nan           "ieee" or "largest", as `check` has it; read_table and count: "ieee", dataset: "largest"
-    use_filters   False: bounds and partitions only
-    range_values  a range of so many integers or dates is asked for one by one
-    cache         footers that the caller keeps from one call to the next
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    progress      is called with a Progress: for the files that are searched, then for the row groups that are read
-    index         a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
-                  pages that hold rows of its surviving zones are read
-    """
-
-    nan: str
-    use_filters: bool
-    range_values: int
-    cache: FooterCache | None
-    raw_files: bool
-    progress: ProgressCallback | None
-    index: PathLike | Sequence[PathLike] | None
+Index = PathLike | Sequence[PathLike] | None
 
 
 def scan_of(
-    source: Sources, filters: Any, filesystem: Any = None, decide_true: bool = False, **options: Unpack[ReadOptions]
-) -> Scan:
+    source: Sources, predicate: Any, filesystem: Any = None, decide_true: bool = False, index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> Scan:  # fmt: skip
     """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
-    index = options.pop("index", None)
-    rest: dict[str, Any] = {"filesystem": filesystem, "decide_true": decide_true, **options}
     if index is None:
-        return Scan(source, filters, **rest)
+        return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
     from parquet_bloom.zones.scan import IndexedScan
 
-    return IndexedScan(source, filters, index, **rest)
+    return IndexedScan(source, predicate, index, filesystem=filesystem, decide_true=decide_true, **options)
 
 
 def read_table(
-    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
-    **options: Unpack[ReadOptions],
+    source: Sources, predicate: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None, *,
+    filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
 ) -> pa.Table:  # fmt: skip
     """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
 
     source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
-    filters     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
+    predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
                 Expression. None: all rows
     columns     names; None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    options     see ReadOptions
+    filters     pyarrow's name of `predicate`
+    index       a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
+                pages that hold rows of its surviving zones are read
+    options     see SearchOptions
 
     Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
     rows cannot be filtered by; FileError and its kinds, TableFormatError without raw_files for files of an
     Iceberg, Delta or Hudi table, which also hold dead and deleted rows. What was skipped, and which parts of the
-    filters told nothing, is logged (logger "parquet_bloom", INFO); `Scan` gives it as values.
+    predicate told nothing, is logged (logger "parquet_bloom", INFO); `Scan` gives it as values.
     """
-    return scan_of(source, filters, filesystem, **options).to_table(columns)
+    return scan_of(source, _one_of(predicate, filters), filesystem, index=index, **options).to_table(columns)
 
 
 def read_batches(
-    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
-    batch_rows: int = 1 << 16, **options: Unpack[ReadOptions],
+    source: Sources, predicate: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    batch_rows: int = 1 << 16, *, filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
-    return scan_of(source, filters, filesystem, **options).to_batches(columns, batch_rows)
+    scan = scan_of(source, _one_of(predicate, filters), filesystem, index=index, **options)
+    return scan.to_batches(columns, batch_rows)
 
 
 def dataset(
-    source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]
-) -> ds.FileSystemDataset:
+    source: Sources, predicate: Any = None, filesystem: Any = None, *, filters: Any = None, index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> ds.FileSystemDataset:  # fmt: skip
     """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
 
     Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
+    Arguments and errors as read_table has them.
 
     The files are looked at before each scan. One that was replaced, written to or removed since is then a
     FileChangedError or StorageError (within an engine, its error with that text): ask for a new data set.
     """
     options.setdefault("nan", "largest")
-    return scan_of(source, filters, filesystem, **options).dataset()
+    return scan_of(source, _one_of(predicate, filters), filesystem, index=index, **options).dataset()
 
 
-def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]) -> int:
-    """Count the rows that match; only row groups of which the footer and filters cannot tell are read."""
-    return scan_of(source, filters, filesystem, decide_true=True, **options).count()
+def count(
+    source: Sources, predicate: Any = None, filesystem: Any = None, *, index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> int:  # fmt: skip
+    """Count the rows that match; only row groups of which the footer and filters cannot tell are read.
+
+    Arguments and errors as read_table has them.
+    """
+    return scan_of(source, predicate, filesystem, decide_true=True, index=index, **options).count()
 
 
-class Pruned(list[tuple[str, list[int]]]):
+def _one_of(predicate: Any, filters: Any) -> Any:
+    """Raises RequestError where the predicate came by both of its names."""
+    if predicate is not None and filters is not None:
+        raise RequestError("predicate and filters are two names of one argument; give one")
+    return filters if predicate is None else predicate
+
+
+class Pruned(Printed, list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
     row_groups  of all files
@@ -115,10 +111,26 @@ class Pruned(list[tuple[str, list[int]]]):
         self.row_groups = 0
         self.hits: dict[tuple[str, int], int] = {}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Files, each with its row groups, and the rest, in values that JSON has."""
+        files = [{"path": path, "row_groups": groups} for path, groups in self]
+        hits = [{"path": path, "row_group": group, "keys": n} for (path, group), n in self.hits.items()]
+        return {"files": files, "row_groups": self.row_groups, "hits": hits}
+
+    def to_arrow(self) -> pa.Table:
+        """A row a file."""
+        import pyarrow as pa
+
+        paths, groups = [path for path, _ in self], [groups for _, groups in self]
+        return pa.table({"path": pa.array(paths, pa.string()), "row_groups": pa.array(groups, pa.list_(pa.int64()))})
+
+    def __repr__(self) -> str:
+        return f"Pruned({sum(len(g) for _, g in self):,} of {self.row_groups:,} row groups, in {len(self):,} files)"
+
 
 def prune(
     source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
-    filesystem: Any = None, **options: Unpack[ReadOptions],
+    filesystem: Any = None, index: Index = None, **options: Unpack[SearchOptions],
 ) -> Pruned:  # fmt: skip
     """Find the row groups in which a row can match: (file, row groups) for each file that has any.
 
@@ -126,13 +138,14 @@ def prune(
     column, values  a name and many keys (an array or list), probed with the kernel against whole
                     filters: row groups that can hold any of the keys, for semi-joins
     count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
-    options         see ReadOptions
+    index           as read_table has it
+    options         see SearchOptions
 
     Raises as `check`; RequestError for both or neither of predicate and values.
     """
     if (predicate is None) == (values is None) or (values is None) != (column is None):
         raise RequestError("give a predicate, or else column= and values=")
-    scan = scan_of(source, predicate, filesystem, **options)
+    scan = scan_of(source, predicate, filesystem, index=index, **options)
     if column is None:
         pruned = Pruned(scan.kept)
         pruned.row_groups = len(scan.verdicts)

@@ -95,7 +95,7 @@ def test_filters_of_other_programs_are_where_they_say(name: str) -> None:
     assert {key: (i.offset, i.length) for key, i in infos.items()} == places
     for info in infos.values():
         assert info.spec == "final"
-        assert 0 <= info.rate <= 1
+        assert 0 <= info.fpp <= 1
         assert info.bits_set <= 256 * info.blocks
 
 
@@ -118,7 +118,7 @@ def test_rate_and_estimate_are_those_of_the_data(tmp_path: Path) -> None:
     (verdict,) = parquet_bloom.verify(path).files[0].filters
     assert verdict.values == 20_000
     assert verdict.absent > 90_000
-    assert verdict.measured_rate == pytest.approx(info.rate, rel=0.25)
+    assert verdict.measured_fpp == pytest.approx(info.fpp, rel=0.25)
 
 
 def rewrite_bitset(path: Path, change) -> None:

@@ -308,7 +308,7 @@ def test_help_is_whole_and_fits(run, tmp_path: Path) -> None:
     assert "..." not in page.replace("[ARGS]...", "")
     assert "measure how many absent ones are." in " ".join(page.split())
     assert "Exit status: 0 done" in page
-    for name in ("add", "remove", "inspect", "verify", "check", "read", "export-guava", "index build", "index query",
+    for name in ("add", "remove", "inspect", "verify", "check", "read", "index build", "index query",
                  "index inspect", "index verify", "index register"):  # fmt: skip
         page = run(tmp_path, f"{name} --help").out
         assert max(map(cells, page.splitlines())) <= 80, name

@@ -117,7 +117,7 @@ def test_size_is_the_smallest_power_of_two_within_the_rate(keys: Path, fpp: floa
     for f in report.filters:
         blocks = split_block.from_bytes(data[f.offset + f.length - f.num_bytes : f.offset + f.length])
         rate = split_block.exact_rate(blocks)
-        assert rate == f.rate
+        assert rate == f.fpp
         assert rate <= fpp, "the target is kept"
         assert f.num_bytes & (f.num_bytes - 1) == 0, "Arrow C++ refuses other sizes"
         if f.num_bytes > split_block.MIN_BYTES:
@@ -134,7 +134,7 @@ def test_few_distinct_values_take_few_bytes(tmp_path: Path) -> None:
 def test_max_bytes_is_never_passed_and_the_reached_rate_is_told(keys: Path) -> None:
     _, report = added(keys, columns=["id"], max_bytes=300)
     assert {f.num_bytes for f in report.filters} == {256}, "the largest power of two within 300"
-    assert all(not f.reached and f.rate > 0.01 for f in report.filters)
+    assert all(not f.reached and f.fpp > 0.01 for f in report.filters)
     _, report = added(keys, columns=["id"], max_bytes=64)
     assert report.filters == [], "a filter that admits more than half is not written"
     assert all("rate" in s.reason for s in report.skipped)

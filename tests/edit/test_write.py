@@ -37,7 +37,7 @@ def test_batches(tmp_path: Path) -> None:
         assert not path.exists(), "nobody sees the file before it has its filters"
     assert pq.read_table(path).equals(table)
     assert {f.column for f in writer.report.filters} == {"id"}
-    assert all(f.rate <= 0.001 for f in writer.report.filters)
+    assert all(f.fpp <= 0.001 for f in writer.report.filters)
     assert all(f.status == "right" for f in parquet_bloom.verify(path).files[0].filters)
     with pytest.raises(RequestError, match="closed"):
         writer.write_table(table)

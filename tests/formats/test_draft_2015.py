@@ -21,7 +21,6 @@ from corpus import vector_file
 from samples import ROWS, command, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.cli import run
 from parquet_bloom.edit import build, finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
 from parquet_bloom.formats import draft_2015, guava
@@ -177,73 +176,23 @@ def test_guava_knows_no_other_family() -> None:
         guava.encode_guava(BLOOM)
 
 
-def test_guava_s_filters_of_a_file(source: Path, tmp_path: Path) -> None:
-    """Out of one file and into another: the very bits, if they are those of the values."""
-    first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
-    options: dict[str, Any] = {"columns": ["id", "name"], "spec": "statistics", "sync": False}
-    parquet_bloom.add_filters(source, first, hash_family="guava", **options)
-    exported = {(g, c): parquet_bloom.export_guava(first, c, g) for g in range(3) for c in ("id", "name")}
-    vector = next(iter(exported.values()))
-    assert vector[:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
-    given = {(0, "id"): exported[0, "id"], (2, "name"): exported[2, "name"], (1, "id"): exported[0, "id"]}
-    report = parquet_bloom.add_filters(source, second, spec="statistics", guava=given, sync=False).files[0]
-    assert {(f.row_group, f.column) for f in report.filters} == {(0, "id"), (2, "name")}
-    (skipped,) = report.skipped
-    assert (skipped.column, skipped.row_group) == ("id", 1)
-    assert "of 400 stored values" in skipped.reason, "a filter of another row group would lose them"
-    assert parquet_bloom.export_guava(second, "id", 0) == exported[0, "id"]
-    assert {f.status for f in parquet_bloom.verify(second).files[0].filters} == {"right"}
-    parquet_bloom.remove_filters(second, in_place=True, sync=False)
-    assert digest(second) == digest(source)
-    parquet_bloom.add_filters(source, second, overwrite=True, **options)
-    with pytest.raises(RequestError, match="hash family orc means nothing to Guava"):
-        parquet_bloom.export_guava(second, "id")
-    for column, group in (("id", 7), ("half_null", 0)):
-        with pytest.raises(RequestError, match="has no filter of statistics"):
-            parquet_bloom.export_guava(second, column, group)
-    for wrong in (
-        {"guava": given}, {"guava": given, "spec": "statistics", "columns": ["id"]},
-        {"guava": given, "spec": "statistics", "hash_family": "orc"}, {"guava": {(9, "id"): b""}, "spec": "statistics"},
-        {"guava": {(0, "id"): b"guava"}, "spec": "statistics"},
-    ):  # fmt: skip
-        with pytest.raises(RequestError, match="Guava|hash_family|there is no row group 9"):
-            parquet_bloom.add_filters(source, tmp_path / "x.parquet", sync=False, **wrong)
-
-
-def test_guava_s_filters_on_the_command_line(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    parquet_bloom.add_filters(source, "a.parquet", columns=["id"], spec="statistics", hash_family="guava", sync=False)
-    expected = parquet_bloom.export_guava("a.parquet", "id", 1)
-    export = ["export-guava", "a.parquet", "-c", "id", "-g", "1"]
-    assert run([*export, "-o", "id.guava"]) == 0
-    assert Path("id.guava").read_bytes() == expected
-    assert capfdbinary.readouterr().out.decode() == (
-        f"a.parquet: column id, row group 1 -> id.guava, {len(expected):,} bytes\n"
+def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program on docs/history.md makes: the bytes that a Java program reads, and the same filter from them."""
+    parquet_bloom.add_filters(
+        source, tmp_path / "out.parquet", columns=["id"], spec="statistics", hash_family="guava", sync=False
     )
-    assert run([*export, "-o", "-"]) == 0
-    assert capfdbinary.readouterr() == (expected, b"")
-    add = ["add", str(source), "-o", "b.parquet", "--no-sync", "--spec", "statistics", "--guava"]
-    assert run([*add, "id:1=id.guava"]) == 0
-    assert parquet_bloom.export_guava("b.parquet", "id", 1) == expected
-    assert {f.row_group for f in parquet_bloom.inspect("b.parquet").files[0].filters} == {1}
-    capfdbinary.readouterr()
-    for arguments, said in (
-        ([*export, "-o", "id.guava"], "id.guava: exists; give --overwrite to replace it"),
-        (
-            ["export-guava", "a.parquet", "-c", "name", "-o", "x"],
-            "a.parquet: row group 0, column name has no",
-        ),
-        ([*add, "id=id.guava"], "--guava id=id.guava: expected COLUMN:ROW_GROUP=FILE, as in id:0=id.guava"),
-        ([*add, "id:1=none"], "none: No such file or directory"),
-        ([*add, "id:9=id.guava", "--overwrite"], "there is no row group 9"),
-    ):
-        assert run(arguments) == 2
-        out, err = capfdbinary.readouterr()
-        assert (out, err.count(b"\n")) == (b"", 1)
-        assert said in err.decode()
-    assert not Path("x").exists()
+    page = (Path(__file__).parents[2] / "docs" / "history.md").read_text()
+    (program,) = [block for block in page.split("```python\n")[1:] if "guava" in block]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(program.split("```")[0], names)
+    assert names["data"][:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
+    stored = draft_2015.stored_in(names["footer"])[0, names["column"].index].decode(names["column"])
+    again = guava.decode_guava(names["data"], draft_2015.kind_of(names["column"]))
+    assert again.rules == stored.rules
+    assert np.array_equal(again.longs, stored.longs)
+    ids = pq.ParquetFile("out.parquet").read_row_group(0)["id"].combine_chunks()
+    assert again.might_contain_array(ids).all(), "every stored value is admitted"
 
 
 # --- adding, and taking out again -------------------------------------------------------------------
@@ -286,7 +235,7 @@ def test_only_the_footer_changes_and_comes_back(source: Path, tmp_path: Path, fa
         assert f.reached
     filters = parquet_bloom.verify(ours).files[0].filters
     assert {(f.status, f.spec) for f in filters} == {("right", "statistics")}
-    assert 0.03 < sum(f.measured_rate for f in filters) / len(filters) < 0.07
+    assert 0.03 < sum(f.measured_fpp for f in filters) / len(filters) < 0.07
     parquet_bloom.remove_filters(ours, back, sync=False)
     assert digest(back) == digest(source)
     assert leftovers(tmp_path) == []
@@ -738,4 +687,4 @@ def test_rates_of_files(tmp_path: Path) -> None:
             )  # fmt: skip
             for f in parquet_bloom.verify(tmp_path / "ours.parquet").files[0].filters:
                 assert f.status == "right"
-                assert abs(f.measured_rate - fpp) < 0.1 * fpp + 4 * math.sqrt(fpp / f.absent)
+                assert abs(f.measured_fpp - fpp) < 0.1 * fpp + 4 * math.sqrt(fpp / f.absent)

@@ -18,7 +18,7 @@ from naive import BINARY, I32, STRUCT
 
 from parquet_bloom.errors import FilterFormatError, FilterShapeError, RequestError, UnknownFilterError
 from parquet_bloom.formats import final
-from parquet_bloom.formats.filters import FORMATS, believe, decode_filter, encode_filter, format_named, recognise
+from parquet_bloom.formats.filters import FORMATS, believe, decode_filter, format_named, recognise
 from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, Leaf
@@ -273,7 +273,7 @@ def test_encode_and_decode(spec):
     form = FORMATS[spec]
     blocks = split_block.empty(2048)
     split_block.insert_hashes(blocks, np.array([form.rule.hash_value(v) for v in VALUES], np.uint64), form.rule.index)
-    data = encode_filter(spec, blocks)
+    data = form.header(blocks.nbytes) + blocks.tobytes()
     assert data == header(spec, 2048) + bitset(VALUES, 64, form.rule)
     found = decode_filter(data, len(data), form.rule)
     assert (found.spec, [rule for rule, _ in found.parts]) == (spec, [form.rule])
@@ -285,7 +285,7 @@ def test_encode_and_decode(spec):
 
 def test_unknown_specs_and_shapes():
     with pytest.raises(RequestError, match="unknown spec bogus; there are: final, parquet-41"):
-        encode_filter("bogus", split_block.empty(64))
+        format_named("bogus")
     with pytest.raises(FilterShapeError):
         split_block.from_bytes(b"")
 

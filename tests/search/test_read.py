@@ -400,3 +400,23 @@ def test_a_name_that_is_no_utf8_is_damage(tmp_path: Path) -> None:
         with pytest.raises(DamagedFileError, match=r"odd.parquet: cannot be read: a column's name is no UTF-8"):
             call(path)
     assert count(path) == 2, "no name is needed for that"
+
+
+def test_a_predicate_by_either_of_its_names(path: Path) -> None:
+    """pyarrow calls it `filters`; whoever gives both has two predicates, of which one would be lost."""
+    wanted = read_table(path, "part = 1")
+    assert 0 < len(wanted) < len(read_table(path))
+    for read in (read_table, dataset, lambda *a, **k: pa.Table.from_batches(read_batches(*a, **k))):
+        for given in ({"predicate": "part = 1"}, {"filters": "part = 1"}, {"filters": [("part", "=", 1)]}):
+            rows = read(path, **given)
+            assert len(rows if isinstance(rows, pa.Table) else rows.to_table()) == len(wanted), given
+        with pytest.raises(RequestError, match="predicate and filters are two names of one argument"):
+            read(path, "part = 1", filters="part = 1")
+
+
+def test_an_option_that_is_none(path: Path) -> None:
+    for ask in (check, prune, read_table, count, dataset):
+        with pytest.raises(RequestError, match="nan 'java' is neither 'ieee' nor 'largest'"):
+            ask(path, "part = 1", nan="java")
+        with pytest.raises(TypeError, match="range_value'"):
+            ask(path, "part = 1", range_value=5)

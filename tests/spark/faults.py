@@ -27,11 +27,11 @@ _original = new_file.NewFile.commit
 class FaultyJob(Job):
     """As Job; markers lie in the folder that the environment names, where every process finds it."""
 
-    def request(self, *arguments: Any, **options: Any) -> Any:
+    def run(self, *arguments: Any, **options: Any) -> Any:
         folder = os.environ.get("PARQUET_BLOOM_FAULTS")
         if folder and "SPARK_EXECUTOR_FAULTS" in os.environ:
             new_file.NewFile.commit = _faulty  # type: ignore[method-assign]
-        return super().request(*arguments, **options)
+        return super().run(*arguments, **options)
 
 
 def _faulty(self: new_file.NewFile, *arguments: Any) -> None:

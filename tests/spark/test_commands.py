@@ -74,7 +74,7 @@ def some_id(folder: Path) -> int:
 def test_on_this_machine(call: Any, folder: Path) -> None:
     status, out, err = call("add", "data", "-c", "id", "-o", "out", "--report", "report.parquet")
     assert (status, err) == (0, [])
-    assert out.startswith(f"{FILES} files: {FILES} done, 0 had them, 0 failed; {FILES * ROW_GROUPS} filters, ")
+    assert out.startswith(f"{FILES} files: {FILES} done, 0 unchanged, 0 failed; {FILES * ROW_GROUPS} filters, ")
     assert "\nreport: report.parquet\n" in out
     rows = pq.read_table(folder / "report.parquet").to_pylist()
     assert {row["output"] for row in rows} == {str(path) for path in (folder / "out").rglob("*.parquet")}

@@ -55,7 +55,7 @@ def test_every_function(server: str, data: Path, tmp_path: Path) -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert told.pop("client").startswith("pyspark.sql.connect.")
     assert told == {
-        "add": [["done"]] * FILES, "split": [["done"]] * FILES, "again": [["had them"]] * FILES,
+        "add": [["done"]] * FILES, "split": [["done"]] * FILES, "again": [["unchanged"]] * FILES,
         "inspect": [["id"]] * FILES * ROW_GROUPS, "verify": [["right"]] * FILES * ROW_GROUPS,
         "check": [[1]] * FILES, "prune": [[[1]]] * FILES,
         "s3": [["s3a://data/year=2026/x.parquet", [1], None]],
@@ -72,5 +72,5 @@ def test_the_command_with_the_url_as_its_master(server: str, data: Path) -> None
     environment = {"JAVA_HOME": "/none", "PYTHONPATH": str(HERE.parents[1] / "src"), "PYTHONWARNINGS": "ignore"}
     done = command("spark", "add", data, "-c", "id", "--in-place", "--master", server, **environment)
     assert (done.returncode, without_progress(done.stderr)) == (0, [])
-    assert done.stdout.startswith("4 files: 4 done, 0 had them, 0 failed; 12 filters, ")
+    assert done.stdout.startswith("4 files: 4 done, 0 unchanged, 0 failed; 12 filters, ")
     assert {f.status for file in parquet_bloom.verify(data).files for f in file.filters} == {"right"}

@@ -107,7 +107,7 @@ def test_tasks_and_an_executor_die(data: Path, versions: dict[str, tuple[bytes, 
                    "spark.speculation.interval=20ms", "spark.speculation.minTaskRuntime=10ms")  # fmt: skip
     statuses = job(faults, data, "split_bytes=150000", *speculation)
     assert {f"{name}-happened" for name in ("before", "after", "executor")} <= set(os.listdir(faults))
-    assert set(statuses) <= {"done", "had them"}
+    assert set(statuses) <= {"done", "unchanged"}
     assert sum(statuses.values()) == FILES
     settled(data, versions)
 
@@ -135,7 +135,7 @@ def test_the_driver_is_killed_and_the_job_run_again(
     _wait_for_orphans(faults)
     new = new_in(data, versions)
     statuses = job(faults, data)
-    assert statuses == {"had them": new, "done": FILES - new} or (new == FILES and statuses == {"had them": FILES})
+    assert statuses == {"unchanged": new, "done": FILES - new} or (new == FILES and statuses == {"unchanged": FILES})
     settled(data, versions)
 
 
@@ -181,6 +181,6 @@ def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     told = json.loads(done.stdout.splitlines()[-1])
     assert "parquet_bloom.zip" in told["executor"]
     assert sum(told["statuses"].values()) == FILES
-    assert set(told["statuses"]) <= {"done", "had them"}
+    assert set(told["statuses"]) <= {"done", "unchanged"}
     assert "executor-happened" in os.listdir(faults)
     settled(data, versions)

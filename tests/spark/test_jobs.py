@@ -93,7 +93,7 @@ def test_filters_are_held_against_the_values(spark: Any, tmp_path: Path) -> None
     by_file = {(Path(row["path"]).name, row["row_group"]): row for row in rows}
     assert [key for key, row in by_file.items() if row["status"] != "right"] == [("wrong.parquet", 1)]
     assert by_file["wrong.parquet", 1]["missed"] == by_file["wrong.parquet", 1]["values"] > 0
-    assert by_file["good.parquet", 0]["measured_rate"] < 0.1
+    assert by_file["good.parquet", 0]["measured_fpp"] < 0.1
     assert set(errors) == {"none"}
     assert "no such file" in errors["none"]
 
@@ -153,7 +153,8 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 
 
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
-    from parquet_bloom.search.search import Known, Options, Search
+    from parquet_bloom.search.options import Options
+    from parquet_bloom.search.search import Known, Search
     from parquet_bloom.storage.paths import Found
     from parquet_bloom.storage.source import Source
 

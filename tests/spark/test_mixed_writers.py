@@ -16,7 +16,8 @@ import parquet_bloom
 import parquet_bloom.spark as bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.kinds import described
-from parquet_bloom.search.search import Known, Options, Search
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.search import Known, Search
 from parquet_bloom.storage.source import Source
 
 pytestmark = pytest.mark.spark

@@ -104,7 +104,7 @@ def test_in_place(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
         assert (row.bytes_after, row.bytes_before < size, row.filter_bytes > 0) == (size, True, True)
     assert spark.read.parquet(str(data)).orderBy("id", "name").collect() == before
     again = rows_of(add_filters(spark, [str(data)], in_place=True, **WANTED))
-    assert {row.status for row in again.values()} == {"had them"}
+    assert {row.status for row in again.values()} == {"unchanged"}
     assert contents(data) == expected
 
 
@@ -120,7 +120,7 @@ def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[st
     (out / "plain2.parquet").write_bytes(b"something else")
     shutil.copy(data / "plain3.parquet", out / "plain3.parquet")  # ours, by the look of it, before its filters
     found = statuses(add_filters(spark, names[:1], output=names[1], **WANTED))
-    odd = {name: status for name, status in found.items() if status != "had them"}
+    odd = {name: status for name, status in found.items() if status != "unchanged"}
     assert odd == {"plain1.parquet": "done", "plain2.parquet": "failed", "plain3.parquet": "done"}
     assert (out / "plain2.parquet").read_bytes() == b"something else"
     found = statuses(add_filters(spark, names[:1], output=names[1], overwrite=True, **WANTED))
@@ -147,7 +147,7 @@ def test_large_files_are_split(spark: Any, data: Path, tmp_path: Path, spec: str
     assert {row.status for row in report.values()} == {"done"}
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
     again = add_filters(spark, [str(data)], output=str(tmp_path / "out"), split_bytes=1, sync=False, **options)
-    assert set(statuses(again).values()) == {"had them"}
+    assert set(statuses(again).values()) == {"unchanged"}
 
 
 def test_tasks_of_a_large_file_agree_on_the_columns(spark: Any, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_tasks_of_a_large_file_agree_on_the_columns(spark: Any, tmp_path: Path) 
     assert set(statuses(add_filters(spark, [str(tmp_path / "in")], **options)).values()) == {"done"}
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
     assert {f.column for file in parquet_bloom.inspect(tmp_path / "out").files for f in file.filters} == {"id"}
-    assert set(statuses(add_filters(spark, [str(tmp_path / "in")], **options)).values()) == {"had them"}
+    assert set(statuses(add_filters(spark, [str(tmp_path / "in")], **options)).values()) == {"unchanged"}
 
 
 @pytest.mark.parametrize("split_bytes", [1, 1 << 30])
@@ -318,7 +318,7 @@ def test_a_job_that_spark_gives_up_for_that_is_run_again(
         add_filters(spark, [str(data)], in_place=True, **WANTED)
     assert len(said) == 1
     found = statuses(add_filters(spark, [str(data)], in_place=True, **WANTED))
-    assert set(found.values()) == {"had them"}
+    assert set(found.values()) == {"unchanged"}
     assert len(found) == 28
     assert contents(data) == expected
 
@@ -369,11 +369,11 @@ def test_the_command(command: Any, data: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     status, out, err = command("add", str(data), "-c", "id", "--in-place")
     assert (status, err) == (0, "")
-    assert out.startswith("28 files: 28 done, 0 had them, 0 failed; 84 filters, ")
+    assert out.startswith("28 files: 28 done, 0 unchanged, 0 failed; 84 filters, ")
     (data / "bad.parquet").write_text("x")
     status, out, err = command("add", str(data), "-c", "id", "--in-place", "--report", "r.parquet")
     assert status == 2
-    assert out.startswith("29 files: 0 done, 28 had them, 1 failed; 0 filters, 0 B")
+    assert out.startswith("29 files: 0 done, 28 unchanged, 1 failed; 0 filters, 0 B")
     assert err.splitlines()[-1] == "parquet-bloom: 1 of 29 files failed"
     report = pq.read_table("r.parquet")
     assert report.num_rows == 29

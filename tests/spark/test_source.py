@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -19,14 +20,15 @@ pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spar
 
 from engines import made
 from engines.reading import assert_equal
-from pyspark.sql import datasource as ps
 
 import parquet_bloom
 from parquet_bloom import add_filters
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StorageError, UnknownColumnError
+from parquet_bloom.formats.literals import Instant
+from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Predicate
 from parquet_bloom.spark import ParquetBloomSource, register
 from parquet_bloom.spark.data_source.arrow_types import arrow_schema
-from parquet_bloom.spark.data_source.source import PushingReader
+from parquet_bloom.spark.data_source.source import Reader
 
 pytestmark = pytest.mark.spark
 NAN = float("nan")
@@ -47,19 +49,41 @@ def load(session: Any, path: object, **options: str) -> Any:
     return session.read.format(FORMAT).options(**options).load(str(path))
 
 
-def reading(path: object, *filters: ps.Filter, **options: str) -> pa.Table:
+def reading(path: object, predicate: Predicate | None = None, **options: str) -> pa.Table:
     """The rows of a read as executors make them, without a session."""
-    reader, _ = pushing(path, *filters, **options)
+    reader = reader_of(path, predicate, **options)
     batches = [batch for unit in reader.partitions() for batch in reader.read(unit)]
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def pushing(path: object, *filters: ps.Filter, **options: str) -> tuple[Any, list[ps.Filter]]:
-    """A reader that the filters were pushed to, and those that it gave back."""
-    source = ParquetBloomSource({"path": str(path), "pushdown": "true", **options})
-    reader = source.reader(source.schema())
-    assert isinstance(reader, PushingReader)
-    return reader, list(reader.pushFilters(list(filters)))
+def reader_of(path: object, predicate: Predicate | None = None, **options: str) -> Reader:
+    """As a read with the option `where` makes it; a tree says what its text cannot: FLOAT('nan'), a Decimal."""
+    source = ParquetBloomSource({"path": str(path), **options})
+    request = source._request()
+    return Reader(request if predicate is None else replace(request, predicate=predicate), source.schema())
+
+
+def literal(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        plain = value.replace(tzinfo=None)
+        return Instant((plain - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) * 1000, bool(value.tzinfo))
+    return value
+
+
+def compare(name: str, op: str, value: Any) -> Predicate:
+    """With Spark's `<=>` too, which is never NULL; `a.b` is a field."""
+    path = tuple(name.split("."))
+    if op == "<=>":
+        return And((Not(IsNull(path)), Compare(path, "=", literal(value))))
+    return Compare(path, op, literal(value))
+
+
+def within(name: str, *values: Any) -> Predicate:
+    return IsIn(tuple(name.split(".")), tuple(map(literal, values)))
+
+
+def null(name: str) -> Predicate:
+    return IsNull(tuple(name.split(".")))
 
 
 # --- the same rows as Spark -------------------------------------------------------------------------
@@ -111,35 +135,34 @@ def spelled(name: str, value: Any) -> str:
     return DRAWN[name][2].format(str(value).lower() if isinstance(value, bool) else value)
 
 
-def questions(rng: Random, count: int) -> Iterator[tuple[ps.Filter, str]]:
-    """Filters as Spark pushes them, each with its SQL."""
-    compare = {"=": ps.EqualTo, "<": ps.LessThan, "<=": ps.LessThanOrEqual, ">": ps.GreaterThan,
-               ">=": ps.GreaterThanOrEqual, "<=>": ps.EqualNullSafe}  # fmt: skip
+def questions(rng: Random, count: int) -> Iterator[tuple[Predicate, str]]:
+    """Predicates, each with Spark's SQL."""
     for _ in range(count):
-        name = rng.choice(list(DRAWN))
+        name = shown = rng.choice(list(DRAWN))
         draw = DRAWN[name][1]
-        path, shown = ((name,), name)
         if name in ("i32", "s") and rng.random() < 0.3:
-            field = {"i32": "n", "s": "t"}[name]
-            path, shown = ("st", field), f"st.{field}"
+            shown = {"i32": "st.n", "s": "st.t"}[name]
         kind = rng.random()
         if name == "s" and kind < 0.4:
             prefix = str(draw(rng.randrange(-100, 100)))[: rng.randrange(1, 6)]
-            found, text = ps.StringStartsWith(path, prefix), f"startswith({shown}, '{prefix}')"
+            encoded = prefix.encode()
+            after = encoded[:-1] + bytes([encoded[-1] + 1])
+            found = And((compare(shown, ">=", prefix), compare(shown, "<", after)))
+            text = f"startswith({shown}, '{prefix}')"
         elif kind < 0.1:
-            found, text = ps.IsNull(path), f"{shown} IS NULL"
+            found, text = null(shown), f"{shown} IS NULL"
         elif kind < 0.2:
-            found, text = ps.IsNotNull(path), f"{shown} IS NOT NULL"
+            found, text = Not(null(shown)), f"{shown} IS NOT NULL"
         elif kind < 0.4:
             values = [draw(rng.randrange(-110, 110)) for _ in range(rng.randrange(1, 5))]
-            found = ps.In(path, tuple(values))
+            found = within(shown, *values)
             text = f"{shown} IN ({', '.join(spelled(name, value) for value in values)})"
         else:
-            op = rng.choice(list(compare))
+            op = rng.choice(["=", "<", "<=", ">", ">=", "<=>"])
             value = draw(rng.randrange(-110, 110))
-            found, text = compare[op](path, value), f"{shown} {op} {spelled(name, value)}"
+            found, text = compare(shown, op, value), f"{shown} {op} {spelled(name, value)}"
         if rng.random() < 0.25:
-            found, text = ps.Not(found), f"NOT ({text})"
+            found, text = Not(found), f"NOT ({text})"
         yield found, text
 
 
@@ -165,14 +188,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestSameRows:
-    def test_pushed_filters(self, session: Any, file: Path) -> None:
+    def test_predicates(self, session: Any, file: Path) -> None:
         asked = list(questions(Random(6), 300))
         rows = theirs(session, file, [text for _, text in asked])
-        for (pushed, text), wanted in zip(asked, rows, strict=True):
-            reader, given_back = pushing(file, pushed)
-            assert not given_back, text
-            found = [batch for unit in reader.partitions() for batch in reader.read(unit)]
-            assert sorted(n for batch in found for n in batch["row"].to_pylist()) == wanted, text
+        for (predicate, text), wanted in zip(asked, rows, strict=True):
+            assert numbers(reading(file, predicate)) == wanted, text
         assert 0 < sum(map(len, rows)) < 300 * ROWS * GROUPS * 0.8
 
     def test_several_at_once(self, session: Any, file: Path) -> None:
@@ -180,7 +200,7 @@ class TestSameRows:
         asked = [list(questions(rng, rng.randrange(2, 4))) for _ in range(60)]
         rows = theirs(session, file, [" AND ".join(f"({text})" for _, text in several) for several in asked])
         for several, wanted in zip(asked, rows, strict=True):
-            assert numbers(reading(file, *[pushed for pushed, _ in several])) == wanted, several
+            assert numbers(reading(file, And(tuple(predicate for predicate, _ in several)))) == wanted, several
 
     def test_where_with_or(self, session: Any, file: Path) -> None:
         """The texts are our dialect's; FLOAT('nan') and the like are not in it."""
@@ -192,7 +212,7 @@ class TestSameRows:
             assert numbers(reading(file, where=text)) == wanted, text
 
     def test_real_queries(self, session: Any, file: Path) -> None:
-        """Pushed by Spark itself: literals come by its own way, and what is left over is checked by it."""
+        """Spark's own WHERE over the rows that the source gives."""
         texts = [
             "i32 = 19000000", "s LIKE 'k00%' AND i8 > 3", "d > 2.5D", "d = DOUBLE('nan')", "f <=> FLOAT('-0.0')",
             "ts >= TIMESTAMP '1970-01-02 03:00:00' AND day IS NOT NULL", "ntz = TIMESTAMP_NTZ '1969-12-31 20:00:00'",
@@ -202,8 +222,7 @@ class TestSameRows:
         ]  # fmt: skip
         answers = theirs(session, file, texts)
         for text, wanted in zip(texts, answers, strict=True):
-            frame = load(session, file, pushdown="true").where(text)
-            assert numbers(frame.toArrow()) == wanted, text
+            assert numbers(load(session, file).where(text).toArrow()) == wanted, text
         assert sum(map(bool, answers)) >= 12, "most texts fit some rows"
 
     def test_every_value(self, session: Any, file: Path) -> None:
@@ -211,31 +230,14 @@ class TestSameRows:
         assert ours.schema == wanted.schema
         assert_equal(ours.toArrow().sort_by("row"), wanted.toArrow().sort_by("row"))
 
-    def test_what_is_given_back(self, file: Path) -> None:
-        kept = [ps.StringEndsWith(("s",), "é"), ps.Not(ps.StringContains(("s",), "1")), ps.EqualTo(("st",), {"n": 1})]
-        taken = [ps.EqualTo(("i32",), 0), ps.StringStartsWith(("s",), "k")]
-        reader, given_back = pushing(file, kept[0], taken[0], kept[1], taken[1], kept[2])
-        assert [id(one) for one in given_back] == [id(one) for one in kept], "the very objects, as Spark asks"
-        assert len(reader.predicates) == 2
 
-
-class TestPushingIsAskedFor:
-    """Spark 4.3 plans a read once for all that one load() gave; see source.PushingReader."""
-
-    def test_by_default_nothing_is_pushed(self, session: Any, file: Path) -> None:
-        frame = load(session, file)
-        assert frame.where("`row` = 7").count() == 1
-        assert frame.where("`row` = 7 OR `row` = 9").count() == 2
-        assert frame.count() == ROWS * GROUPS
-        assert numbers(frame.where("`row` = 1").union(frame.where("`row` = 2")).toArrow()) == [1, 2]
-
-    def test_spark_still_needs_it(self, session: Any, file: Path) -> None:
-        """Where this fails, Spark has been repaired, and pushing can be the default."""
-        frame = load(session, file, pushdown="true")
-        assert numbers(frame.where("`row` = 7").toArrow()) == [7]
-        assert numbers(frame.where("`row` = 7 OR `row` = 9").toArrow()) == [7], "9 is lost: filters of the last query"
-        both = frame.where("`row` = 1").union(frame.where("`row` = 2")).toArrow()
-        assert numbers(both) in ([1, 1], [2, 2]), "both sides have one side's filters"
+def test_each_query_has_its_own_filters(session: Any, file: Path) -> None:
+    """Spark 4.3 plans a read once for all that one load() gave: a source that took its filters would lose rows."""
+    frame = load(session, file)
+    assert frame.where("`row` = 7").count() == 1
+    assert frame.where("`row` = 7 OR `row` = 9").count() == 2, "9 is there, though the query before did not want it"
+    assert frame.count() == ROWS * GROUPS
+    assert numbers(frame.where("`row` = 1").union(frame.where("`row` = 2")).toArrow()) == [1, 2]
 
 
 def test_views(session: Any, file: Path) -> None:
@@ -276,14 +278,13 @@ def keys(tmp_path: Path) -> tuple[Path, list[list[int]]]:
 
 class TestSkipping:
     def test_skipped_row_groups_are_not_read(self, session: Any, keys: tuple[Path, list[list[int]]]) -> None:
-        """By pushed filters and by `where`; a query that needs a spoiled row group fails and names the file."""
+        """A query that needs a spoiled row group fails and names the file."""
         path, values = keys
         key, other = values[1][7], values[3][8]
         kept = dict(parquet_bloom.prune(path, f"key = {key} OR key = {other}"))[str(path)]
         assert kept == [1, 3]
         spoil(path, [0, 2, 4])
-        pushed = load(session, path.parent, pushdown="true").where(f"key IN ({key}, {other})").toArrow()
-        assert numbers(pushed) == [207, 608]
+        assert numbers(load(session, path.parent, where=f"key IN ({key}, {other})").toArrow()) == [207, 608]
         assert numbers(load(session, path, where=f"key = {key} OR key = {other}").toArrow()) == [207, 608]
         with pytest.raises(Exception, match=r"ours\.parquet: cannot be read"):
             load(session, path).where(f"key = {key}").toArrow()
@@ -295,13 +296,13 @@ class TestSkipping:
         path, values = keys
         monkeypatch.setattr(units, "_LEAST", 3000)
         monkeypatch.setattr(units, "_OPENING", 1)
-        reader, _ = pushing(path)
+        reader = reader_of(path)
         plan = reader.partitions()
         assert len(plan) > 5, "more parts than row groups: some are empty"
         rows = [[n for batch in reader.read(unit) for n in batch["row"].to_pylist()] for unit in plan]
         assert sorted(n for part in rows for n in part) == list(range(1000))
         assert max(map(len, rows)) == 200
-        assert numbers(reading(path, ps.EqualTo(("key",), values[4][0]))) == [800]
+        assert numbers(reading(path, compare("key", "=", values[4][0]))) == [800]
 
 
 class TestPlanning:
@@ -321,7 +322,7 @@ class TestPlanning:
         shares = {}
         for limits in ((10_000, 500), (5, 500), (10_000, 2), (1, 1)):
             monkeypatch.setattr(units.look, "__defaults__", limits)
-            reader, _ = pushing(folder)
+            reader = reader_of(folder)
             plan = reader.partitions()
             rows = [n for unit in plan for batch in reader.read(unit) for n in batch["row"].to_pylist()]
             assert sorted(rows) == list(range(40)), limits
@@ -404,8 +405,9 @@ class TestFolders:
             (tmp_path / f"day={day}").mkdir()
             (tmp_path / f"day={day}" / "x.parquet").write_bytes(b"no Parquet at all")
         pq.write_table(pa.table({"row": [1, 2]}), tmp_path / "day=2026-01-02" / "x.parquet")
-        frame = session.read.schema("row long, day date").format(FORMAT).option("pushdown", "true").load(str(tmp_path))
-        assert numbers(frame.where("day = DATE '2026-01-02' AND `row` = 2").toArrow()) == [2]
+        frame = session.read.schema("row long, day date").format(FORMAT)
+        frame = frame.option("where", "day = DATE '2026-01-02' AND `row` = 2").load(str(tmp_path))
+        assert numbers(frame.toArrow()) == [2]
         frame = session.read.schema("row long").format(FORMAT).option("where", "day = DATE '2026-01-02' OR `row` = 9")
         with pytest.raises(Exception, match="not a Parquet file|no Parquet|too short|is not Parquet|PAR1"):
             frame.load(str(tmp_path)).toArrow()
@@ -416,7 +418,7 @@ class TestFolders:
         ours, wanted = load(session, tmp_path), session.read.parquet(str(tmp_path))
         assert ours.schema == wanted.schema
         assert ours.collect() == wanted.collect()
-        assert reading(tmp_path, ps.EqualTo(("b",), 5)).num_rows == 1
+        assert reading(tmp_path, compare("b", "=", 5)).num_rows == 1
 
     def test_different_keys(self, tmp_path: Path) -> None:
         for name in ("a=1", "b=1"):
@@ -484,15 +486,15 @@ class TestTypes:
         before, after = dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(1970, 1, 1, 0, 0, 0, 1)
         for column, zone in (("ns", None), ("utc", UTC)):
             one, two = before.replace(tzinfo=zone), after.replace(tzinfo=zone)
-            for pushed, wanted in (
-                (ps.EqualTo((column,), one), [0, 1]), (ps.In((column,), (one, two)), [0, 1, 2]),
-                (ps.GreaterThan((column,), one), [2]), (ps.LessThanOrEqual((column,), one), [0, 1]),
-                (ps.Not(ps.EqualTo((column,), one)), [2]), (ps.GreaterThanOrEqual((column,), two), [2]),
-                (ps.LessThan((column,), two), [0, 1]), (ps.EqualNullSafe((column,), two), [2]),
+            for predicate, wanted in (
+                (compare(column, "=", one), [0, 1]), (within(column, one, two), [0, 1, 2]),
+                (compare(column, ">", one), [2]), (compare(column, "<=", one), [0, 1]),
+                (Not(compare(column, "=", one)), [2]), (compare(column, ">=", two), [2]),
+                (compare(column, "<", two), [0, 1]), (compare(column, "<=>", two), [2]),
             ):  # fmt: skip
-                assert numbers(reading(path, pushed)) == wanted, pushed
-        assert numbers(reading(path, ps.EqualTo(("h",), float(np.float16(0.1))))) == [1]
-        assert numbers(reading(path, ps.GreaterThan(("h",), 1.0))) == [0, 3], "NaN is the largest value"
+                assert numbers(reading(path, predicate)) == wanted, predicate
+        assert numbers(reading(path, compare("h", "=", float(np.float16(0.1))))) == [1]
+        assert numbers(reading(path, compare("h", ">", 1.0))) == [0, 3], "NaN is the largest value"
 
     def test_int96(self, session: Any, tmp_path: Path) -> None:
         stamps = [dt.datetime(1800, 5, 6, 7), dt.datetime(9999, 1, 1), None, dt.datetime(2026, 1, 31, 12)]
@@ -501,7 +503,7 @@ class TestTypes:
         ours = load(session, tmp_path)
         assert dict(ours.dtypes)["ts"] == "timestamp"
         assert ours.toArrow()["ts"].cast(pa.timestamp("us")).to_pylist() == stamps
-        assert numbers(reading(tmp_path, ps.EqualTo(("ts",), stamps[1].replace(tzinfo=UTC)))) == [1]
+        assert numbers(reading(tmp_path, compare("ts", "=", stamps[1].replace(tzinfo=UTC)))) == [1]
 
     def test_batches_have_spark_s_own_schema(self, file: Path) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -528,14 +530,13 @@ class TestSeveralSchemas:
         schema = ParquetBloomSource({"path": str(folder), **merged}).schema()
         wanted = "struct<id:bigint,f:double,row:bigint,st:struct<a:bigint,b:string>,new:string>"
         assert schema.simpleString() == wanted
-        for pushed, rows in (
-            (ps.EqualTo(("id",), 2), [1, 2]), (ps.EqualTo(("id",), 1 << 40), [3]), (ps.IsNull(("new",)), [0, 1, 3]),
-            (ps.EqualTo(("new",), "x"), [2]), (ps.Not(ps.EqualTo(("new",), "x")), []),
-            (ps.IsNull(("st", "b")), [0, 1, 3]),
-            (ps.EqualTo(("st", "b"), "y"), [2]), (ps.EqualNullSafe(("new",), None), [0, 1, 3]),
-            (ps.EqualTo(("f",), 0.1), [2]), (ps.EqualTo(("f",), float(np.float32(0.1))), [0]),
+        for predicate, rows in (
+            (compare("id", "=", 2), [1, 2]), (compare("id", "=", 1 << 40), [3]), (null("new"), [0, 1, 3]),
+            (compare("new", "=", "x"), [2]), (Not(compare("new", "=", "x")), []), (null("st.b"), [0, 1, 3]),
+            (compare("st.b", "=", "y"), [2]), (compare("f", "=", 0.1), [2]),
+            (compare("f", "=", float(np.float32(0.1))), [0]),
         ):  # fmt: skip
-            assert numbers(reading(folder, pushed, **merged)) == rows, pushed
+            assert numbers(reading(folder, predicate, **merged)) == rows, predicate
         assert numbers(reading(folder, where="f > 1.1", **merged)) == [1], "1.1 of a float is more than 1.1 as a double"
         assert numbers(reading(folder, where="new = 'x' OR id = 1", **merged)) == [0, 2]
 
@@ -544,8 +545,8 @@ class TestSeveralSchemas:
             reading(folder)
 
     def test_names_in_another_case(self, session: Any, folder: Path) -> None:
-        frame = session.read.schema("ID long, Row long").format(FORMAT).option("pushdown", "true").load(str(folder))
-        assert frame.where("ID = 2").toArrow()["Row"].to_pylist() == [1, 2]
+        frame = session.read.schema("ID long, Row long").format(FORMAT).option("where", "ID = 2").load(str(folder))
+        assert frame.toArrow()["Row"].to_pylist() == [1, 2]
 
     def test_where_over_columns_that_are_not_read(self, folder: Path) -> None:
         both = {"mergeSchema": "true", "columns": "row"}
@@ -585,7 +586,7 @@ class TestErrors:
     def test_a_file_that_changes_meanwhile(self, file: Path, tmp_path: Path) -> None:
         path = tmp_path / "x.parquet"
         path.write_bytes(file.read_bytes())
-        reader, _ = pushing(path)
+        reader = reader_of(path)
         rows = reader.read(reader.partitions()[0])
         next(rows)
         os.utime(path, ns=(1, 1))
@@ -596,6 +597,7 @@ class TestErrors:
         ("options", "message"),
         [
             ({"wehre": "i32 = 1"}, "unknown option wehre"),
+            ({"pushdown": "true"}, "unknown option pushdown; there are: where, columns"),
             ({"columns": "row,row"}, "give each name once"),
             ({"columns": "row,nope"}, "no column nope"),
             ({"where": "nope = 1"}, "no column nope"),
@@ -669,7 +671,7 @@ def test_s3_by_options(session: Any, keys: tuple[Path, list[list[int]]]) -> None
         assert frame.columns == ["key", "row", "p"]
         assert sorted(map(tuple, frame.collect())) == [(key, 405, 1), (key, 405, 2)]
         store.wire.clear()
-        assert numbers(reading("s3a://bucket/data", ps.EqualTo(("p",), 2), where=f"key = {key}", **options)) == [405]
+        assert numbers(reading("s3a://bucket/data", where=f"key = {key} AND p = 2", **options)) == [405]
         read = [request.path for request in store.wire.requests if request.kind == "GET"]
         assert "/bucket/data/p=2/y.parquet" in read
         assert len([name for name in read if "p=1" in name]) == 1, "only its footer, for the schema"

@@ -12,13 +12,11 @@ import pytest
 from samples import leftovers, write_keys
 
 import parquet_bloom
+from parquet_bloom.edit.plan import Request
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.storages import Storages
 
-OPTIONS = {
-    "columns": ["id"], "exclude": None, "spec": "final", "placement": None, "hash_family": None, "strategy": None,
-    "fpp": None, "ndv": None, "conf": None, "max_bytes": None, "replace": False, "sync": False, "force": False,
-}  # fmt: skip
+REQUEST = Request.checked(columns=["id"], sync=False, in_place=True, cached=False, threads=1)
 
 
 def rows(folder: Path) -> Iterator[tasks.Row]:
@@ -56,19 +54,19 @@ def test_rows_come_in_their_order_whatever_is_ready_first(folder: Path, monkeypa
     monkeypatch.setattr(tasks, "add_file", slow_for_even)
     listing = list(rows(folder))
     listing.insert(3, {"path": "/lost", "root": "", "size": 0, "kind": "failed", "error": "/lost: no such folder"})
-    made = list(tasks.add(iter(listing), tasks.Job(Storages(), options=OPTIONS)))
+    made = list(tasks.add(iter(listing), tasks.Job(Storages(), REQUEST)))
     assert [row["path"] for row in made] == [row["path"] for row in listing]
     failed = {row["path"]: row["error"] for row in made if row["status"] == "failed"}
     assert set(failed) == {"/lost", str(folder / "4.parquet")}
     assert failed["/lost"] == "/lost: no such folder"
     assert most[1] == 2
-    again = list(tasks.add(rows(folder), tasks.Job(Storages(), options=OPTIONS)))
-    assert [row["status"] for row in again] == ["had them"] * 4 + ["failed"] + ["had them"] * 4
+    again = list(tasks.add(rows(folder), tasks.Job(Storages(), REQUEST)))
+    assert [row["status"] for row in again] == ["unchanged"] * 4 + ["failed"] + ["unchanged"] * 4
     assert leftovers(folder) == []
 
 
 def test_a_task_that_is_given_up_leaves_whole_files(folder: Path) -> None:
-    working = tasks.add(rows(folder), tasks.Job(Storages(), options=OPTIONS))
+    working = tasks.add(rows(folder), tasks.Job(Storages(), REQUEST))
     assert next(working)["status"] == "done"
     working.close()  # type: ignore[attr-defined]
     assert leftovers(folder) == []
@@ -77,5 +75,5 @@ def test_a_task_that_is_given_up_leaves_whole_files(folder: Path) -> None:
             assert pq.read_table(path).num_rows > 0
             found = parquet_bloom.verify(path).files[0].filters
             assert {one.status for one in found} <= {"right"}
-    statuses = {row["status"] for row in tasks.add(rows(folder), tasks.Job(Storages(), options=OPTIONS))}
-    assert statuses == {"done", "had them", "failed"}
+    statuses = {row["status"] for row in tasks.add(rows(folder), tasks.Job(Storages(), REQUEST))}
+    assert statuses == {"done", "unchanged", "failed"}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.chunks.locate import Place, Places, contradiction, read_header
@@ -21,7 +23,7 @@ from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.storage.paths import Failed, Found, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.results import each
+from parquet_bloom.storage.results import Printed, each, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 
@@ -29,7 +31,7 @@ _PREFETCHED = 32 << 20  # bytes of filters
 
 
 @dataclass(slots=True)
-class FilterInfo:
+class FilterInfo(Printed):
     """One filter.
 
     spec            its form; None where the header is not understood
@@ -41,7 +43,7 @@ class FilterInfo:
     num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
     hash_functions  of statistics: positions a value takes; 0 for other forms
     bits_set        of 8 * num_bytes
-    rate            exact false positive rate for random absent values
+    fpp             exact false positive rate for random absent values
     estimated_ndv   distinct values, from the share of bits set
     problems        contradictions, each with both numbers; empty for a sound filter
     notes           what is not wrong but makes it no evidence
@@ -58,15 +60,17 @@ class FilterInfo:
     blocks: int = 0
     hash_functions: int = 0
     bits_set: int = 0
-    rate: float = 0.0
+    fpp: float = 0.0
     estimated_ndv: float = 0.0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class FileInfo:
+@dataclass(slots=True, repr=False)
+class FileInfo(Printed):
     """All filters of a file, in the order of row groups and columns."""
+
+    _more: ClassVar = ("filter_bytes", "problems")
 
     path: str
     size: int
@@ -84,9 +88,13 @@ class FileInfo:
     def problems(self) -> int:
         return sum(len(f.problems) for f in self.filters)
 
+    def to_arrow(self) -> pa.Table:
+        """A row a filter."""
+        return table_of(FilterInfo, self.filters)
 
-@dataclass(slots=True)
-class InspectReport:
+
+@dataclass(slots=True, repr=False)
+class InspectReport(Printed):
     """A report a file, and the files among several that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
@@ -95,6 +103,11 @@ class InspectReport:
     files: list[FileInfo]
     failed: list[Failed]
     notes: list[str] = field(default_factory=list)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter, with the path of its file; files without filters have none."""
+        paths = [file.path for file in self.files for _ in file.filters]
+        return table_of(FilterInfo, [f for file in self.files for f in file.filters], path=paths)
 
 
 def inspect(
@@ -212,7 +225,7 @@ def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData,
     info.rule = " or ".join(map(str, bloom.rules))
     info.num_bytes, info.hash_functions = bloom.num_bits // 8, bloom.k
     info.bits_set = k_probe.bits_set(bloom.longs)
-    info.rate = k_probe.rate(bloom.longs, bloom.k)
+    info.fpp = k_probe.rate(bloom.longs, bloom.k)
     info.estimated_ndv = k_probe.estimated_ndv(bloom.longs, bloom.k)
     _check_empty(info, meta)
     denied = denied_bound(bloom.might_contain, source.outline(), leaf, group) if info.bits_set else None
@@ -236,7 +249,7 @@ def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData
     bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
     blocks = bloom.blocks
     info.bits_set = split_block.bits_set(blocks)
-    info.rate = split_block.exact_rate(blocks)
+    info.fpp = split_block.exact_rate(blocks)
     info.estimated_ndv = split_block.estimated_ndv(blocks)
     _check_empty(info, meta)
     if bloom.rotten is not None:

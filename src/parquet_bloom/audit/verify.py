@@ -27,20 +27,20 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.paths import Failed, Found, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.results import each
+from parquet_bloom.storage.results import Printed, each, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 
 
 @dataclass(slots=True)
-class Verified:
+class Verified(Printed):
     """The verdict on one filter.
 
     status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
                    (of a kind that cannot be judged)
     values         stored values that were asked for, not counting nulls
     missed         of these, how many the filter denies: each is a row lost to its readers
-    measured_rate  share of `absent` random values, none of them stored, that the filter admits (that values of
+    measured_fpp   share of `absent` random values, none of them stored, that the filter admits (that values of
                    eight bytes or more are not stored is as good as certain, and not looked up)
     reason         why it is wrong or unknown
     """
@@ -52,12 +52,12 @@ class Verified:
     values: int = 0
     missed: int = 0
     absent: int = 0
-    measured_rate: float | None = None
+    measured_fpp: float | None = None
     reason: str = ""
 
 
-@dataclass(slots=True)
-class VerifiedFile:
+@dataclass(slots=True, repr=False)
+class VerifiedFile(Printed):
     """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
 
     path: str
@@ -69,9 +69,13 @@ class VerifiedFile:
     def wrong(self) -> list[Verified]:
         return [f for f in self.filters if f.status == "wrong"]
 
+    def to_arrow(self) -> pa.Table:
+        """A row a filter."""
+        return table_of(Verified, self.filters)
 
-@dataclass(slots=True)
-class VerifyReport:
+
+@dataclass(slots=True, repr=False)
+class VerifyReport(Printed):
     """Verdicts a file, and the files that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
@@ -80,6 +84,11 @@ class VerifyReport:
     files: list[VerifiedFile]
     failed: list[Failed]
     notes: list[str] = field(default_factory=list)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter, with the path of its file; files without filters have none."""
+        paths = [file.path for file in self.files for _ in file.filters]
+        return table_of(Verified, [f for file in self.files for f in file.filters], path=paths)
 
 
 def verify(
@@ -195,7 +204,7 @@ def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int
         verdict.values += len(hashes)
         verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
         absent.drop(hashes, admitted)
-    verdict.absent, verdict.measured_rate = absent.count, absent.rate
+    verdict.absent, verdict.measured_fpp = absent.count, absent.rate
     if verdict.missed:
         verdict.status = "wrong"
         verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"

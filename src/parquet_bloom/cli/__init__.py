@@ -24,7 +24,7 @@ from parquet_bloom.cli.groups import Commands
 from parquet_bloom.errors import ParquetBloomError, TextError
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "export-guava", "spark")
+_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "index", "spark")
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
 
@@ -37,7 +37,7 @@ class _Commands(Commands):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command = import_module(f"parquet_bloom.cli.{name.replace('-', '_')}").command
+        command = import_module(f"parquet_bloom.cli.{name}").command
         assert isinstance(command, click.Command)
         return command
 

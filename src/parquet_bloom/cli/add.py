@@ -12,7 +12,6 @@ from parquet_bloom.cli.common import (
     columns_options,
     complain,
     footer_limits,
-    guava_files,
     json_option,
     listed,
     memory_option,
@@ -38,8 +37,6 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
 @click.option("--property", "properties", multiple=True, metavar="P=V",
               help="A property of the draft, as parquet.expected.entries=1000; may be repeated.")  # fmt: skip
-@click.option("--guava", multiple=True, metavar="C:N=FILE",
-              help="What Guava's writeTo wrote, for column C of row group N. Only these are put in.")  # fmt: skip
 @click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
@@ -52,7 +49,7 @@ from parquet_bloom.cli.progress import Watch
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
-    fpp: float | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], guava: tuple[str, ...], **options: Any,
+    fpp: float | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to Parquet files; all other bytes stay as they are.
 
@@ -76,14 +73,13 @@ def command(
             exclude=listed(exclude),
             fpp=column_rates(fpp, column_fpp),
             conf=parse_properties(properties),
-            guava=guava_files(guava),
             progress=watch.files,
             **options,
         )
     if form.breaks and any(f.filters for f in report.files):
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
     if as_json:
-        print_json({"files": report.files, "failed": report.failed})
+        print_json(report)
     else:
         print_added(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

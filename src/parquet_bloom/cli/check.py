@@ -56,9 +56,7 @@ def command(
         )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
     if as_json:
-        unused = [{"part": part, "reason": reason} for part, reason in verdicts.unused]
-        document = {"verdicts": list(verdicts), "totals": skipping.totals(verdicts), "unused": unused}
-        print_json({**document, "columns": verdicts.columns, "failed": verdicts.failed})
+        print_json(verdicts)
     else:
         skipping.print_checked(verdicts, explain, show_all, say)
         for text in skipping.unfiltered_lines(verdicts.columns, sources):

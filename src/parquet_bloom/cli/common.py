@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import json
-import math
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,16 +14,8 @@ import click
 
 from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import (
-    FilterWarning,
-    Parameter,
-    ParquetBloomError,
-    RequestError,
-    StorageError,
-    TableWarning,
-    worded,
-)
-from parquet_bloom.limits import set_limits
+from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
+from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
@@ -96,7 +85,7 @@ raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
 )
 range_option = click.option(
-    "--range-values", type=click.IntRange(0), default=1000, show_default=True, metavar="N",
+    "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
 )  # fmt: skip
 sources_argument = click.argument("sources", nargs=-1, required=True, metavar="FILES...")
@@ -120,21 +109,6 @@ def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mappin
         if not equals or not name:
             raise RequestError(f"--column-fpp {text}: expected COLUMN=RATE, as in id=0.001")
     return rates
-
-
-def guava_files(texts: Sequence[str]) -> dict[tuple[int, str], bytes] | None:
-    """--guava C:N=FILE as the library takes it: (row group, column) -> bytes. Raises RequestError, StorageError."""
-    given = {}
-    for text in texts:
-        matched = re.fullmatch(r"(.+?):([0-9]+)=(.+)", text, re.DOTALL)
-        if matched is None:
-            raise RequestError(f"--guava {text}: expected COLUMN:ROW_GROUP=FILE, as in id:0=id.guava")
-        try:
-            with open(matched[3], "rb") as file:
-                given[int(matched[2]), matched[1]] = file.read()
-        except OSError as error:
-            raise StorageError(matched[3], error.strerror or str(error)) from error
-    return given or None
 
 
 def option_of(parameter: Parameter) -> str:
@@ -167,30 +141,21 @@ def aside(text: str, more: Sequence[str] = ()) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document; what is not finite becomes null."""
-    text = json_text(_plain(value), indent=2)
+    from parquet_bloom.storage.results import plain
+
+    text = json_text(_as_options(plain(value)), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(json.loads(text), indent=2)
     click.echo(text)
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, enum.Flag):
-        return list(getattr(value, "names", []))
+def _as_options(value: Any) -> Any:
+    """A JSON value whose texts name options, where they advise a parameter."""
     if isinstance(value, str):
         return worded(value, option_of)
-    if isinstance(value, BaseException):
-        return _plain(value.message if isinstance(value, ParquetBloomError) else str(value))
-    if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    if isinstance(value, dict):
+        return {key: _as_options(inner) for key, inner in value.items()}
+    return [_as_options(inner) for inner in value] if isinstance(value, list) else value
 
 
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:

@@ -17,7 +17,7 @@ SECTIONS = {
     "Form and size of the filters": (
         "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
     ),
-    "Only for --spec statistics": ("hash_family", "strategy", "properties", "guava"),
+    "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
     "What is told": ("dry_run", "explain", "show_all", "as_json", "report"),
 }  # fmt: skip

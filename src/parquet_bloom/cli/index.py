@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -99,11 +98,11 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
     if len(fragments) > _FRAGMENTS_SHOWN and not show_all:
         say(f"  ... and {len(fragments) - _FRAGMENTS_SHOWN:,} fragments more")
     rows = [
-        (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, z.bytes, share(z.rate),
+        (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, z.bytes, share(z.fpp),
          "; ".join(z.problems))
         for z in info.zones
     ]  # fmt: skip
-    _print_rows(("fragment", "start", "rows", "nulls", "bytes", "rate", ""), rows, range(6), show_all)
+    _print_rows(("fragment", "start", "rows", "nulls", "bytes", "fpp", ""), rows, range(6), show_all)
     return 0
 
 
@@ -148,7 +147,7 @@ def query(
     needs_predicate(index, predicate, 'INDEX "id = 42"')
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
-        print_json({**_fields(found), "rows": found.rows})
+        print_json(found)
     else:
         say(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
@@ -161,10 +160,6 @@ def query(
             say(f"no index covers fragments {numbers}: read them whole")
     say_unused(found.unused)
     return 0 if found.zones or found.uncovered else 1
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 @command.command("verify")
@@ -188,7 +183,7 @@ def verify(
     given = data[0] if len(data) == 1 else list(data) or None
     verdicts = verify_index(index, given, column=column, type=kind, root=root)
     if as_json:
-        print_json([{**_fields(v), "status": v.status, "reason": v.reason} for v in verdicts])
+        print_json(verdicts)
     else:
         for v in verdicts:
             why = f": {v.reason}" if v.reason else ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import click
 
 from parquet_bloom.cli.common import (
@@ -39,19 +37,14 @@ def command(
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
-    from parquet_bloom.audit.inspect import FileInfo, inspect
+    from parquet_bloom.audit.inspect import inspect
     from parquet_bloom.report.filters import print_inspected
 
     with Watch("inspect", quiet=as_json) as watch:
         report = inspect(sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files)
     say_notes(report.notes)
     if as_json:
-        files = [
-            {**{f.name: getattr(file, f.name) for f in dataclasses.fields(FileInfo)},
-             "filter_bytes": file.filter_bytes, "problems": file.problems}
-            for file in report.files
-        ]  # fmt: skip
-        print_json({"files": files, "failed": report.failed})
+        print_json(report)
     elif report.files:
         print_inspected(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -86,7 +86,7 @@ def add(
             conf=parse_properties(properties) if properties else None, progress=progress, **options,
         )  # fmt: skip
         sums = rows.selectExpr(
-            "count(1) files", "count_if(status = 'done') done", "count_if(status = 'had them') had_them",
+            "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
             "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
             "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
         ).head().asDict()  # fmt: skip
@@ -126,7 +126,7 @@ def _print_sums(sums: dict[str, Any], written: str | None) -> None:
 
     more = f" (files +{100 * sums['filter_bytes'] / sums['bytes']:.2g} %)" if sums["bytes"] else ""
     say(
-        f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['had_them']:,} had them, {sums['failed']:,} "
+        f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['unchanged']:,} unchanged, {sums['failed']:,} "
         f"failed; {plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"
     )
     if written is not None:

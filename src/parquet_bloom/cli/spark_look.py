@@ -72,7 +72,7 @@ def inspect(
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
     from parquet_bloom.spark import inspect_filters
 
-    shown = ["path", "row_group", "column", "spec", "num_bytes", "rate", "problems"]
+    shown = ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"]
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(inspect_filters, spark, paths, listed(columns), listed(exclude))

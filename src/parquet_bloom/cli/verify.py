@@ -48,7 +48,7 @@ def command(
         report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
     say_notes(report.notes)
     if as_json:
-        print_json({"files": report.files, "failed": report.failed})
+        print_json(report)
     else:
         print_verified(report.files, show_all, say)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))

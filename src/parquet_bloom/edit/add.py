@@ -21,19 +21,7 @@ from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.build import Built
 from parquet_bloom.edit.finish import check_footer_size, check_texts, check_written, write_footer
-from parquet_bloom.edit.plan import (
-    Chunk,
-    Plan,
-    Request,
-    Skipped,
-    check_request,
-    given_columns,
-    planned,
-    style_for,
-    upper_bound,
-    with_properties,
-    writing_order,
-)  # fmt: skip
+from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, Skipped, planned, upper_bound, writing_order
 from parquet_bloom.edit.removal import check_undoable, plan_removal
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
@@ -75,7 +63,6 @@ def add_filters(
     fpp: float | Mapping[str, float] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
-    guava: Mapping[tuple[int, str], bytes] | None = None,
     max_bytes: int | None = None,
     in_place: bool = False,
     overwrite: bool = False,
@@ -104,8 +91,6 @@ def add_filters(
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted
     conf        of statistics: the draft's Hadoop properties, see formats.properties
-    guava       of statistics: (row group, column) -> what Guava's BloomFilter.writeTo wrote. Only these are put
-                in, as they are; one that denies a stored value is left out
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
@@ -120,22 +105,32 @@ def add_filters(
     the first file lacks a column that was named. For one file, FileError and its kinds; for several, those
     come in the report's `failed`.
     """
-    fpp, ndv = with_properties(conf, spec, fpp, ndv)
-    form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, ndv, max_bytes, threads)
-    style = style_for(form, "guava" if guava and hash_family is None else hash_family, strategy)
-    if guava:
-        columns = given_columns(guava, columns, style)
-    outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
+    request = Request.checked(
+        columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
+        fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=in_place, overwrite=overwrite,
+        replace=replace, sync=sync, force=force, dry_run=dry_run, read_back=read_back,
+    )  # fmt: skip
+    return add_as(request, source, output, raw_files, filesystem, progress)
+
+
+def add_as(
+    request: Request,
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None,
+    raw_files: bool = False,
+    filesystem: Any = None,
+    progress: ProgressCallback | None = None,
+) -> AddReport:
+    """What a request asks for; the rest as add_filters has it."""
+    outputs, tables, notes = outputs_of(
+        source, output, request.in_place, request.overwrite, request.force, raw_files, filesystem
+    )
     meter = Meter(progress, list(outputs.targets), unit="filters")
-    with Workers(threads or processors()) as workers:
-        request = Request(
-            columns, exclude, form, style, guava or {}, at_chunk_start, fpp, ndv, max_bytes, in_place, overwrite,
-            replace, sync, force, workers, tables, dry_run, lambda _, done, parts: meter.part(done, parts),
-            read_back=read_back,
-        )  # fmt: skip
+    with Workers(request.threads or processors()) as workers:
+        run = Run(request, workers, tables, lambda _, done, parts: meter.part(done, parts))
         results = each(
             list(outputs.targets),
-            lambda file: add_file(file, outputs.targets[file], request),
+            lambda file: add_file(file, outputs.targets[file], run),
             outputs.single,
             outputs.failed,
             meter,
@@ -144,7 +139,7 @@ def add_filters(
 
 
 def add_file(
-    file: Found, target: Location, request: Request, built: BuiltElsewhere | None = None,
+    file: Found, target: Location, run: Run, built: BuiltElsewhere | None = None,
     columns: Collection[int] | None = None,
 ) -> AddedFile:  # fmt: skip
     """Add filters to one file.
@@ -154,10 +149,11 @@ def add_file(
     Raises as add_filters does for one file.
     """
     started = time.perf_counter()
+    request = run.request
     with opened(file, request.in_place and not request.dry_run) as source:
         footer = source.footer()
         with uncollected():
-            made = planned(source, request, columns)
+            made = planned(source, run, columns)
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
         )
@@ -169,25 +165,26 @@ def add_file(
         report.dry_run = request.dry_run
         report.remote = source.is_remote or not target.is_local
         if made.chosen or not request.in_place:
-            check_target(file, target, request.in_place, request.force, request.tables)
+            check_target(file, target, request.in_place, request.force, run.tables)
         if made.chosen and request.at_chunk_start:
             check_movable(source.path, footer, request.force)
         if not request.dry_run:
-            report.add_travel(_carry_out(source, footer, made, target, request, report, built), source)
+            report.add_travel(_carry_out(source, footer, made, target, run, report, built), source)
     report.seconds = time.perf_counter() - started
     return report
 
 
 def _carry_out(
-    source: Source, footer: Footer, made: Plan, target: Location, request: Request, report: AddedFile,
+    source: Source, footer: Footer, made: Plan, target: Location, run: Run, report: AddedFile,
     built: BuiltElsewhere | None,
 ) -> Travel:  # fmt: skip
+    request = run.request
     report.bytes_after = source.size
     how = Writing(request.overwrite or request.in_place, request.sync, request.force, request.cached, request.read_back)
     if not made.chosen:
         return Travel() if request.in_place else copy_whole(source, target, how)
     with new_version(source, target, how, report.bytes_needed) as new:
-        written = _Writer(source, footer, made, request, built).write(new)
+        written = _Writer(source, footer, made, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
@@ -206,10 +203,9 @@ def _carry_out(
 class _Writer:
     """Writes the new file's bytes and remembers what the checks and the report need."""
 
-    def __init__(
-        self, source: Source, footer: Footer, made: Plan, request: Request, built: BuiltElsewhere | None
-    ) -> None:
-        self.source, self.footer, self.made, self.request = source, footer, made, request
+    def __init__(self, source: Source, footer: Footer, made: Plan, run: Run, built: BuiltElsewhere | None) -> None:
+        self.source, self.footer, self.made, self.request = source, footer, made, run.request
+        self.workers, self.progress = run.workers, run.progress
         self.body = Body()
         self.filters: list[AddedFilter] = []
         self.skipped: list[Skipped] = []
@@ -233,7 +229,7 @@ class _Writer:
             else:
                 self._before_footer(new)
         finally:
-            self.request.workers.settle()
+            self.workers.settle()
         if self.keys or self.cut:
             with uncollected():
                 write_footer(new, self._new_footer())
@@ -250,7 +246,7 @@ class _Writer:
         else:
             # A remote file is read ahead chunk by chunk.
             runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
-            results = chain.from_iterable(self.request.workers.in_order(self._build, runs))
+            results = chain.from_iterable(self.workers.in_order(self._build, runs))
         for done, (key, built) in enumerate(zip(keys, results, strict=True)):
             group, column = key
             if built.data is None:
@@ -261,8 +257,8 @@ class _Writer:
                 else:
                     self.checksums[key] = zlib.crc32(built.data)
                 self._built[key] = Built(b"", "", built.rate, built.num_bytes, built.estimated_ndv, built.reached)
-            if self.request.progress is not None:
-                self.request.progress(self.source.path, done + 1, len(keys))
+            if self.progress is not None:
+                self.progress(self.source.path, done + 1, len(keys))
             yield key, built.data
 
     def _cuts(self) -> list[Event]:
@@ -293,7 +289,7 @@ class _Writer:
             new.flush()  # the disk works while the filters are still being built
             return written
 
-        copying = self.request.workers.copy(body)
+        copying = self.workers.copy(body)
         if events:
             copying.result()  # only then is it known where the filters begin
         new.at = sink.at if events else self.footer.start

@@ -7,7 +7,7 @@ of distinct values is needed. Too small an allocation is built again, twice as l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -16,11 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import BATCH_ROWS, ColumnReader
-from parquet_bloom.errors import FilterFormatError, RequestError, parameter
+from parquet_bloom.errors import parameter
 from parquet_bloom.formats import final
-from parquet_bloom.formats.draft_2015 import Style, key_values, kind_of, made
+from parquet_bloom.formats.draft_2015 import Style, key_values, made
 from parquet_bloom.formats.filters import Format
-from parquet_bloom.formats.guava import decode_guava
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
@@ -172,38 +171,13 @@ def _build_k_probe(reader: ColumnReader, row_group: int, style: Style, sizing: S
     return Built(b"", "", rate, num_bits // 8, estimate, num_bits >= wanted, texts)
 
 
-def _check_given(reader: ColumnReader, row_group: int, data: bytes) -> Built:
-    """Take a filter of Guava's as it is, if it admits every stored value."""
-    try:
-        bloom = decode_guava(data, kind_of(reader.leaf))
-    except FilterFormatError as error:
-        raise RequestError(
-            f"row group {row_group}, column {reader.leaf.name}: no filter of Guava's: {error}"
-        ) from error
-    values = missed = 0
-    for batch in reader.batches(row_group):
-        admitted = bloom.might_contain_array(batch)
-        values += len(admitted)
-        missed += int(len(admitted) - np.count_nonzero(admitted))
-    if missed or not values:
-        return Built(
-            None, f"Guava's filter denies {missed} of {values} stored values" if values else "no value is stored"
-        )
-    rate, estimate = k_probe.rate(bloom.longs, bloom.k), k_probe.estimated_ndv(bloom.longs, bloom.k)
-    return Built(b"", "", rate, bloom.longs.nbytes, estimate, texts=tuple(key_values(bloom)))
-
-
 def build(
     reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing, style: Style | None = None,
-    given: bytes | None = None,
 ) -> Built:  # fmt: skip
     """Build the filter of one column chunk. Raises DamagedFileError where the chunk does not decode.
 
     style  of `statistics`
-    given  of `statistics`: what Guava wrote, to be checked rather than built
     """
-    if given is not None:
-        return _check_given(reader, row_group, given)
     if form.header is None or form.rule is None:
         return _build_k_probe(reader, row_group, style or Style(), sizing)
     leaf = reader.leaf
@@ -220,13 +194,12 @@ def build(
 
 def build_several(
     reader: ColumnReader, footer: Footer, row_groups: Sequence[int], form: Format, sizing: Sizing,
-    style: Style | None = None, given: Mapping[int, bytes] | None = None,
+    style: Style | None = None,
 ) -> dict[int, Built]:  # fmt: skip
     """`build` for several row groups of one column: the file is opened once, and the smallest are built together.
 
     returns  row group -> its filter
     """
-    given = given or {}
     built: dict[int, Built] = {}
     with reader.staying_open() if len(row_groups) > 1 else nullcontext(reader) as once:
         if form.rule is not None and form.header is not None and len(row_groups) > 1 and not reader.leaf.float_bits:
@@ -234,7 +207,7 @@ def build_several(
             built = _build_smallest(once, small, form.rule, form.header(split_block.MIN_BYTES), sizing)
         for group in row_groups:
             if group not in built:
-                built[group] = build(once, footer, group, form, sizing, style, given.get(group))
+                built[group] = build(once, footer, group, form, sizing, style)
     return built
 
 

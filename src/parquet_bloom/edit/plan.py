@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from parquet_bloom.edit.build import Sizing
 from parquet_bloom.edit.choose import columns_left_out
@@ -12,14 +13,7 @@ from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.formats.draft_2015 import Style, stored_in, style_named
 from parquet_bloom.formats.filters import FORMATS, Format, format_named
 from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.metadata.schema import (
-    Leaf,
-    choose_leaves,
-    find_leaf,
-    is_pattern,
-    match_leaves,
-    select_leaves,
-)
+from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.formats.properties import sizes_from
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.storage.source import Source
@@ -44,7 +38,6 @@ class Plan:
     """What `add` will do with one file."""
 
     chosen: dict[Chunk, Sizing] = field(default_factory=dict)
-    given: dict[Chunk, bytes] = field(default_factory=dict)  # filters of Guava's
     skipped: list[Skipped] = field(default_factory=list)
 
     @property
@@ -52,30 +45,99 @@ class Plan:
         return sorted({column for _, column in self.chosen})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be done with every file, checked by check_request; fields as add_filters has them."""
+class Writes(TypedDict, total=False):
+    """How the new files are written: the fields of Request that are passed on as they come."""
 
-    columns: Sequence[str] | None
-    exclude: Sequence[str] | None
-    form: Format
-    style: Style | None
-    guava: Mapping[tuple[int, str], bytes]
-    at_chunk_start: bool
-    fpp: float | Mapping[str, float] | None
-    ndv: int | None
-    max_bytes: int | None
     in_place: bool
     overwrite: bool
     replace: bool
     sync: bool
     force: bool
+    dry_run: bool
+    read_back: bool
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
+
+    columns ... read_back  as add_filters has them
+    spec, style      the form of the filters; the style is that of `statistics`, None for others
+    at_chunk_start   filters go before the pages of their chunk, not before the footer
+    max_bytes        the most a bitset may take, a power of two
+    threads          None: as many as there are processors
+    cached           as storage.writing.new_file.NewFile has it
+    """
+
+    columns: tuple[str, ...] | None
+    exclude: tuple[str, ...] | None
+    spec: str
+    style: Style | None
+    at_chunk_start: bool
+    fpp: float | Mapping[str, float] | None
+    ndv: int | None
+    max_bytes: int
+    threads: int | None
+    in_place: bool = False
+    overwrite: bool = False
+    replace: bool = False
+    sync: bool = True
+    force: bool = False
+    dry_run: bool = False
+    read_back: bool = False
+    cached: bool = True
+
+    @property
+    def form(self) -> Format:
+        return FORMATS[self.spec]
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        columns: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        spec: str = "final",
+        placement: str | None = None,
+        hash_family: str | None = None,
+        strategy: str | None = None,
+        fpp: float | Mapping[str, float] | None = None,
+        ndv: int | None = None,
+        conf: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        **how: Unpack[Writes],
+    ) -> Request:
+        """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
+        fpp, ndv = with_properties(conf, spec, fpp, ndv)
+        form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, threads)
+        return cls(
+            columns=None if columns is None else tuple(columns),
+            exclude=None if exclude is None else tuple(exclude),
+            spec=spec,
+            style=style_for(form, hash_family, strategy),
+            at_chunk_start=at_chunk_start,
+            fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
+            ndv=ndv,
+            max_bytes=check_sizes(ndv, max_bytes, form),
+            threads=threads,
+            **how,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A request, and what this process works on it with.
+
+    tables    that files must not be changed in
+    progress  is told of every filter
+    """
+
+    request: Request
     workers: Workers
     tables: Tables
-    dry_run: bool
-    progress: Progress | None
-    cached: bool = True  # as storage.writing.new_file.NewFile has it
-    read_back: bool = False
+    progress: Progress | None = None
 
 
 def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
@@ -103,8 +165,6 @@ def check_request(
     spec: str,
     placement: str | None,
     fpp: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
     threads: int | None,
 ) -> tuple[Format, bool]:
     """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
@@ -116,7 +176,6 @@ def check_request(
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp)
-    check_sizes(ndv, max_bytes, form)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
     return form, chosen == "chunk-start"
@@ -146,27 +205,18 @@ def with_properties(
     return (fpp if rate is None else rate), (ndv if entries is None else entries)
 
 
-def plan(
-    footer: Footer,
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    fpp: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
-    replace: bool,
-    form: Format = FORMATS["final"],
-) -> Plan:
+def plan(footer: Footer, request: Request) -> Plan:
     """Decide for every column chunk of one file.
 
     Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
     has a type that is refused (one that only a pattern fits is skipped, with the reason).
     """
-    limit = check_sizes(ndv, max_bytes, form)
+    form, columns = request.form, request.columns
     leaves = footer.leaves
-    wanted = select_leaves(leaves, columns, exclude)
+    wanted = select_leaves(leaves, columns, request.exclude)
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
-    rates = _rates(leaves, fpp, form.fpp)
+    rates = _rates(leaves, request.fpp, form.fpp)
     in_body = form.placement is not None
     foreign = footer.foreign_filter_fields if in_body else set()
     stored = stored_in(footer)
@@ -178,12 +228,12 @@ def plan(
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             made.skipped.append(Skipped(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
-        sizing = Sizing(rates.get(leaf.index, rates[-1]), ndv, limit)
+        sizing = Sizing(rates.get(leaf.index, rates[-1]), request.ndv, request.max_bytes)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
             here = (group, leaf.index) in footer.filter_places or (group, leaf.index) in stored
-            reason = _why_not(values, nulls, here, replace)
+            reason = _why_not(values, nulls, here, request.replace)
             if reason is None and not in_body and footer.meta(group, leaf.index).key_value_metadata == []:
                 reason = "its list of key-values is there and empty, which remove could not bring back"
             if (group, leaf.index) in foreign:
@@ -198,7 +248,6 @@ def plan(
 
 def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
     """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
-    check_fpp(fpp)
     if not isinstance(fpp, Mapping):
         return {-1: default if fpp is None else fpp}
     rates = {-1: fpp.get("*", default)}
@@ -222,31 +271,6 @@ def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[S
     return [Skipped(leaf.name, group, reason) for group, reason in reasons.items()]
 
 
-def given_columns(
-    guava: Mapping[tuple[int, str], bytes], columns: Sequence[str] | None, style: Style | None
-) -> list[str]:
-    """The columns that filters of Guava's are for. Raises RequestError where they cannot be taken."""
-    if columns is not None:
-        raise RequestError("filters of Guava's name their columns, leave columns out")
-    if style is None or style.family != "guava":
-        wanted = parameter("spec", "statistics") + " and " + parameter("hash_family", "guava")
-        raise RequestError("filters of Guava's are for " + wanted)
-    return sorted({name for _, name in guava})
-
-
-def keep_given(made: Plan, footer: Footer, guava: Mapping[tuple[int, str], bytes]) -> None:
-    """Leave in the plan only what there are filters of Guava's for, if there are any."""
-    if not guava:
-        return
-    for (group, name), data in guava.items():
-        if not 0 <= group < footer.n_row_groups:
-            raise RequestError(f"there is no row group {group}, but a filter for it; there are {footer.n_row_groups}")
-        key = group, find_leaf(footer.leaves, name).index
-        if key in made.chosen:
-            made.given[key] = data
-    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key in made.given}
-
-
 def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
     """Bytes that the planned filters take at most, headers included."""
     total = 0
@@ -265,17 +289,15 @@ def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> 
     return total
 
 
-def planned(source: Source, request: Request, chosen: Collection[int] | None = None) -> Plan:
+def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> Plan:
     """Which chunks of a file get a filter, and why others do not.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
             reads a sample of the columns if the request names none
     """
-    r = request
     footer = source.footer()
-    made = plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace, r.form)
-    keep_given(made, footer, r.guava)
-    if r.columns is not None or not made.chosen:
+    made = plan(footer, run.request)
+    if run.request.columns is not None or not made.chosen:
         return made
     if chosen is None:
         groups: dict[int, list[int]] = {}
@@ -283,7 +305,7 @@ def planned(source: Source, request: Request, chosen: Collection[int] | None = N
         for (group, column), sizing in made.chosen.items():
             groups.setdefault(column, []).append(group)
             sizings[column] = sizing
-        left_out = columns_left_out(source, footer, groups, sizings, r.workers)
+        left_out = columns_left_out(source, footer, groups, sizings, run.workers)
         made.skipped += [Skipped(footer.leaves[column].name, None, reason) for column, reason in left_out.items()]
         chosen = groups.keys() - left_out.keys()
     made.chosen = {key: sizing for key, sizing in made.chosen.items() if key[1] in chosen}

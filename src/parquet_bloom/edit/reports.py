@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from parquet_bloom.edit.plan import Skipped
 from parquet_bloom.storage.paths import Failed
+from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import Travel
 
 
-@dataclass(slots=True, kw_only=True)
-class Travelled:
+@dataclass(slots=True, kw_only=True, repr=False)
+class Travelled(Printed):
     """What the way between us and a storage cost.
 
     remote           the file, or its output, is not on a local disk
@@ -31,12 +34,12 @@ class Travelled:
 
 
 @dataclass(frozen=True, slots=True)
-class AddedFilter:
+class AddedFilter(Printed):
     """One filter that was written.
 
     offset, length  header and bitset in the new file, bytes; of statistics no offset, and its base64
     num_bytes       of the bitset
-    rate            its exact false positive rate; `reached` says whether that is within fpp
+    fpp             its exact false positive rate; `reached` says whether that is within what was asked for
     """
 
     row_group: int
@@ -44,12 +47,12 @@ class AddedFilter:
     offset: int | None
     length: int
     num_bytes: int
-    rate: float
+    fpp: float
     reached: bool
     estimated_ndv: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class AddedFile(Travelled):
     """What `add` did to one file, or would do (dry_run)."""
 
@@ -72,9 +75,13 @@ class AddedFile(Travelled):
     def filter_bytes(self) -> int:
         return sum(f.length for f in self.filters)
 
+    def to_arrow(self) -> pa.Table:
+        """A row a filter that was written."""
+        return table_of(AddedFilter, self.filters)
 
-@dataclass(slots=True)
-class AddReport:
+
+@dataclass(slots=True, repr=False)
+class AddReport(Printed):
     """What `add` did: a report a file, and the files among several that failed.
 
     notes  of tables whose files were changed, as was forced: which readers fail on them
@@ -84,8 +91,18 @@ class AddReport:
     failed: list[Failed]
     notes: list[str] = field(default_factory=list)
 
+    def to_arrow(self) -> pa.Table:
+        """A row a file; `filters` is how many were written. Those that failed have none."""
+        table = table_of(AddedFile, self.files)
+        for name, counts in (
+            ("filters", [len(f.filters) for f in self.files]),
+            ("filter_bytes", [f.filter_bytes for f in self.files]),
+        ):
+            table = table.append_column(name, pa.array(counts, pa.int64()))
+        return table
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class RemovedFile(Travelled):
     """What `remove` did to one file.
 
@@ -104,8 +121,8 @@ class RemovedFile(Travelled):
     dry_run: bool = False
 
 
-@dataclass(slots=True)
-class RemoveReport:
+@dataclass(slots=True, repr=False)
+class RemoveReport(Printed):
     """What `remove` did: a report a file, and the files among several that failed.
 
     notes  of tables whose files were changed, as was forced: which readers fail on them
@@ -114,3 +131,7 @@ class RemoveReport:
     files: list[RemovedFile]
     failed: list[Failed]
     notes: list[str] = field(default_factory=list)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a file; those that failed have none."""
+        return table_of(RemovedFile, self.files)

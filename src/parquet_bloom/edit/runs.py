@@ -35,8 +35,7 @@ def build_run(
     built: dict[Chunk, Built] = {}
     for column in {column for _, column in run}:
         groups = [group for group, of in run if of == column]
-        given = {group: made.given[group, column] for group in groups if (group, column) in made.given}
         sizing = made.chosen[groups[0], column]  # one for the whole column
-        some = build_several(readers[column], footer, groups, request.form, sizing, request.style, given)
+        some = build_several(readers[column], footer, groups, request.form, sizing, request.style)
         built.update(((group, column), one) for group, one in some.items())
     return [built[key] for key in run]

@@ -16,11 +16,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.edit.add import add_filters
-from parquet_bloom.edit.plan import check_request, plan, style_for, with_properties
+from parquet_bloom.edit.add import add_as
+from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
-from parquet_bloom.formats.filters import Format
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
@@ -83,16 +82,14 @@ class FilterWriter:
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
         columns, rates = _columns(bloom_filters, fpp)
         self._filters = bloom_filters is not False
-        self._options: dict[str, Any] = {
-            "columns": columns, "fpp": rates, "spec": spec, "placement": placement,
-            "hash_family": hash_family, "strategy": strategy,
-            "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads, "overwrite": overwrite,
-        }  # fmt: skip
+        self._sync = sync
         if self._filters:
-            form, _ = check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
-            style_for(form, hash_family, strategy)
+            self._request = Request.checked(
+                columns=columns, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy, fpp=rates,
+                ndv=ndv, max_bytes=max_bytes, threads=threads, overwrite=overwrite, sync=sync,
+            )  # fmt: skip
             try:
-                _check_columns(schema, options, columns, rates, ndv, max_bytes, form)
+                _check_columns(schema, options, self._request)
             except RequestError as error:
                 raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
@@ -139,9 +136,9 @@ class FilterWriter:
         try:
             writer.close()
             if self._filters:
-                self.report = add_filters(self._data.path, self._where, **self._options).files[0]
+                self.report = add_as(self._request, self._data.path, self._where).files[0]
                 self.report.source = self.report.output
-                if self._options["sync"]:
+                if self._sync:
                     self._data.sync_made()
             else:
                 self._data.commit()
@@ -175,15 +172,7 @@ def _target(where: PathLike, overwrite: bool) -> str:
     return new_target(followed(os.path.abspath(local_target(where))), overwrite)
 
 
-def _check_columns(
-    schema: pa.Schema,
-    options: Mapping[str, Any],
-    columns: list[str] | None,
-    rates: float | Mapping[str, float] | None,
-    ndv: int | None,
-    max_bytes: int | None,
-    form: Format,
-) -> None:
+def _check_columns(schema: pa.Schema, options: Mapping[str, Any], request: Request) -> None:
     """Plan for a file without rows, so that a wrong column is told before the data are written."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
@@ -191,7 +180,7 @@ def _check_columns(
     data = out.getvalue().to_pybytes()
     with suppress(FooterError):  # an encrypted one: for add to refuse
         at = len(data) - TAIL_BYTES - footer_length(data, len(data))
-        plan(decode_footer(data[at:-TAIL_BYTES], at), columns, None, rates, ndv, max_bytes, False, form)
+        plan(decode_footer(data[at:-TAIL_BYTES], at), request)
 
 
 def _columns(

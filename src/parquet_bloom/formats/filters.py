@@ -185,16 +185,7 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
     return BloomFilter(header, tuple(parts))
 
 
-def encode_filter(spec: str, blocks: split_block.Blocks) -> bytes:
-    """Write header and bitset: blocks, uint32[n_blocks, 8] -> bytes as they lie in the file."""
-    form = format_named(spec)
-    if form.header is None:
-        raise RequestError(f"a filter of {spec} has no blocks")
-    bits = np.ascontiguousarray(blocks, "<u4").tobytes()
-    return form.header(len(bits)) + bits
-
-
 __all__ = [
     "FORMATS", "HEADER_BYTES", "BloomFilter", "Candidate", "FilterFormatError", "Format", "Header", "Placement",
-    "Rule", "UnknownFilterError", "believe", "decode_filter", "encode_filter", "format_named", "recognise",
+    "Rule", "UnknownFilterError", "believe", "decode_filter", "format_named", "recognise",
 ]  # fmt: skip

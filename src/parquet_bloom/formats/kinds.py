@@ -20,8 +20,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.literals import UNIT_NS, Instant, Literal, TimeOfDay, shown
-from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, shown
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, UNIT_NS, Leaf
 
 _UNITS = {nanoseconds: unit for unit, nanoseconds in UNIT_NS.items()}
 _LIKE_A_TIME = re.compile(r"\s*[+-]?\d+\s*[-:]\s*\d")  # a date or a time of day, in some engine's spelling

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from parquet_bloom.errors import FilterFormatError, RefusedTypeError, RequestError
 from parquet_bloom.formats import roaring
-from parquet_bloom.formats.literals import DAY_NS, UNIT_NS
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.literals import DAY_NS
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, UNIT_NS, Leaf
 
 FILE_NAME = "bloomfilter.lance"
 FILE_VERSION = "2.1"

@@ -19,7 +19,6 @@ from typing import Any, cast
 
 import numpy as np
 
-UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 DAY_NS = 86_400 * 10**9
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 LAST_DAY = dt.date.max.toordinal() - _EPOCH_DAY

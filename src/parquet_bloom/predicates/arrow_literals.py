@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from parquet_bloom.formats.literals import DAY_NS, UNIT_NS, Instant, Literal, TimeOfDay, date_of_day
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, date_of_day
+from parquet_bloom.formats.metadata.schema import UNIT_NS
 
 _DAY_MS = DAY_NS // UNIT_NS["ms"]
 

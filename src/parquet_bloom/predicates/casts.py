@@ -22,7 +22,6 @@ import pyarrow as pa
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import (
     DAY_NS,
-    UNIT_NS,
     Instant,
     Literal,
     TimeOfDay,
@@ -32,6 +31,7 @@ from parquet_bloom.formats.literals import (
     read_instant,
     spelled,
 )
+from parquet_bloom.formats.metadata.schema import UNIT_NS
 from parquet_bloom.formats.numbers import is_beyond, is_nan, nearest, quotient, scaled
 from parquet_bloom.predicates.arrow_literals import is_bytes, is_text
 

@@ -138,9 +138,9 @@ def _print_one(file: Any, say: Say) -> None:
             worst.setdefault(f.column, []).append(f)
     for column, filters in worst.items():
         where = f"row group {filters[0].row_group}" if len(filters) == 1 else plural(len(filters), "row group")
-        most = max(filters, key=lambda f: f.rate)
+        most = max(filters, key=lambda f: f.fpp)
         at_worst = "" if len(filters) == 1 else " at worst"
-        say(f"  {column}, {where}: {size(most.num_bytes)} reach a rate of {share(most.rate)}{at_worst}")
+        say(f"  {column}, {where}: {size(most.num_bytes)} reach an fpp of {share(most.fpp)}{at_worst}")
 
 
 def _print_totals(files: Sequence[Any], say: Say) -> None:
@@ -183,14 +183,14 @@ def _print_columns(files: Sequence[Any]) -> None:
             one[0] += f.column not in seen
             one[1] += 1
             one[2] += f.length
-            one[3] = max(one[3], f.rate)
+            one[3] = max(one[3], f.fpp)
             seen.add(f.column)
     if not sums:
         return
     many = len(files)
     rows = [(column, f"{n:,} of {many:,}", f"{filters:,}", size(length), share(rate))
             for column, (n, filters, length, rate) in sums.items()]  # fmt: skip
-    headings = ("column", "files", "filters", "bytes", "worst rate")
+    headings = ("column", "files", "filters", "bytes", "worst fpp")
     shown = 3 if dry else len(headings)
     print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown))
 
@@ -204,9 +204,9 @@ def _print_filters(files: Sequence[Any], say: Say) -> None:
         if file.filters:
             if len(files) > 1:
                 say(file.source)
-            rows = [(f.row_group, f.column, size(f.num_bytes), share(f.rate), f"{f.estimated_ndv:,.0f}")
+            rows = [(f.row_group, f.column, size(f.num_bytes), share(f.fpp), f"{f.estimated_ndv:,.0f}")
                     for f in file.filters]  # fmt: skip
-            print_table(("row group", "column", "bytes", "rate", "distinct"), rows, right=(0, 2, 3, 4))
+            print_table(("row group", "column", "bytes", "fpp", "distinct"), rows, right=(0, 2, 3, 4))
 
 
 def say_travel(file: Any, say: Say) -> None:

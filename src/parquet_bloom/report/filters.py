@@ -66,7 +66,7 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
     for column, filters in _by_column(f for file in files for f in file.filters).items():
         filled = [f for f in filters if f.num_bytes]
         set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
-        mean = sum(f.rate for f in filled) / len(filled) if filled else None
+        mean = sum(f.fpp for f in filled) / len(filled) if filled else None
         told = sorted(f.estimated_ndv for f in filled)
         forms = [", ".join(sorted({f"{f.spec or '?'}, {f.place}" for f in filters}))] if with_form else []
         rows.append((
@@ -75,7 +75,7 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
             sum(len(f.problems) for f in filters),
         ))  # fmt: skip
     forms = ["form"] if with_form else []
-    headings = ("column", *forms, "filters", "bytes", "bits set", "rate", "distinct", "problems")
+    headings = ("column", *forms, "filters", "bytes", "bits set", "fpp", "distinct", "problems")
     # Columns of nothing but zeros would push others together.
     shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
     first = 1 + len(forms)
@@ -88,10 +88,10 @@ def _print_every(filters: Sequence[Any], with_form: bool) -> None:
         form = [f"{f.spec or '?'}, {f.place}"] if with_form else []
         bits = share(f.bits_set / (8 * f.num_bytes)) if f.num_bytes else "-"
         offset = "-" if f.offset is None else f.offset
-        rate = share(f.rate) if f.num_bytes else "-"
+        rate = share(f.fpp) if f.num_bytes else "-"
         rows.append((f.row_group, f.column, *form, offset, f.num_bytes, bits, rate, count(f.estimated_ndv)))
     first = 3 if with_form else 2
-    headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "rate", "distinct")
+    headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "fpp", "distinct")
     print_table(headings, rows, right=(0, *range(first, first + 5)))
 
 
@@ -124,10 +124,10 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
 def _print_verdicts(filters: Sequence[Any]) -> None:
     if filters:
         rows = [
-            (f.row_group, f.column, f.spec or "?", f"{f.values:,}", f"{f.missed:,}", share(f.measured_rate), f.status)
+            (f.row_group, f.column, f.spec or "?", f"{f.values:,}", f"{f.missed:,}", share(f.measured_fpp), f.status)
             for f in filters
         ]
-        headings = ("row group", "column", "spec", "values", "missed", "measured rate", "verdict")
+        headings = ("row group", "column", "spec", "values", "missed", "measured fpp", "verdict")
         print_table(headings, rows, right=(0, 3, 4, 5))
 
 
@@ -135,13 +135,13 @@ def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
     rows = []
     for column, found in _by_column(filters).items():
         absent = sum(f.absent for f in found)
-        admitted = sum(f.measured_rate * f.absent for f in found if f.measured_rate is not None)
+        admitted = sum(f.measured_fpp * f.absent for f in found if f.measured_fpp is not None)
         states = Counter(f.status for f in found)
         verdict = ", ".join(f"{states[s]:,} {s}" for s in ("wrong", "unknown", "right") if states[s])
         specs = ", ".join(sorted({f.spec or "?" for f in found}))
         counts = (len(found), sum(f.values for f in found), sum(f.missed for f in found))
         rows.append((column, specs, *map("{:,}".format, counts), share(admitted / absent if absent else None), verdict))
-    headings = ("column", "spec", "filters", "values", "missed", "measured rate", "verdict")
+    headings = ("column", "spec", "filters", "values", "missed", "measured fpp", "verdict")
     print_table(headings, rows, right=(2, 3, 4, 5))
 
 

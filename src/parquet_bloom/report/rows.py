@@ -20,7 +20,6 @@ import pyarrow.types as pt
 from parquet_bloom.report.tables import table_lines
 from parquet_bloom.report.text import cells, json_text, shortened, visible
 
-FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 BINARY = ("parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
             ".arrow": "arrow", ".feather": "arrow", ".txt": "table"}  # fmt: skip
@@ -30,7 +29,7 @@ _LEAST = 12  # that a text or a heading keeps at least
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, form: str, out: IO[bytes]) -> int:
-    """Write batches of one schema in a form of FORMATS; returns how many rows."""
+    """Write batches of one schema as table, csv, json, ndjson, parquet or arrow; returns how many rows."""
     return _WRITERS[form](batches, schema, out)
 
 
@@ -294,4 +293,4 @@ _WRITERS: dict[str, Callable[[Iterable[pa.RecordBatch], pa.Schema, IO[bytes]], i
     "arrow": _arrow,
 }
 
-__all__ = ["BINARY", "FORMATS", "SUFFIXES", "limited", "write_rows"]
+__all__ = ["BINARY", "SUFFIXES", "limited", "write_rows"]

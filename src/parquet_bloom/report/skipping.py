@@ -10,26 +10,12 @@ from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, size
 from parquet_bloom.report.text import Say, headline
+from parquet_bloom.search.check import totals
 
 VERDICTS_SHOWN = 50
 _FILES_SHOWN = 20
 _RUNS_SHOWN = 20
 _SOURCES_SHOWN = 60  # characters
-_ORDER = ("no rows", "literal", "partition", "bounds", "filter", "index")
-
-
-def totals(verdicts: Sequence[Any], excluded: int = 0) -> dict[str, Any]:
-    """Row groups and bytes skipped of how many, and what they fell to."""
-    by = Counter(v.decided_by for v in verdicts if v.skipped)
-    return {
-        "row_groups": len(verdicts),
-        "row_groups_skipped": sum(by.values()),
-        "bytes": sum(v.size for v in verdicts),
-        "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
-        "files_excluded": excluded,
-        "by": {stage: by[stage] for stage in _ORDER if by[stage]},
-        "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
-    }
 
 
 def line(verdicts: Sequence[Any], excluded: int = 0) -> str:

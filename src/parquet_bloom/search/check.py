@@ -7,26 +7,29 @@ worth a warning (FilterWarning).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+import pyarrow as pa
 
-from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.chunks.spots import spots_of
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift.compact import uncollected
-from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
-from parquet_bloom.search.evidence import RANGE_VALUES, STAGES, Decision
-from parquet_bloom.search.search import Options, Search, Searched
+from parquet_bloom.search.evidence import STAGES, Decision
+from parquet_bloom.search.options import Options, SearchOptions
+from parquet_bloom.search.search import Search, Searched
 from parquet_bloom.storage.paths import Failed
-from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.source import PathLike
 
 
@@ -55,7 +58,7 @@ class RowGroupVerdict(NamedTuple):
 
 
 @dataclass(slots=True)
-class ColumnFilters:
+class ColumnFilters(Printed):
     """A column that the predicate compares with values, and its filters in the row groups that are left.
 
     row_groups   that are left and that a filter could exclude
@@ -71,7 +74,7 @@ class ColumnFilters:
     files_without: int = 0
 
 
-class Verdicts(list[RowGroupVerdict]):
+class Verdicts(Printed, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     failed  the files among several that could not be read
@@ -91,41 +94,58 @@ class Verdicts(list[RowGroupVerdict]):
     def skipped(self) -> int:
         return sum(v.skipped for v in self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
+        unused = [{"part": part, "reason": reason} for part, reason in self.unused]
+        named = {"verdicts": list(self), "totals": totals(self), "unused": unused, "columns": self.columns}
+        return {name: plain(value) for name, value in {**named, "failed": self.failed, "notes": self.notes}.items()}
+
+    def to_arrow(self) -> pa.Table:
+        """A row a row group."""
+        return table_of(RowGroupVerdict, self)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed):,} files failed" if self.failed else ""
+        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{failed})"
+
+
+def totals(verdicts: Sequence[RowGroupVerdict], excluded: int = 0) -> dict[str, Any]:
+    """Row groups and bytes skipped of how many, and what they fell to."""
+    by = Counter(v.decided_by for v in verdicts if v.skipped)
+    return {
+        "row_groups": len(verdicts),
+        "row_groups_skipped": sum(by.values()),
+        "bytes": sum(v.size for v in verdicts),
+        "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
+        "files_excluded": excluded,
+        "by": {stage: by[stage] for stage in STAGES if by[stage]},
+        "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
+    }
+
 
 def check(
     source: PathLike | Sequence[PathLike],
     predicate: Any,
     *,
     filesystem: Any = None,
-    nan: str = "ieee",
-    use_filters: bool = True,
-    range_values: int = RANGE_VALUES,
-    cache: FooterCache | None = None,
-    progress: ProgressCallback | None = None,
-    raw_files: bool = False,
+    **options: Unpack[SearchOptions],
 ) -> Verdicts:
     """Say for every row group of one Parquet file, or several, whether a row can match.
 
-    predicate     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
-                  a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
-    filesystem    any pyarrow or fsspec file system; source then names files on it
-    nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark
-    use_filters   False: bounds and partitions only
-    range_values  a range of so many integers or dates is asked for one by one
-    cache         footers that the caller keeps from one call to the next
-    progress      is called with a Progress for every file
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
+                a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    options     see SearchOptions; `progress` is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
     TableFormatError for a table's folder, or a file in it, without raw_files.
     """
-    options = Options(nan, use_filters, range_values=range_values, cache=cache, raw_files=raw_files)
-    search = Search(source, predicate, filesystem, options)
+    search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
     verdicts.failed += search.located.failed
     unused = Unused()
     columns: dict[str, ColumnFilters] = {}
-    meter = Meter(progress, search.files, "search")
+    meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
         for one in search:
             meter.finish()
@@ -232,7 +252,7 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
         skipped,
         stages,
         decision.bytes_read.tolist(),
-        _reasons(decision, outline, bound, stages),
+        _reasons(decision, bound, stages),
         outline.rows.tolist(),
         sizes_of(outline).tolist(),
         strict=False,
@@ -247,7 +267,7 @@ def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
     return sizes
 
 
-def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
+def _reasons(decision: Decision, bound: Bound, stages: list[str | None]) -> list[str]:
     skips: dict[str | None, str] = {None: ""}
     skips.update(_REASONS)
     if "literal" in stages:
@@ -276,9 +296,7 @@ def _literal_reason(bound: Bound) -> str:
             for operand in term.operands:
                 if operand.never and operand.reason:
                     return operand.reason
-        elif isinstance(term, Interval):
-            continue
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "verdicts_of"]
+__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]

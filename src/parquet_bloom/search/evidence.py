@@ -34,10 +34,10 @@ from parquet_bloom.predicates.bind import (
 )
 from parquet_bloom.predicates.deciding import combine, denied, probes_of, same_for_all, term_masks
 from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks
+from parquet_bloom.search.options import Options
 from parquet_bloom.storage.source import Source
 
 Groups = NDArray[np.int64]  # row groups, by their numbers
-RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
 
 
 @dataclass(slots=True)
@@ -74,20 +74,13 @@ _NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
 class Question:
     """A bound predicate and how far to go for it.
 
-    pairs         the partition values of the file
-    nan           "ieee" or "largest", see bind.Schema
-    use_filters   False: bounds and partitions only
-    decide_true   ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
-    range_values  so many values of an integer range are asked for one by one
-    literal       literal_outcome of the predicate
+    pairs    the partition values of the file
+    literal  literal_outcome of the predicate
     """
 
     bound: Bound
+    options: Options
     pairs: Pairs = ()
-    nan: str = "ieee"
-    use_filters: bool = True
-    decide_true: bool = False
-    range_values: int = RANGE_VALUES
     literal: int = TRUE | FALSE | NULL
 
 
@@ -105,7 +98,7 @@ def partition_outcome(question: Question) -> int:
     masks = [
         anything
         if isinstance(term, Opaque) or term.leaf.index >= 0
-        else term_masks(term, _partition_facts(term.leaf, 1, question.pairs), question.nan)
+        else term_masks(term, _partition_facts(term.leaf, 1, question.pairs), question.options.nan)
         for term in terms_of(question.bound)
     ]
     return int(combine(question.bound, masks, 1)[0])
@@ -122,11 +115,11 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     elif question.pairs and not partition_outcome(question) & TRUE:
         stage[stage == 0] = _PARTITION
     known = [_facts(term, outline, question.pairs) for term in terms]
-    masks = [term_masks(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
+    masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, known, strict=True)]
     outcomes = combine(question.bound, masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
-    if question.use_filters and (stage == 0).any():
+    if question.options.use_filters and (stage == 0).any():
         _ask_filters(source, outline, question, known, masks, decision)
     decision.outcomes[outline.rows == 0] = 0
     return decision
@@ -166,9 +159,9 @@ def _ask_filters(
     for i, may in may_deny.items():
         hoped = best[i] if single else combine(question.bound, best, n)
         decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
-        if question.decide_true:
+        if question.options.decide_true:
             decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
-        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.range_values)
+        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]
             answers = ask(source, leaf.index, groups, probes)

@@ -12,23 +12,22 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
-from parquet_bloom.search.evidence import RANGE_VALUES
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
 from parquet_bloom.search.given_expression import GivenFilter
-from parquet_bloom.search.search import Options, Search, Searched
+from parquet_bloom.search.options import Options, SearchOptions
+from parquet_bloom.search.search import Search, Searched
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     Reading,
@@ -38,7 +37,7 @@ from parquet_bloom.search.unchanged import (
     read_error,
     version_of,
 )
-from parquet_bloom.storage.progress import Meter, ProgressCallback, RowMeter
+from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.source import PathLike, Source
 
 if TYPE_CHECKING:
@@ -51,6 +50,9 @@ Part = tuple[Searched, list[int]]  # a file, and row groups of it
 class Scan:
     """Files, a predicate over them, and which row groups can hold rows for it. Looks when first asked.
 
+    Arguments as read_table has them; decide_true is for those who count: filters are asked too where their "no"
+    would show that all rows of a row group match.
+
     verdicts     one a row group, as parquet_bloom.check gives them; of files that their folder's name
                  excludes there are none, as they were not opened
     excluded     these files
@@ -61,23 +63,16 @@ class Scan:
     def __init__(
         self,
         source: PathLike | Sequence[PathLike],
-        filters: Any = None,
+        predicate: Any = None,
         *,
         filesystem: Any = None,
-        nan: str = "ieee",
-        use_filters: bool = True,
-        range_values: int = RANGE_VALUES,
-        cache: FooterCache | None = None,
         decide_true: bool = False,
-        progress: ProgressCallback | None = None,
-        raw_files: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> None:
-        options = Options(
-            nan, use_filters, decide_true, range_values, skip_files=True, cache=cache, raw_files=raw_files
-        )
-        self.filters = filters
-        self.progress = progress
-        self._search = Search(source, And(()) if filters is None else filters, filesystem, options)
+        self._given = predicate
+        how = Options(**options, decide_true=decide_true, skip_files=True)
+        self.progress = how.progress
+        self._search = Search(source, And(()) if predicate is None else predicate, filesystem, how)
         if self._search.located.failed:  # rows must not be missing in silence
             raise self._search.located.failed[0].error
         self.filesystem = self._search.located.filesystem or pyarrow.fs.LocalFileSystem()
@@ -278,7 +273,7 @@ class Scan:
     def _row_filter(self) -> RowFilter | GivenFilter | None:
         """What rows are still to be checked for; None if every row that is left matches."""
         files = self.files  # names are resolved here, before any data is read
-        if self.filters is None:
+        if self._given is None:
             return None
         decided = [f.decision for f in files if f.decision is not None]
         kept = any(d.open.any() for d in decided)
@@ -286,12 +281,12 @@ class Scan:
             return None
         from parquet_bloom.predicates.rows import row_filter
 
-        if isinstance(self.filters, str | Predicate):
+        if isinstance(self._given, str | Predicate):
             dates = [key.path[0] for key in self._search.keys if key.logical == "DATE"]
             return row_filter(self.predicate, self.schema, dates=dates)
         from parquet_bloom.predicates.arrow import as_expression
 
-        return GivenFilter(as_expression(self.filters), self.predicate)
+        return GivenFilter(as_expression(self._given), self.predicate)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.chunks.hive import partition_keys
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
 from parquet_bloom.formats.metadata.outline import Outline
@@ -23,6 +22,7 @@ from parquet_bloom.predicates.names import First, Schema
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
+from parquet_bloom.search.options import Options
 from parquet_bloom.storage.paths import Found, locate
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
@@ -44,28 +44,6 @@ class Known:
     leaves: tuple[Leaf, ...]
     keys: tuple[Leaf, ...]
     path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How far a search goes, see evidence.Question.
-
-    skip_files   files that their folders' names exclude are not opened; their decision is None
-    cache        footers that the caller keeps
-    known        in the place of what the first file and all folders' names tell
-    ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
-    raw_files    files of tables are read as they are
-    """
-
-    nan: str = "ieee"
-    use_filters: bool = True
-    decide_true: bool = False
-    range_values: int = 1000
-    skip_files: bool = False
-    cache: FooterCache | None = None
-    known: Known | None = None
-    ignore_case: bool = False
-    raw_files: bool = False
 
 
 @dataclass(slots=True)
@@ -172,8 +150,7 @@ class Search:
 
     def _question(self, leaves: Sequence[Leaf], found: Found) -> Question:
         bound, literal = self._bind(leaves, found)
-        o = self.options
-        return Question(bound, found.partitions, o.nan, o.use_filters, o.decide_true, o.range_values, literal)
+        return Question(bound, self.options, found.partitions, literal)
 
     def _bind(self, leaves: Sequence[Leaf], found: Found) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""

@@ -4,13 +4,21 @@
 
     bloom.add_filters(spark, ["s3a://bucket/events"], columns=["trace_id"], in_place=True).show()
 
-The executors call the same functions as the command line does; failures are rows, not exceptions.
+The executors call the same functions as the command line does; failures are rows, not exceptions. What a job
+raises as a whole is in parquet_bloom.errors, such as SparkJobError.
 Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parquet_bloom.spark.data_source.source import ParquetBloomSource, register
+    from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
+    from parquet_bloom.spark.pipeline import add_filters
+    from parquet_bloom.spark.reading import read
+    from parquet_bloom.spark.zones import build_zone_index
 
 _HOMES = {
     "add_filters": "pipeline",
@@ -25,6 +33,19 @@ _HOMES = {
 }
 
 
+__all__ = [
+    "ParquetBloomSource",
+    "add_filters",
+    "build_zone_index",
+    "check",
+    "inspect_filters",
+    "prune",
+    "read",
+    "register",
+    "verify_filters",
+]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -34,4 +55,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return __all__

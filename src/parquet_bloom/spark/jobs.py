@@ -13,19 +13,20 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from parquet_bloom.audit.inspect import inspect
 from parquet_bloom.audit.verify import verify
 from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
+from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import sizes_of, verdicts_of
-from parquet_bloom.search.evidence import RANGE_VALUES
-from parquet_bloom.search.search import Options, Search, Searched, as_predicate
+from parquet_bloom.search.options import Nan, Options
+from parquet_bloom.search.search import Search, Searched, as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped
@@ -35,6 +36,9 @@ from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.table_folders import Tables, refusing
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 T = TypeVar("T")
 Row = dict[str, Any]
 Work = Callable[[Sequence[Found]], Iterable[Row]]
@@ -42,12 +46,12 @@ Work = Callable[[Sequence[Found]], Iterable[Row]]
 _TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
 INSPECTED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("spec", _TEXT), ("rule", _TEXT),
-     ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("rate", _DOUBLE),
+     ("offset", _LONG), ("length", _LONG), ("place", _TEXT), ("num_bytes", _LONG), ("fpp", _DOUBLE),
      ("estimated_ndv", _DOUBLE), ("problems", _TEXTS), ("notes", _TEXTS), ("error", _TEXT)]
 )  # fmt: skip
 VERIFIED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("column", _TEXT), ("status", _TEXT), ("spec", _TEXT),
-     ("values", _LONG), ("missed", _LONG), ("measured_rate", _DOUBLE), ("reason", _TEXT), ("error", _TEXT)]
+     ("values", _LONG), ("missed", _LONG), ("measured_fpp", _DOUBLE), ("reason", _TEXT), ("error", _TEXT)]
 )  # fmt: skip
 CHECKED = pa.schema(
     [("path", _TEXT), ("row_group", pa.int32()), ("outcome", _TEXTS), ("skipped", pa.bool_()),
@@ -64,7 +68,7 @@ _ROWS = 4096
 @explained
 def inspect_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None
-) -> Any:
+) -> DataFrame:
     """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
 
     paths             files, folders and globs, as Spark names them (s3a://bucket/folder)
@@ -83,7 +87,7 @@ def inspect_filters(
 def verify_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
     sample: int | None = None,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Hold every filter against the stored values: a row each, as parquet_bloom.verify; the columns of VERIFIED.
 
     sample  look at so many row groups a file only
@@ -99,9 +103,9 @@ def verify_filters(
 
 @explained
 def check(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
     predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
@@ -119,9 +123,9 @@ def check(
 
 @explained
 def prune(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: str = "largest", use_filters: bool = True,
+    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
     row_groups  their numbers; rows and size (compressed bytes) are of these together

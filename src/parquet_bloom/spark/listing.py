@@ -192,12 +192,12 @@ def list_named(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
     elif size is not None:
         yield from list_folder(bare, bare, where, tidy)
     elif set(last) & GLOB:
-        yield from _list_glob(bare, where, tidy)
+        yield from _list_glob(bare, where)
     else:
         raise StorageError(name, "no such file or folder")
 
 
-def _list_glob(name: str, where: Storages, tidy: bool) -> Iterator[Row]:
+def _list_glob(name: str, where: Storages) -> Iterator[Row]:
     from fnmatch import fnmatchcase
 
     folder, last = posixpath.split(name)

@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from parquet_bloom.edit.plan import Request
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
@@ -26,8 +27,10 @@ from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.table_folders import Tables, look_before
-from parquet_bloom.storage.workers import Workers
 from parquet_bloom.storage.writing.litter import remove_stale
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 REPORT = pa.schema(
     [
@@ -82,7 +85,7 @@ def add_filters(
     task_bytes: int = 512 << 20,
     split_bytes: int = 256 << 20,
     progress: Any = None,
-) -> Any:
+) -> DataFrame:
     """Add Bloom filters to the Parquet files of folders, on Spark. Runs at once; returns the report.
 
     spark        a SparkSession
@@ -95,7 +98,7 @@ def add_filters(
     split_bytes  files from this size on are split: their filters are built by many tasks
     progress     of spark.progress, if somebody watches
     returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
-                 filter_bytes, seconds, error), cached, a row a file; status is "done", "had them" (an
+                 filter_bytes, seconds, error), cached, a row a file; status is "done", "unchanged" (an
                  earlier run, or another program, did it all) or "failed"
 
     Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg, Delta
@@ -106,14 +109,12 @@ def add_filters(
     where = storages(spark, paths, output)
     paths = [where.absolute(path) for path in paths]
     output = where.absolute(output) if output is not None else None
-    options = {
-        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
-        "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "replace": replace,
-        "sync": sync, "force": force,
-    }  # fmt: skip
-    job = tasks.Job(where, output, overwrite, options, threads)
-    with Workers(1) as workers:
-        job.request(workers)  # its errors come before any work
+    request = Request.checked(
+        columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
+        fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=output is None,
+        overwrite=overwrite, replace=replace, sync=sync, force=force, cached=False,
+    )  # fmt: skip
+    job = tasks.Job(where, request, output)
     tables = look_before(output is not None, raw_files, force)
     _check_places(paths, output, in_place, force, where, tables or Tables())
     if tables is not None:
@@ -245,7 +246,7 @@ def _in_one_process(spark: Any) -> bool:
 
 def _sweep(report: Any, job: tasks.Job) -> None:
     """Look once more for temporary files of executors that died, in folders where something was written."""
-    folders = report.filter("status != 'had them'").selectExpr(
+    folders = report.filter("status != 'unchanged'").selectExpr(
         "substr(output, 1, length(output) - length(substring_index(output, '/', -1)) - 1) folder"
     ).distinct()  # fmt: skip
     where = job.storages

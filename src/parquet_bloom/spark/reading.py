@@ -11,32 +11,36 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.formats.metadata.schema import split_path
+from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.evidence import RANGE_VALUES
-from parquet_bloom.search.search import Options, as_predicate
+from parquet_bloom.search.options import Options
+from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.storage.table_folders import refusing
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _BATCH = 5000  # files of one scan of Spark's
 
 
 @explained
 def read(
-    spark: Any, paths: Sequence[str], where: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
+    spark: Any, paths: Sequence[str], predicate: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
-    paths    files, folders and globs; a folder that is named is the base of the partitions in it
-    where    SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
-    columns  names, `user.id` for a field; None: all
+    paths      files, folders and globs; a folder that is named is the base of the partitions in it
+    predicate  SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
+    columns    names, `user.id` for a field; None: all
     raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
 
     Files are listed and pruned at once; rows are read when the DataFrame is asked for them. The names
@@ -48,7 +52,7 @@ def read(
     filtered by, StorageError for a name or a folder that could not be listed, TableFormatError for files of
     a table without raw_files.
     """
-    tree = as_predicate(where)
+    tree = as_predicate(predicate)
     if isinstance(columns, str):
         raise RequestError("columns takes a list of names, not one text")
     data = dataset(spark, paths, refusing(raw_files))

@@ -16,9 +16,9 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
@@ -26,16 +26,7 @@ from typing import Any
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.add import BuiltElsewhere, add_file
 from parquet_bloom.edit.build import Built, build
-from parquet_bloom.edit.plan import (
-    Chunk,
-    Plan,
-    Request,
-    check_request,
-    planned,
-    style_for,
-    with_properties,
-    writing_order,
-)  # fmt: skip
+from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, planned, writing_order
 from parquet_bloom.edit.removal import is_made_from
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
@@ -51,7 +42,7 @@ logger = logging.getLogger("parquet_bloom.spark")
 logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
 
 Row = dict[str, Any]
-DONE, HAD_THEM, FAILED = "done", "had them", "failed"
+DONE, UNCHANGED, FAILED = "done", "unchanged", "failed"
 _UNIT_BYTES = 64 << 20  # of column chunks, so that a unit is some tenths of a second
 _UNIT_FILTERS = 256
 _ABREAST = 2  # small files of a task: one is decoded while the other waits for the disk or the network
@@ -62,16 +53,11 @@ class Job:
     """What is asked of every file; made on the driver, sent to the executors.
 
     output   a folder that takes the new versions; None: in place
-    options  columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, replace, force,
-             sync, as add_filters has them
-    threads  that decode and hash at a time in one task
     """
 
     storages: Storages
+    request: Request
     output: str | None = None
-    overwrite: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    threads: int = 1
 
     def found(self, row: Row) -> Found:
         return self.storages.found(row["path"], row["root"])
@@ -83,20 +69,12 @@ class Job:
         store, path = self.storages.open(name)
         return Location(path, store.filesystem, name)
 
-    def request(self, workers: Workers) -> Request:
-        """For all files of a task. Raises RequestError, the same on the driver as on every executor."""
-        o = dict(self.options)
-        fpp, ndv = with_properties(o["conf"], o["spec"], o["fpp"], o["ndv"])
-        form, at_chunk_start = check_request(
-            o["columns"], o["exclude"], o["spec"], o["placement"], fpp, ndv, o["max_bytes"], self.threads
-        )
-        style = style_for(form, o["hash_family"], o["strategy"])
-        return Request(
-            columns=o["columns"], exclude=o["exclude"], form=form, style=style, guava={},
-            at_chunk_start=at_chunk_start, fpp=fpp, ndv=ndv, max_bytes=o["max_bytes"], in_place=self.output is None,
-            overwrite=self.overwrite, replace=o["replace"], sync=o["sync"], force=o["force"], workers=workers,
-            tables=Tables(), dry_run=False, progress=None, cached=False,
-        )  # fmt: skip
+    def run(self, workers: Workers) -> Run:
+        """For all files of a task."""
+        return Run(self.request, workers, Tables())
+
+    def workers(self) -> Workers:
+        return Workers(self.request.threads or 1)
 
 
 # --- a file's row of the report -------------------------------------------------------------------
@@ -133,35 +111,33 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of a listing, small files and what could not be listed -> their rows of the report, in their order."""
     with ExitStack() as stack:
-        free: SimpleQueue[Request] = SimpleQueue()
+        free: SimpleQueue[Run] = SimpleQueue()
         for _ in range(_ABREAST):
-            free.put(job.request(stack.enter_context(Workers(job.threads))))
+            free.put(job.run(stack.enter_context(job.workers())))
 
         def work(row: Row) -> Row:
             if row["error"]:
                 return failed_row(row["path"], row["error"])
-            request = free.get()
+            run = free.get()
             try:
-                return _add(row, job, request)
+                return _add(row, job, run)
             finally:
-                free.put(request)
+                free.put(run)
 
         yield from stack.enter_context(Workers(_ABREAST)).in_order(work, rows)
 
 
-def _add(
-    row: Row, job: Job, request: Request, built: BuiltElsewhere | None = None, chosen: Sequence[int] | None = None
-) -> Row:
+def _add(row: Row, job: Job, run: Run, built: BuiltElsewhere | None = None, chosen: Sequence[int] | None = None) -> Row:
     started = time.perf_counter()
     target = None
     try:
         found = job.found(row)
         target = job.target(found)
         try:
-            status, report = _once(found, target, request, built, chosen)
+            status, report = _once(found, target, run, built, chosen)
         except ConflictError:
             # A twin of this task, or the one it repeats, has just finished this very file.
-            status, report = _once(found, target, request, None)
+            status, report = _once(found, target, run, None)
         return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
     except ImportError:  # what this executor lacks is not the file's doing
         raise
@@ -170,27 +146,28 @@ def _add(
 
 
 def _once(
-    found: Found, target: Location, request: Request, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
+    found: Found, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
 ) -> tuple[str, AddedFile]:
+    request = run.request
     if not request.in_place and not request.overwrite and store_of(target).exists(target.path):
-        report = _made_before(found, target, request)
+        report = _made_before(found, target, run)
         if report is not None:
-            return HAD_THEM, report
+            return UNCHANGED, report
         # Ours, of this very source, but without some of the filters asked for.
-        request = dataclasses.replace(request, overwrite=True)
-    report = add_file(found, target, request, built, chosen)
-    return DONE if report.filters or not request.in_place else HAD_THEM, report
+        run = dataclasses.replace(run, request=dataclasses.replace(request, overwrite=True))
+    report = add_file(found, target, run, built, chosen)
+    return DONE if report.filters or not request.in_place else UNCHANGED, report
 
 
-def _made_before(found: Found, target: Location, request: Request) -> AddedFile | None:
+def _made_before(found: Found, target: Location, run: Run) -> AddedFile | None:
     """The report of an output that an earlier run finished; None if it lacks filters that are asked for now.
 
     Raises StorageError for a file that is something else.
     """
     with Source(found) as source, Source(target) as new:
-        if request.replace or not is_made_from(source, new):
+        if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(planned(source, request).chosen) & set(planned(new, request).chosen):
+        if set(planned(source, run).chosen) & set(planned(new, run).chosen):
             return None
         footer = source.footer()
         return AddedFile(str(found), str(target), footer.n_row_groups, [], source.size, new.size)
@@ -203,18 +180,18 @@ HEADER = -1  # the place of a file's header row before its units
 
 def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Large files -> a header row each, and units: first and last of the chunks in writing order."""
-    with Workers(job.threads) as workers:
-        request = job.request(workers)
+    with job.workers() as workers:
+        run = job.run(workers)
         for row in rows:
             same = {"path": row["path"], "root": row["root"], "size": row["size"]}
             header = {**same, "place": HEADER, "stop": 0, "crc": None, "stamp": None, "chosen": None}
             units: list[Row] = []
             try:
                 with Source(job.found(row), pin=True) as source:
-                    made = planned(source, request)
+                    made = planned(source, run)
                     known = {**_mark(source), "chosen": made.columns}
                     header |= known
-                    for first, stop in _runs(source, made, request):
+                    for first, stop in _runs(source, made, job.request):
                         units.append({**same, "place": first, "stop": stop, **known})
             except ImportError:
                 raise
@@ -242,12 +219,12 @@ def _runs(source: Source, made: Plan, request: Request) -> Iterator[tuple[int, i
 
 def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Units -> a row a filter; or a row with the error that its file's row will have."""
-    with Workers(job.threads) as workers:
-        request = job.request(workers)
+    with job.workers() as workers:
+        run = job.run(workers)
         for row in rows:
             place = row["place"]
             try:
-                for key, built in _build_unit(row, job, request):
+                for key, built in _build_unit(row, job, run):
                     yield _filter_row(row, place, key, built, None)
                     place += 1
             except ImportError:
@@ -257,12 +234,13 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
                 yield _filter_row(row, place, (-1, -1), None, text)
 
 
-def _build_unit(row: Row, job: Job, request: Request) -> Iterator[tuple[Chunk, Built]]:
+def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[Chunk, Built]]:
+    request = run.request
     with Source(job.found(row), pin=True) as source:
         if _mark(source) != {"crc": row["crc"], "stamp": row["stamp"]}:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
-        made = planned(source, request, row["chosen"])
+        made = planned(source, run, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
 
@@ -270,9 +248,9 @@ def _build_unit(row: Row, job: Job, request: Request) -> Iterator[tuple[Chunk, B
             return build(readers[key[1]], footer, key[0], request.form, made.chosen[key], request.style)
 
         try:
-            yield from zip(keys, request.workers.in_order(work, keys), strict=True)
+            yield from zip(keys, run.workers.in_order(work, keys), strict=True)
         finally:
-            request.workers.settle()
+            run.workers.settle()
 
 
 def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: str | None) -> Row:
@@ -287,12 +265,12 @@ def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: st
 
 def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of large files, sorted by path and place: a header, then its filters -> rows of the report."""
-    with Workers(job.threads) as workers:
-        request = job.request(workers)
+    with job.workers() as workers:
+        run = job.run(workers)
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, request, _given(header, own), header["chosen"])
+            yield _add(header, job, run, _given(header, own), header["chosen"])
 
 
 def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk]], Iterator[Built]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.build import Piece, pieces_of, write_indexes
 from parquet_bloom.zones.sources import Data, is_lance, open_data
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
@@ -32,7 +35,7 @@ _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
     probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
-) -> Any:  # fmt: skip
+) -> DataFrame:  # fmt: skip
     """Build a zone index over each column of Parquet files. Runs at once.
 
     paths    files, folders and globs, as Spark names them

@@ -1,13 +1,24 @@
-"""One result a file, of calls that work on many: what failed is told beside what was done."""
+"""One result a file, of calls that work on many: what failed is told beside what was done.
+
+What results have in common stands here too: values for programs (to_dict), a table (to_arrow), and how they print.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+import dataclasses
+import enum
+import html
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.storage.paths import Failed
 from parquet_bloom.storage.progress import Meter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,3 +69,109 @@ def each(
             results.failed.append(Failed(str(file), error))
         meter.finish()
     return results
+
+
+# --- what results have in common ----------------------------------------------------------------
+
+_HTML_ROWS = 20
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: results as objects, errors as their texts, what is no finite number as null."""
+    if isinstance(value, Printed):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, enum.Flag):
+        return list(getattr(value, "names", []))
+    if isinstance(value, BaseException):
+        return value.message if isinstance(value, ParquetBloomError) else str(value)
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def table_of(kind: type, rows: Sequence[Any], **more: Sequence[Any]) -> pa.Table:
+    """An Arrow table of results of one kind: a column for each field of a plain type, or of a list of such.
+
+    more  columns that come before these, by their names
+    """
+    import pyarrow as pa
+
+    columns = {name: pa.array(values, pa.string()) for name, values in more.items()}
+    for name, hint in get_type_hints(kind).items():
+        arrow = _arrow_type(hint)
+        if arrow is not None and name not in columns:
+            columns[name] = pa.array([plain(getattr(row, name)) for row in rows], arrow)
+    return pa.table(columns)
+
+
+def _arrow_type(hint: Any) -> pa.DataType | None:
+    """The Arrow type of a field; None for one that has no place in a table."""
+    import pyarrow as pa
+
+    if get_origin(hint) is list:
+        item = _arrow_type(get_args(hint)[0])
+        return None if item is None else pa.list_(item)
+    if isinstance(hint, type) and issubclass(hint, enum.Flag):
+        return pa.list_(pa.string())
+    plain_types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+    some = [arg for arg in get_args(hint) if arg is not type(None)]
+    if len(some) == 1 and get_origin(hint) in (Union, UnionType):
+        return _arrow_type(some[0])
+    return plain_types.get(hint)
+
+
+class Printed:
+    """A result that prints in one line, as a table in notebooks, and becomes plain values."""
+
+    __slots__ = ()
+    _more: ClassVar[tuple[str, ...]] = ()  # properties that to_dict has beside the fields
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result in values that JSON has; the same names as `--json` prints."""
+        return {name: plain(getattr(self, name)) for name in (*_names(self), *self._more)}
+
+    def to_arrow(self) -> pa.Table:
+        """The result as a pyarrow Table: here, of one row."""
+        return table_of(type(self), [self])
+
+    def __repr__(self) -> str:
+        """Fields that are not empty; of long lists, how many."""
+        shown = []
+        for name in _names(self):
+            value = getattr(self, name)
+            if isinstance(value, list | dict) and (len(value) > 3 or not all(isinstance(v, str) for v in value)):
+                shown.append(f"{len(value):,} {name}")
+            elif value or value == 0:
+                shown.append(f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first rows of to_arrow(). Names and texts come from files, so all are escaped."""
+        table = self.to_arrow()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+        rows = [tuple(row.values()) for row in table.slice(0, _HTML_ROWS).to_pylist()]
+        body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
+        left = table.num_rows - len(rows)
+        more = f"<p>and {left:,} more rows</p>" if left else ""
+        return (
+            f"<p>{html.escape(repr(self))}</p>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        )  # fmt: skip
+
+
+def _names(value: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(value)]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return html.escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))

@@ -26,6 +26,7 @@ from parquet_bloom.formats import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.workers import chained, processors
 from parquet_bloom.storage.writing.new_file import local_target
@@ -126,7 +127,7 @@ def pieces_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Pa
 
 
 @dataclass(slots=True)
-class BuiltIndex:
+class BuiltIndex(Printed):
     """One index that was written: where, over which column, and how large."""
 
     path: str
@@ -136,14 +137,18 @@ class BuiltIndex:
     bytes: int
 
 
-@dataclass(slots=True)
-class BuildReport:
+@dataclass(slots=True, repr=False)
+class BuildReport(Printed):
     """What `build_index` did."""
 
     indexes: list[BuiltIndex] = field(default_factory=list)
     fragments: int = 0
     filter_bytes: int = 0
     seconds: float = 0.0
+
+    def to_arrow(self) -> pa.Table:
+        """A row an index."""
+        return table_of(BuiltIndex, self.indexes)
 
 
 def index_path(folder: PathLike, column: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -14,7 +14,9 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
+from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.zones.reader import lance_errors, pylance
@@ -35,8 +37,8 @@ class Zone(NamedTuple):
     path: str | None = None
 
 
-@dataclass(slots=True)
-class Matches:
+@dataclass(slots=True, repr=False)
+class Matches(Printed):
     """What `query_index` found.
 
     zones      that may match, in order; with indexes over several columns, the parts of zones
@@ -45,6 +47,8 @@ class Matches:
     uncovered  fragments of the data set that no index covers, of which nothing is known: read them whole
     unused     (part, reason) of each part of the predicate that told nothing
     """
+
+    _more: ClassVar = ("rows",)
 
     zones: list[Zone] = field(default_factory=list)
     total_zones: int = 0
@@ -56,15 +60,19 @@ class Matches:
     def rows(self) -> int:
         return sum(zone.length for zone in self.zones)
 
+    def to_arrow(self) -> pa.Table:
+        """A row a zone."""
+        return table_of(Zone, self.zones)
+
 
 def query_index(
     index: PathLike | Sequence[PathLike],
-    predicate: object,
+    predicate: Any,
     *,
     column: str | None = None,
     type: str | None = None,
     check: bool = True,
-    nan: str = "ieee",
+    nan: Nan = "ieee",
     root: PathLike | None = None,
 ) -> Matches:
     """Find the zones in which a row may match.
@@ -79,6 +87,7 @@ def query_index(
 
     Raises StaleIndexError, DamagedFileError, StorageError, TextError, RequestError.
     """
+    nan = Options(nan).nan
     many = [index] if isinstance(index, str | os.PathLike) else list(index)
     tree = as_predicate(predicate)
     if len(many) == 1 and is_lance(many[0]):
@@ -101,7 +110,7 @@ def query_index(
     return matches
 
 
-def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: str) -> Matches:
+def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: Nan) -> Matches:
     evidence = Evidence(bound, covers, nan)
     matches = Matches()
     matches.unused = [(str(t.part), t.reason) for t in terms_of(bound) if isinstance(t, Opaque)]
@@ -115,7 +124,7 @@ def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], path
     return matches
 
 
-def _query_dataset(uri: str, tree: Predicate, nan: str) -> Matches:
+def _query_dataset(uri: str, tree: Predicate, nan: Nan) -> Matches:
     with lance_errors(uri):
         dataset = pylance().dataset(uri)
         there = sorted(int(f.fragment_id) for f in dataset.get_fragments())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow as pa
 from parquet_bloom.chunks.hive import partition_value
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX
+from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Part, Scan, listed, open_groups, undecided_groups
 from parquet_bloom.search.search import Searched
 from parquet_bloom.storage.source import PathLike
@@ -43,9 +44,16 @@ class IndexedScan(Scan):
     """
 
     def __init__(
-        self, source: PathLike | Sequence[PathLike], filters: Any, index: PathLike | Sequence[PathLike], **options: Any
+        self,
+        source: PathLike | Sequence[PathLike],
+        predicate: Any,
+        index: PathLike | Sequence[PathLike],
+        *,
+        filesystem: Any = None,
+        decide_true: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> None:
-        super().__init__(source, filters, **options)
+        super().__init__(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
         self._indexes = index
         self._ranges: dict[tuple[int, int], RowRanges] = {}
         self.pages = PagesRead()

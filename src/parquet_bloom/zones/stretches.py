@@ -21,9 +21,11 @@ from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.bounds import Facts, nothing_known
 from parquet_bloom.formats.roaring import count_within
 from parquet_bloom.formats.rules import Rule
+from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Null, Opaque, Term, terms_of
 from parquet_bloom.predicates.deciding import combine, denied, probes_of, term_masks
 from parquet_bloom.predicates.outcomes import TRUE, Masks
+from parquet_bloom.search.options import Nan
 from parquet_bloom.zones.container import ZoneFile
 
 _RULE = Rule("xxh64", 0, "multiply-shift")
@@ -67,7 +69,7 @@ class Evidence:
     unused       part -> why an index over its column could not be asked
     """
 
-    def __init__(self, bound: Bound, covers: Sequence[Cover], nan: str = "ieee", range_values: int = 1000) -> None:
+    def __init__(self, bound: Bound, covers: Sequence[Cover], nan: Nan, range_values: int = RANGE_VALUES) -> None:
         self._bound, self._nan = bound, nan
         self._terms = terms_of(bound)
         self._spoken: list[list[tuple[Cover, NDArray[np.bool_] | None]]] = [[] for _ in self._terms]

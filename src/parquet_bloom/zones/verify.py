@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, StaleIndexError
@@ -20,6 +21,7 @@ from parquet_bloom.formats.metadata.schema import find_leaf
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_rate
 from parquet_bloom.storage.paths import expand
+from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.match import (
@@ -48,10 +50,10 @@ from parquet_bloom.zones.stretches import Cover, zone_at, zones_of
 
 
 @dataclass(slots=True)
-class ZoneInfo:
+class ZoneInfo(Printed):
     """One zone, in the words of the format.
 
-    bytes      of its filter; bits how many of them are set, rate the false positive rate these give
+    bytes      of its filter; bits how many of them are set, fpp the false positive rate these give
     problems   what contradicts what
     """
 
@@ -61,13 +63,13 @@ class ZoneInfo:
     has_null: bool
     bytes: int = 0
     bits: int = 0
-    rate: float | None = None
+    fpp: float | None = None
     nulls: int | None = None
     problems: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class IndexInfo:
+@dataclass(slots=True, repr=False)
+class IndexInfo(Printed):
     """What an index file holds.
 
     version      of the Lance file format
@@ -88,6 +90,10 @@ class IndexInfo:
     @property
     def problems(self) -> list[str]:
         return [f"zone {i}: {problem}" for i, zone in enumerate(self.zones) for problem in zone.problems]
+
+    def to_arrow(self) -> pa.Table:
+        """A row a zone."""
+        return table_of(ZoneInfo, self.zones)
 
 
 def inspect_index(path: PathLike) -> IndexInfo:
@@ -123,7 +129,7 @@ def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> Non
         zone.problems.append("its filter is no positive multiple of 32 bytes; it admits everything")
         return
     blocks = np.ascontiguousarray(blocks)
-    zone.bytes, zone.bits, zone.rate = blocks.nbytes, bits_set(blocks), exact_rate(blocks)
+    zone.bytes, zone.bits, zone.fpp = blocks.nbytes, bits_set(blocks), exact_rate(blocks)
     if zone.bytes != wanted:
         zone.problems.append(f"its filter has {zone.bytes} bytes, the parameters make {wanted}")
     if not zone.bits and zone.nulls is not None and zone.nulls < zone.zone_length:
@@ -134,7 +140,7 @@ def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> Non
 
 
 @dataclass(slots=True)
-class VerifiedIndex:
+class VerifiedIndex(Printed):
     """The verdict on one index.
 
     rows       live rows of the fragments it is of; values those that are no nulls
@@ -142,6 +148,8 @@ class VerifiedIndex:
     missed     values that their zone denies
     nulls_wrong  rows of which has_null or the null bitmap tell the contrary
     """
+
+    _more: ClassVar = ("status", "reason")
 
     path: str
     column: str

@@ -22,7 +22,6 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet.ttypes import ConvertedType, FieldRepetitionType, SchemaElement, Type
 from parquet_bloom.errors import FooterError, RequestError, UnknownColumnError
-from parquet_bloom.formats.literals import UNIT_NS
 
 BOOLEAN, INT32, INT64, INT96 = Type.BOOLEAN, Type.INT32, Type.INT64, Type.INT96
 FLOAT, DOUBLE, BYTE_ARRAY, FLBA = Type.FLOAT, Type.DOUBLE, Type.BYTE_ARRAY, Type.FIXED_LEN_BYTE_ARRAY
@@ -62,6 +61,7 @@ _CONVERTED = {
     ConvertedType.INTERVAL: "INTERVAL",
 }
 _MAX_DEPTH = 500
+UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 _UNIT_NS = {"MILLIS": UNIT_NS["ms"], "MICROS": UNIT_NS["us"], "NANOS": UNIT_NS["ns"]}
 
 

@@ -22,6 +22,7 @@ from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
+from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import warn_of_damage
 from parquet_bloom.spark.data_source.arrow_types import MisfitError, check_fit, convert
 from parquet_bloom.spark.data_source.hive import scalar
@@ -31,6 +32,7 @@ from parquet_bloom.spark.data_source.units import part_of
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.source import Source
 
+_ASKED = Options("largest")
 _BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
@@ -88,7 +90,7 @@ class Reading:
         if asked in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if asked == TRUE else []
         bound = bind(asked, Schema(outline.leaves, strict=False))
-        decision = decide(source, outline, Question(bound, nan="largest", literal=literal_outcome(bound, "largest")))
+        decision = decide(source, outline, Question(bound, _ASKED, literal=literal_outcome(bound, _ASKED.nan)))
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
         return [int(group) for group in decision.open.nonzero()[0]]

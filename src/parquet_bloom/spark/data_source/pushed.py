@@ -1,7 +1,7 @@
-"""Filters that Spark pushes -> our tree; and a tree over Spark's columns -> what one file is asked.
+"""A predicate over Spark's columns -> what one file is asked.
 
-    EqualNullSafe(("id",), 5)          id IS NOT NULL AND id = 5
-    StringStartsWith(("name",), "ab")  name >= 'ab' AND name < x'6163'
+    day = '2026-01-31' AND id = 5    a folder day=2026-01-31    id = 5
+    ts = 00:00:00.000001             ts in nanoseconds          ts >= 00:00:00.000001 AND ts < 00:00:00.000002
 
 Row filters look at values as Spark has them, after a file's column became the schema's; a file is
 asked about values as it stores them. `for_file` says the same of both, or leaves the part out.
@@ -9,71 +9,17 @@ asked about values as it stores them. `for_file` says the same of both, or leave
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import datasource as spark
 
-from parquet_bloom.formats.literals import Instant, Literal, own
+from parquet_bloom.formats.literals import Instant
 from parquet_bloom.formats.metadata.schema import FLBA, INT32, INT64, INT96, Leaf
-from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
 TRUE, FALSE = And(()), Or(())
-_COMPARE = {
-    spark.EqualTo: "=", spark.LessThan: "<", spark.LessThanOrEqual: "<=",
-    spark.GreaterThan: ">", spark.GreaterThanOrEqual: ">=",
-}  # fmt: skip
 LeafPart = Compare | IsIn | IsNull | Contains
-
-
-def translate(pushed: Any) -> Predicate | None:
-    """The tree of a filter; None for one that is not taken over."""
-    if isinstance(pushed, spark.Not):
-        part = translate(pushed.child)
-        return None if part is None else Not(part)
-    path = tuple(getattr(pushed, "attribute", ()))
-    if isinstance(pushed, spark.IsNull):
-        return IsNull(path)
-    if isinstance(pushed, spark.IsNotNull):
-        return Not(IsNull(path))
-    if isinstance(pushed, spark.StringStartsWith):
-        return _prefix(path, pushed.value)
-    try:
-        if isinstance(pushed, spark.In):
-            return IsIn(path, tuple(map(_literal, pushed.value)))
-        if isinstance(pushed, spark.EqualNullSafe):
-            value = _literal(pushed.value)
-            return IsNull(path) if value is None else And((Not(IsNull(path)), Compare(path, "=", value)))
-        op = _COMPARE.get(type(pushed))
-        return None if op is None else Compare(path, op, _literal(pushed.value))
-    except TypeError:
-        return None
-
-
-def _literal(value: Any) -> Literal:
-    if isinstance(value, dt.datetime):
-        return own(value)
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if value is None or isinstance(value, bool | int | float | Decimal | str | bytes | dt.date):
-        return value
-    raise TypeError(f"{type(value).__name__} is no literal")
-
-
-def _prefix(path: Path, text: str) -> Predicate:
-    """A text's UTF-8 never holds the byte 0xff, so the last byte always has a successor."""
-    start = text.encode()
-    if not start:
-        return Not(IsNull(path)) if path else TRUE
-    stop = start[:-1] + bytes([start[-1] + 1])
-    return And((Compare(path, ">=", text), Compare(path, "<", stop)))
-
-
-# --- what one file is asked -----------------------------------------------------------------------
 
 Answer = bool | None | Predicate
 """What is known of a part: TRUE, FALSE or NULL in every row, or else a part to ask."""

@@ -11,7 +11,7 @@ so `columns` says it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,13 +26,12 @@ from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.data_source.arrow_types import arrow_schema, spark_schema
 from parquet_bloom.spark.data_source.file_rows import Reading
 from parquet_bloom.spark.data_source.inference import infer_schema
-from parquet_bloom.spark.data_source.pushed import translate
 from parquet_bloom.spark.data_source.units import files_of, plan, refusal
 from parquet_bloom.spark.listing import look_around
 from parquet_bloom.spark.storages import Storages, every_setting
 
-_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown", "rawfiles")
-_NAMES = "where, columns, mergeSchema, partitions, pushdown, rawFiles"
+_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "rawfiles")
+_NAMES = "where, columns, mergeSchema, partitions, rawFiles"
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class Request:
     columns: tuple[str, ...] | None
     merge: bool
     partitions: int | None
-    pushdown: bool
     raw_files: bool
 
     def refuse_tables(self) -> None:
@@ -81,7 +79,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     return Request(
         tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
         columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
-        _flag(options, "pushdown", False), _flag(options, "rawfiles", False),
+        _flag(options, "rawfiles", False),
     )  # fmt: skip
 
 
@@ -134,7 +132,7 @@ class ParquetBloomSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         request = self._request()
         request.refuse_tables()
-        return (PushingReader if request.pushdown else Reader)(request, schema)
+        return Reader(request, schema)
 
     def _request(self) -> Request:
         return request_of(dict(self.options), self.settings, self.default)
@@ -151,14 +149,17 @@ def register(spark: Any) -> None:
 
 
 class Reader(DataSourceReader):
-    """Reads without pushed filters: Spark 4.3 keeps the last query's, see PushingReader."""
+    """Reads the rows of `where`. Takes none of the filters that Spark pushes.
+
+    Spark 4.3 plans a read once for all that one load() gave, so that one query would get another's filters.
+    Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters.
+    """
 
     def __init__(self, request: Request, schema: StructType) -> None:
         if request.columns is not None and list(request.columns) != schema.names:
             raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
         self.request = request
         self.schema = arrow_schema(schema)
-        self.predicates: list[Predicate] = [] if request.predicate is None else [request.predicate]
         self.beside = pa.schema([])
         if request.predicate is not None:
             self.beside = self._types_beside(request.predicate)
@@ -178,32 +179,9 @@ class Reader(DataSourceReader):
         return plan(self.request.names, self.request.where, self.request.partitions, self.request.raw_files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        reading = Reading(self.schema, self.beside, And(tuple(self.predicates)))
+        reading = Reading(self.schema, self.beside, self.request.predicate or And(()))
         for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
             yield from reading.rows(found, part, parts)
-
-
-class PushingReader(Reader):
-    """Takes over the filters that rows can be filtered by exactly as Spark does (option pushdown=true).
-
-    Not the default: Spark keeps one plan of a read for all that is made of one load(). A later query
-    without filters to push, and another use of it in the same query, get the rows of these filters.
-    Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters of Spark 4.3.
-    """
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        return [pushed for pushed in filters if not self._takes(pushed)]
-
-    def _takes(self, pushed: Any) -> bool:
-        predicate = translate(pushed)
-        if predicate is None:
-            return False
-        try:
-            row_filter(predicate, self.schema, nan="largest")
-        except RequestError:  # lists, structs, types of which a literal is none: Spark's to check
-            return False
-        self.predicates.append(predicate)
-        return True
 
 
 def _columns_of(predicate: Predicate) -> list[str]:

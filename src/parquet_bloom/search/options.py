@@ -1,0 +1,67 @@
+"""How a predicate is asked of files: the keywords of all functions that take one, and what they become.
+
+check, prune, count, read_table, ... (**options: SearchOptions) -> Options -> Search, evidence.Question
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from parquet_bloom.chunks.footer_cache import FooterCache
+from parquet_bloom.errors import RequestError
+from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.storage.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    from parquet_bloom.search.search import Known
+
+Nan = Literal["ieee", "largest"]
+
+
+class SearchOptions(TypedDict, total=False):
+    """How a predicate is asked; each has a default.
+
+    nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
+                  equals itself and is more than any number. "largest" is the default of `dataset`, "ieee" of others
+    use_filters   False: bounds and folders' names only
+    range_values  a range of so many integers or dates is asked for one by one; 1000 unless given
+    cache         footers that the caller keeps from one call to the next
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    progress      is called with a Progress: for the files that are searched, then for the row groups that are read
+    """
+
+    nan: Nan
+    use_filters: bool
+    range_values: int
+    cache: FooterCache | None
+    raw_files: bool
+    progress: ProgressCallback | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """SearchOptions, checked, and what only our own functions set.
+
+    decide_true  ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
+    skip_files   files that their folders' names exclude are not opened; their decision is None
+    known        in the place of what the first file and all folders' names tell
+    ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
+
+    Raises RequestError for a `nan` that is neither.
+    """
+
+    nan: Nan = "ieee"
+    use_filters: bool = True
+    range_values: int = RANGE_VALUES
+    cache: FooterCache | None = None
+    raw_files: bool = False
+    progress: ProgressCallback | None = None
+    decide_true: bool = False
+    skip_files: bool = False
+    known: Known | None = None
+    ignore_case: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nan not in ("ieee", "largest"):
+            raise RequestError(f"nan {self.nan!r} is neither 'ieee' nor 'largest'")

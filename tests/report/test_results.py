@@ -1,0 +1,204 @@
+"""What functions return: short in a line, a table in notebooks, values for programs; nothing of it without a name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+import typing
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from samples import ROW_GROUPS, command, keys_table, write_keys
+
+import parquet_bloom
+from parquet_bloom import errors, lance
+from parquet_bloom.storage.results import Printed
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files with filters, one of them with a column whose name is HTML, and a file that is none."""
+    folder = tmp_path_factory.mktemp("results")
+    table = keys_table()
+    (folder / "data").mkdir()
+    table = table.append_column(EVIL, table["id"])
+    pq.write_table(table, folder / "data" / "a.parquet", row_group_size=len(table) // ROW_GROUPS)
+    write_keys(folder / "data" / "b.parquet")
+    for name, columns in (("a", ["id", "name", f'"{EVIL}"']), ("b", ["id", "name"])):
+        parquet_bloom.add_filters(folder / "data" / f"{name}.parquet", in_place=True, columns=columns, sync=False)
+    (folder / "data" / "c.parquet").write_bytes(b"no Parquet at all")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
+    data, good = folder / "data", [folder / "data" / "a.parquet", folder / "data" / "b.parquet"]
+    some = keys_table()["id"].to_pylist()[:2]
+    return {
+        "add": parquet_bloom.add_filters(data, folder / "added", columns=["half_null"], sync=False),
+        "remove": parquet_bloom.remove_filters(data, folder / "removed", sync=False),
+        "inspect": parquet_bloom.inspect(data),
+        "verify": parquet_bloom.verify(data),
+        "check": parquet_bloom.check(data, "id = 5 OR length(name) = 2"),
+        "prune": parquet_bloom.prune(good, f"id = {some[0]}"),
+        "prune keys": parquet_bloom.prune(good, column="id", values=some, count_hits=True),
+    }
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and its text; a tag that is closed out of turn is an error."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.text = ""
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+ROWS_OF = {"add": 2, "remove": 2, "inspect": 5 * ROW_GROUPS, "verify": 5 * ROW_GROUPS, "check": 2 * ROW_GROUPS}
+
+
+@pytest.mark.parametrize("name", ["add", "remove", "inspect", "verify", "check", "prune", "prune keys"])
+def test_every_result_prints_and_converts(results: dict[str, Any], name: str) -> None:
+    result = results[name]
+    assert len(repr(result)) < 300, "one line, however many files"
+    assert repr(result).startswith(type(result).__name__ + "(")
+    table = result.to_arrow()
+    assert table.num_rows == ROWS_OF.get(name, len(result) if isinstance(result, list) else -1)
+    json.dumps(result.to_dict(), allow_nan=False)
+    page = Tags(result._repr_html_())
+    assert {"table", "th", "td"} <= set(page.seen) <= {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert page.seen.count("tr") == 1 + min(table.num_rows, 20)
+    for file in getattr(result, "files", []):
+        assert len(repr(file)) < 700
+        assert file.to_arrow().num_rows == len(getattr(file, "filters", [0]))
+        assert "<table>" in file._repr_html_()
+
+
+def test_names_from_files_are_escaped(results: dict[str, Any]) -> None:
+    page = results["inspect"].files[0]._repr_html_()
+    assert EVIL not in page
+    assert EVIL in Tags(page).text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",), ("verify",), ("check", "id = 5 OR length(name) = 2"),
+        ("add", "-c", "half_null", "-o", "x", "--no-sync"), ("remove", "-o", "y", "--no-sync"),
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_to_dict_is_what_the_command_prints(
+    folder: Path, results: dict[str, Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *rest = words
+    at = [str(tmp_path / one) if one in ("x", "y") else one for one in rest]
+    sources, options = [str(folder / "data")], at
+    if name == "check":
+        sources, options = [*sources, at[0]], []
+    done = command(name, *sources, *options, "--json")
+    printed, ours = json.loads(done.stdout), results[name].to_dict()
+    varying = {"seconds", "output", "bytes_needed"}
+    for one in (*printed.get("files", []), *ours.get("files", [])):
+        for key in varying & one.keys():
+            del one[key]
+    assert printed == ours
+
+
+def test_names_of_columns_are_those_of_the_fields(results: dict[str, Any]) -> None:
+    filters = results["inspect"].to_arrow()
+    assert filters.column_names[:4] == ["path", "row_group", "column", "offset"]
+    assert {"fpp", "num_bytes", "estimated_ndv", "problems"} <= set(filters.column_names)
+    assert filters.schema.field("problems").type == pa.list_(pa.string())
+    assert filters["fpp"].to_pylist() == [f.fpp for file in results["inspect"].files for f in file.filters]
+    verdicts = results["check"].to_arrow()
+    assert verdicts["outcome"].to_pylist() == [v.outcome.names for v in results["check"]]
+    assert results["prune keys"].to_dict()["hits"][0].keys() == {"path", "row_group", "keys"}
+
+
+def test_results_of_zone_indexes(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
+    data = folder / "data" / "a.parquet"
+    built = lance.build_index(data, ["id", "name"], tmp_path / "index", items=100, sync=False)
+    paths = [one.path for one in built.indexes]
+    found = lance.query_index(paths[0], f"id = {keys_table()['id'][0]}", root=folder)
+    shown, checked = lance.inspect_index(paths[0]), lance.verify_index(paths[0], data)
+    assert built.to_arrow()["path"].to_pylist() == paths
+    assert found.to_arrow()["length"].to_pylist() == [zone.length for zone in found.zones]
+    assert shown.to_arrow()["fpp"].to_pylist() == [zone.fpp for zone in shown.zones]
+    for result in (built, found, shown, *checked):
+        assert len(repr(result)) < 500
+        assert "<table>" in result._repr_html_()
+    for words, ours in (
+        (("inspect", paths[0]), shown.to_dict()),
+        (("query", paths[0], f"id = {keys_table()['id'][0]}", "--root", str(folder)), found.to_dict()),
+        (("verify", paths[0], "--data", str(data)), [one.to_dict() for one in checked]),
+    ):
+        done = command("index", *words, "--json")
+        assert json.loads(done.stdout) == ours, done.stderr
+
+
+# --- public names -----------------------------------------------------------------------------------
+
+
+def test_every_error_has_a_public_name() -> None:
+    kinds = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and kind.__module__ == errors.__name__
+    }
+    assert kinds <= set(parquet_bloom.__all__)
+
+
+def reached(hint: Any, seen: set[type]) -> Iterator[type]:
+    """The classes of ours that a type names, and those of their fields and properties."""
+    for part in typing.get_args(hint):
+        yield from reached(part, seen)
+    if not isinstance(hint, type) or not hint.__module__.startswith("parquet_bloom") or hint in seen:
+        return
+    seen.add(hint)
+    yield hint
+    for base in getattr(hint, "__orig_bases__", ()):
+        yield from reached(base, seen)
+    for one in typing.get_type_hints(hint).values():
+        yield from reached(one, seen)
+    for one in vars(hint).values():
+        if isinstance(one, property) and issubclass(hint, Printed | tuple):
+            yield from reached(typing.get_type_hints(one.fget).get("return"), seen)
+
+
+@pytest.mark.parametrize("module", [parquet_bloom, lance], ids=["parquet_bloom", "lance"])
+def test_every_result_has_a_public_name(module: types.ModuleType) -> None:
+    """Whoever annotates a variable must be able to import its class."""
+    names = {name: getattr(module, name) for name in module.__all__ if name != "__version__"}
+    public = {one for one in {**vars_of(parquet_bloom), **names}.values() if isinstance(one, type)}
+    returned: set[type] = set()
+    for one in names.values():
+        if inspect.isfunction(one):
+            known = {"pa": pa, "ds": __import__("pyarrow.dataset").dataset, **vars(inspect.getmodule(one))}
+            returned.update(reached(typing.get_type_hints(one, known).get("return"), set()))
+    assert len(returned) > 5
+    assert not {kind.__name__ for kind in returned - public - {Printed}}
+
+
+def vars_of(module: types.ModuleType) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in module.__all__}

@@ -1,0 +1,149 @@
+"""A program of somebody who has type checkers on: each public function once. test_typing.py only checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import assert_type
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+import parquet_bloom
+from parquet_bloom import (
+    AddedFile,
+    AddedFilter,
+    AddReport,
+    ColumnFilters,
+    Failed,
+    FileInfo,
+    FilterInfo,
+    FilterWriter,
+    FooterCache,
+    InspectReport,
+    Limits,
+    Outcomes,
+    ParquetBloomError,
+    Progress,
+    Pruned,
+    RemovedFile,
+    RemoveReport,
+    RequestError,
+    RowGroupVerdict,
+    Scan,
+    SearchOptions,
+    Skipped,
+    TextError,
+    Verdicts,
+    Verified,
+    VerifiedFile,
+    VerifyReport,
+    lance,
+    spark,
+)
+
+
+def watch(progress: Progress) -> None:
+    print(progress.stage, progress.files_done, progress.files, progress.share)
+
+
+def add(path: Path, rates: Mapping[str, float]) -> None:
+    report = parquet_bloom.add_filters(
+        path, "out.parquet", columns=["id"], exclude=None, spec="final", placement="footer", fpp=rates, ndv=1000,
+        max_bytes=1 << 20, overwrite=True, replace=False, sync=True, read_back=False, force=False, raw_files=False,
+        threads=2, filesystem=None, dry_run=False, progress=watch,
+    )  # fmt: skip
+    assert_type(report, AddReport)
+    for file in report.files:
+        assert_type(file, AddedFile)
+        for one in file.filters:
+            assert_type(one, AddedFilter)
+            print(one.column, one.fpp, one.offset is None)
+        for skipped in file.skipped:
+            assert_type(skipped, Skipped)
+            print(skipped.reason)
+    for failed in report.failed:
+        assert_type(failed, Failed)
+        assert_type(failed.error, ParquetBloomError)
+    table: pa.Table = report.to_arrow()
+    print(table, report.to_dict()["files"])
+
+
+def remove(path: Path) -> RemovedFile:
+    report = parquet_bloom.remove_filters([path], in_place=True, columns=["id"])
+    assert_type(report, RemoveReport)
+    return report.files[0]
+
+
+def look(path: Path) -> None:
+    inspected = parquet_bloom.inspect(path, columns=["id"], progress=watch)
+    assert_type(inspected, InspectReport)
+    info: FileInfo = inspected.files[0]
+    found: FilterInfo = info.filters[0]
+    print(found.fpp, found.num_bytes, info.to_dict())
+    verified = parquet_bloom.verify(path, sample=3)
+    assert_type(verified, VerifyReport)
+    file: VerifiedFile = verified.files[0]
+    verdict: Verified = file.filters[0]
+    print(verdict.measured_fpp, verdict.status, file.wrong)
+
+
+def search(path: Path) -> None:
+    options: SearchOptions = {"nan": "largest", "use_filters": True, "range_values": 10, "cache": FooterCache()}
+    verdicts = parquet_bloom.check(path, "id = 5", filesystem=None, raw_files=True, progress=watch)
+    assert_type(verdicts, Verdicts)
+    for verdict in verdicts:
+        assert_type(verdict, RowGroupVerdict)
+        assert_type(verdict.outcome, Outcomes)
+        print(verdict.skipped, verdict.decided_by, Outcomes.TRUE in verdict.outcome)
+    columns: list[ColumnFilters] = verdicts.columns
+    print(columns, verdicts.to_dict())
+    pruned = parquet_bloom.prune(path, column="id", values=[1, 2], count_hits=True, **options)
+    assert_type(pruned, Pruned)
+    print(pruned.hits, pruned.row_groups)
+    try:
+        print(parquet_bloom.count(path, [("id", "=", 5)], **options))
+    except TextError as error:
+        print(error.column, error.reason)
+    except RequestError as error:
+        print(error)
+
+
+def read(path: Path) -> Iterator[pa.RecordBatch]:
+    table: pa.Table = parquet_bloom.read_table(path, predicate="id = 5", columns=["id"], index="index/")
+    print(table.num_rows, parquet_bloom.read_table(path, filters=[("id", "=", 5)], nan="ieee").num_rows)
+    rows: ds.Dataset = parquet_bloom.dataset(path, "id = 5")
+    print(rows.count_rows())
+    print(Scan(path, "id = 5", nan="ieee").kept)
+    yield from parquet_bloom.read_batches(path, "id = 5", batch_rows=100)
+
+
+def write(table: pa.Table) -> AddedFile | None:
+    with FilterWriter("new.parquet", table.schema, bloom_filters={"id": 0.001}, compression="zstd") as writer:
+        writer.write_table(table)
+    before: Limits = parquet_bloom.set_limits(max_memory=1 << 30)
+    print(before.max_memory, parquet_bloom.__version__)
+    return parquet_bloom.write_table(table, "other.parquet", bloom_filters=["id"], overwrite=True)
+
+
+def zones(path: Path) -> None:
+    built = lance.build_index(path, ["id"], "index/")
+    assert_type(built, lance.BuildReport)
+    found = lance.query_index("index/", "id = 5", nan="largest")
+    assert_type(found, lance.Matches)
+    info: lance.IndexInfo = lance.inspect_index(built.indexes[0].path)
+    checked: list[lance.VerifiedIndex] = lance.verify_index("index/")
+    lance.register_index("data.lance", built.indexes[0].path)
+    print(found.rows, found.zones[0].start, info.zones[0].fpp, checked[0].status)
+
+
+def jobs(session: object, paths: list[str]) -> None:
+    spark.add_filters(session, paths, columns=["id"], in_place=True, fpp=0.01).show()
+    spark.inspect_filters(session, paths, columns=["id"]).show()
+    spark.verify_filters(session, paths, sample=1).show()
+    spark.check(session, paths, "id = 5", nan="largest").show()
+    spark.prune(session, paths, "id = 5").show()
+    spark.read(session, paths, "id = 5", columns=["id"]).show()
+    spark.build_zone_index(session, paths, ["id"], "index/").show()
+    spark.register(session)
+    print(spark.ParquetBloomSource.name())
