@@ -38,6 +38,7 @@ class Message(str):
     parts: tuple[str | Parameter, ...]
 
     def __new__(cls, *parts: str | Parameter) -> Message:
+        """Join texts and names of parameters."""
         self = super().__new__(cls, "".join(map(str, parts)))
         self.parts = parts
         return self
@@ -52,6 +53,7 @@ class Message(str):
         return Message(*parts_of(other), *self.parts)
 
     def removeprefix(self, prefix: str, /) -> str:
+        """Take off a first text; the names of parameters stay what they are."""
         first, *others = self.parts
         if isinstance(first, str) and first.startswith(prefix):
             return Message(first.removeprefix(prefix), *others)
@@ -59,6 +61,7 @@ class Message(str):
 
 
 def parts_of(text: str) -> tuple[str | Parameter, ...]:
+    """The texts and names of parameters that a message is made of."""
     return text.parts if isinstance(text, Message) else (text,)
 
 

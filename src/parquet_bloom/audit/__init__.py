@@ -1,0 +1,1 @@
+"""What filters there are, and whether they are right."""

@@ -82,10 +82,12 @@ class FileInfo(Printed):
 
     @property
     def filter_bytes(self) -> int:
+        """Bytes of all bitsets, without headers."""
         return sum(f.num_bytes for f in self.filters)
 
     @property
     def problems(self) -> int:
+        """How many contradictions the filters have."""
         return sum(len(f.problems) for f in self.filters)
 
     def to_arrow(self) -> pa.Table:

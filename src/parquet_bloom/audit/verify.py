@@ -67,6 +67,7 @@ class VerifiedFile(Printed):
 
     @property
     def wrong(self) -> list[Verified]:
+        """The filters that deny a stored value or contradict themselves."""
         return [f for f in self.filters if f.status == "wrong"]
 
     def to_arrow(self) -> pa.Table:

@@ -74,6 +74,7 @@ class Places:
 
     @cached_property
     def stored(self) -> dict[Chunk, Stored]:
+        """The filters in column metadata, which lie nowhere in the body."""
         return stored_in(self._footer)
 
     def __getitem__(self, key: Chunk) -> Place | None:

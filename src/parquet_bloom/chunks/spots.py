@@ -69,13 +69,17 @@ def sizes() -> tuple[Integers, Integers]:
 
 @lru_cache(64)
 def header_of(num_bytes: int) -> bytes:
+    """The final header of a bitset of so many bytes."""
     return final.header(num_bytes)
 
 
 @derived
 def _structures(outline: Outline) -> tuple[Integers, ...]:
-    """Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted
-    starts of all chunks, and how far the pages of each and of those before it reach."""
+    """Say where the structures of a file lie.
+
+    Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted starts of
+    all chunks, and how far the pages of each and of those before it reach.
+    """
     slots = outline.slots
     start, stop = extents(outline)
     filters = slots[Slot.FILTER_OFFSET]

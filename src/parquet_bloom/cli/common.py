@@ -92,6 +92,7 @@ sources_argument = click.argument("sources", nargs=-1, required=True, metavar="F
 
 
 def listed(values: Sequence[str]) -> list[str] | None:
+    """Give None for an option that was not given, so that the library takes its default."""
     return list(values) or None
 
 

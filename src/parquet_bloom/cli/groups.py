@@ -27,6 +27,7 @@ class Command(click.Command):
     """A command whose options are listed in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options by section, in the order of SECTIONS."""
         records: dict[str, list[tuple[str, str]]] = {}
         sections = {name: title for title, names in SECTIONS.items() for name in names}
         for param in self.get_params(ctx):
@@ -47,6 +48,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command by its name; a name that is none is an error with those that are near."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
@@ -56,6 +58,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List each command with the first sentence of its help."""
         rows = [(name, first_sentence(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
@@ -73,6 +76,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse the text into bytes. A number is passed through."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"(-?[0-9][0-9_,]*(?:\.[0-9]+)?) ?(?:([kmgt]?)(i?)b)?", value.strip(), re.IGNORECASE)

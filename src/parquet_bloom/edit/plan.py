@@ -42,6 +42,7 @@ class Plan:
 
     @property
     def columns(self) -> list[int]:
+        """The leaves that get a filter in any row group, ascending."""
         return sorted({column for _, column in self.chosen})
 
 
@@ -90,6 +91,7 @@ class Request:
 
     @property
     def form(self) -> Format:
+        """The form that `spec` names."""
         return FORMATS[self.spec]
 
     @classmethod
@@ -194,6 +196,10 @@ def style_for(form: Format, hash_family: str | None, strategy: str | None) -> St
 def with_properties(
     conf: Mapping[str, str] | None, spec: str, fpp: float | Mapping[str, float] | None, ndv: int | None
 ) -> tuple[float | Mapping[str, float] | None, int | None]:
+    """Take fpp and ndv from the draft's Hadoop properties.
+
+    Raises RequestError where a property and an argument say the same thing, and for other forms than statistics.
+    """
     if not conf:
         return fpp, ndv
     if spec != "statistics":

@@ -29,6 +29,7 @@ class Travelled(Printed):
     why_travelled: str = ""
 
     def add_travel(self, travel: Travel, source: Source) -> None:
+        """Take over what was sent, and of a remote source what was read."""
         self.bytes_travelled = travel.sent + (source.bytes_read if source.is_remote else 0)
         self.bytes_copied, self.why_travelled = travel.copied, travel.why
 
@@ -73,6 +74,7 @@ class AddedFile(Travelled):
 
     @property
     def filter_bytes(self) -> int:
+        """Bytes of all filters, headers included."""
         return sum(f.length for f in self.filters)
 
     def to_arrow(self) -> pa.Table:

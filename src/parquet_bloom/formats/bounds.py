@@ -107,6 +107,7 @@ def facts_of(outline: Outline, leaf: Leaf) -> Facts:
 
 
 def nothing_known(n: int) -> Facts:
+    """The facts of n row groups whose footer tells nothing."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
     return Facts(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
 

@@ -19,10 +19,12 @@ Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; 
 
 
 def counts_in(meta: ColumnMetaData) -> Counts:
+    """What a chunk's metadata counts: values, and NULLs if it says so."""
     return meta.num_values, meta.statistics.null_count if meta.statistics is not None else None
 
 
 def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
+    """The same, from an outline."""
     values, nulls = (int(outline.slots[s, row_group, column]) for s in (Slot.NUM_VALUES, Slot.NULL_COUNT))
     return values, None if nulls == NONE else nulls
 

@@ -63,6 +63,7 @@ class Style:
     strategy: Strategy = "MURMUR128_32"
 
     def rule(self, leaf: Leaf) -> Rule:
+        """How this family hashes a column's values."""
         return Rule(self.family, self.strategy, kind_of(leaf))
 
 
@@ -81,6 +82,7 @@ def style_named(family: str | None, strategy: str | None) -> Style:
 
 
 def kind_of(leaf: Leaf) -> Kind:
+    """How the families tell types apart: integers, floats, bytes."""
     if leaf.physical in (INT32, INT64):
         return "integer"
     return "float" if leaf.physical in (FLOAT, DOUBLE) else "bytes"
@@ -113,10 +115,12 @@ class KProbeFilter:
 
     @property
     def spec(self) -> str:
+        """The name of its form."""
         return "statistics"
 
     @property
     def num_bits(self) -> int:
+        """Bits of the bitset."""
         return 64 * len(self.longs)
 
     def might_contain(self, plain: bytes) -> bool:

@@ -86,6 +86,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_named(spec: str) -> Format:
+    """The form of that name. Raises RequestError."""
     if spec not in FORMATS:
         raise RequestError(f"unknown spec {spec}; there are: {', '.join(FORMATS)}")
     return FORMATS[spec]
@@ -134,6 +135,7 @@ class BloomFilter:
 
     @property
     def spec(self) -> str:
+        """The name of its form."""
         return self.header.spec
 
     @property

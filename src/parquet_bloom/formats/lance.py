@@ -71,6 +71,7 @@ class Parameters:
 
     @property
     def metadata(self) -> dict[str, str]:
+        """The entries of the schema metadata that say these."""
         return {ITEMS: str(self.items), PROBABILITY: shortest(self.probability), NULL_BITMAP: "1"}
 
 

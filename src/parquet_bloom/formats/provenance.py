@@ -46,6 +46,7 @@ class Entry:
 
     @property
     def rule(self) -> Rule | None:
+        """How the filters were hashed; None where the entry does not say it in a way that is known."""
         try:
             name, seed, index = (self.body[k] for k in ("hash", "seed", "index"))
         except KeyError:

@@ -29,6 +29,7 @@ class Kernel:
         self._entry: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the loop; compile it if this is the first call."""
         return (self._entry or self._compile())(*arguments)
 
     def _compile(self) -> Callable[..., Any]:

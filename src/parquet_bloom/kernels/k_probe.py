@@ -131,6 +131,7 @@ class Rule:
 
     @property
     def first(self) -> int:
+        """Where the count of the positions begins: Hive leaves the first one out."""
         return 2 if self.family == "hive" else 1
 
     def __str__(self) -> str:

@@ -40,6 +40,7 @@ def _fetch_step(values, start, per_line):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def rotl(x, r):  # type: ignore[no-untyped-def]
+    """Rotate 64 bits to the left."""
     return (x << uint64(r)) | (x >> uint64(64 - r))
 
 
@@ -114,6 +115,7 @@ def _xxh64_8(value, seed):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def xxh64_u32(values, seed, out):  # type: ignore[no-untyped-def]
+    """XXH64 of each value; values uint32[n], out uint64[n]."""
     whole = values.shape[0] - values.shape[0] % _STEP
     for start in range(0, whole, _STEP):
         _fetch_step(values, start + _STEP, 16)
@@ -125,6 +127,7 @@ def xxh64_u32(values, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def xxh64_u64(values, seed, out):  # type: ignore[no-untyped-def]
+    """XXH64 of each value; values uint64[n], out uint64[n]."""
     whole = values.shape[0] - values.shape[0] % _STEP
     for start in range(0, whole, _STEP):
         _fetch_step(values, start + _STEP, 8)
@@ -136,6 +139,7 @@ def xxh64_u64(values, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))
 def xxh64_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
+    """XXH64 of each value; data uint8[n * width], out uint64[n]."""
     for i in range(out.shape[0]):
         start = uint64(i) * width
         out[i] = _xxh64(data, start, start + width, seed)
@@ -143,6 +147,7 @@ def xxh64_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, _U64, types.uint64, types.uint64[::1]))
 def xxh64_variable(data, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """XXH64 of each value; value i is data[offsets[i]:offsets[i + 1]], out uint64[n]."""
     for i in range(out.shape[0]):
         out[i] = _xxh64(data, offsets[i], offsets[i + 1], seed)
 
@@ -155,6 +160,7 @@ C2 = np.uint64(0x4CF5AD432745937F)
 
 @njit(inline="always")
 def fmix64(k):  # type: ignore[no-untyped-def]
+    """Murmur3's last step."""
     k = (k ^ (k >> uint64(33))) * uint64(0xFF51AFD7ED558CCD)
     k = (k ^ (k >> uint64(33))) * uint64(0xC4CEB9FE1A85EC53)
     return k ^ (k >> uint64(33))
@@ -162,6 +168,7 @@ def fmix64(k):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def mix1(k):  # type: ignore[no-untyped-def]
+    """Murmur3's mixing of the first lane."""
     return rotl(k * C1, 31) * C2
 
 
@@ -219,6 +226,7 @@ def _murmur3_8(value, seed):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def murmur3_u32(values, seed, out):  # type: ignore[no-untyped-def]
+    """The first half of murmur3_x64_128 of each value; values uint32[n], out uint64[n]."""
     whole = values.shape[0] - values.shape[0] % _STEP
     for start in range(0, whole, _STEP):
         _fetch_step(values, start + _STEP, 16)
@@ -230,6 +238,7 @@ def murmur3_u32(values, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def murmur3_u64(values, seed, out):  # type: ignore[no-untyped-def]
+    """The first half of murmur3_x64_128 of each value; values uint64[n], out uint64[n]."""
     whole = values.shape[0] - values.shape[0] % _STEP
     for start in range(0, whole, _STEP):
         _fetch_step(values, start + _STEP, 8)
@@ -241,6 +250,7 @@ def murmur3_u64(values, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))
 def murmur3_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
+    """The first half of murmur3_x64_128 of each value; data uint8[n * width], out uint64[n]."""
     for i in range(out.shape[0]):
         start = uint64(i) * width
         out[i] = _murmur3(data, start, start + width, seed)
@@ -248,6 +258,7 @@ def murmur3_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, _U64, types.uint64, types.uint64[::1]))
 def murmur3_variable(data, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """The first half of murmur3_x64_128 of each value; value i is data[offsets[i]:offsets[i + 1]], out uint64[n]."""
     for i in range(out.shape[0]):
         out[i] = _murmur3(data, offsets[i], offsets[i + 1], seed)
 
@@ -257,6 +268,7 @@ def murmur3_variable(data, offsets, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(types.uint32[::1], _U64))
 def insert_multiply_shift(words, hashes):  # type: ignore[no-untyped-def]
+    """Insert hashes; words uint32[8 * blocks], any number of blocks."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
@@ -265,6 +277,7 @@ def insert_multiply_shift(words, hashes):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(types.uint32[::1], _U64))
 def insert_mask(words, hashes):  # type: ignore[no-untyped-def]
+    """Insert hashes; words uint32[8 * blocks], the blocks a power of two."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
@@ -288,6 +301,7 @@ def insert_each(words, counts, hashes, mask):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
+    """Ask for hashes; words uint32[8 * blocks], any number of blocks, out bool[n]."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]
@@ -296,6 +310,7 @@ def contains_multiply_shift(words, hashes, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U32, _U64, types.boolean[::1]))
 def contains_mask(words, hashes, out):  # type: ignore[no-untyped-def]
+    """Ask for hashes; words uint32[8 * blocks], the blocks a power of two, out bool[n]."""
     n_blocks = uint64(words.shape[0] >> 3)
     for j in range(hashes.shape[0]):
         h = hashes[j]

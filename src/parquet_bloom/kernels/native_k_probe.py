@@ -80,6 +80,7 @@ def _hive64(data, start, stop, seed):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, _OUT))
 def hive64_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
+    """Hive's murmur64 of each value; data uint8[n * width], out uint64[n]."""
     for i in range(out.shape[0]):
         start = uint64(i) * width
         out[i] = _hive64(data, start, start + width, seed)
@@ -87,6 +88,7 @@ def hive64_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, _U64, types.uint64, _OUT))
 def hive64_variable(data, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """Hive's murmur64 of each value; value i is data[offsets[i]:offsets[i + 1]], out uint64[n]."""
     for i in range(out.shape[0]):
         out[i] = _hive64(data, offsets[i], offsets[i + 1], seed)
 
@@ -103,6 +105,7 @@ def _second_half(data, start, stop, seed):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, _OUT))
 def murmur3_h2_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
+    """The second half of murmur3_x64_128 of each value; data uint8[n * width], out uint64[n]."""
     for i in range(out.shape[0]):
         start = uint64(i) * width
         out[i] = _second_half(data, start, start + width, seed)
@@ -110,6 +113,7 @@ def murmur3_h2_fixed(data, width, seed, out):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_BYTES, _U64, types.uint64, _OUT))
 def murmur3_h2_variable(data, offsets, seed, out):  # type: ignore[no-untyped-def]
+    """The second half of murmur3_x64_128 of each value; value i is data[offsets[i]:offsets[i + 1]]."""
     for i in range(out.shape[0]):
         out[i] = _second_half(data, offsets[i], offsets[i + 1], seed)
 
@@ -127,6 +131,7 @@ def _position32(h, i, m):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_OUT, _U64, types.uint64, types.uint64))
 def insert_32(longs, hashes, first, k):  # type: ignore[no-untyped-def]
+    """Set the k positions of each hash, by the 32-bit strategy; longs uint64[m / 64]."""
     m = uint64(longs.shape[0]) * uint64(64)
     for j in range(hashes.shape[0]):
         for i in range(first, first + k):
@@ -136,6 +141,7 @@ def insert_32(longs, hashes, first, k):  # type: ignore[no-untyped-def]
 
 @kernel(types.void(_U64, _U64, types.uint64, types.uint64, types.boolean[::1]))
 def contains_32(longs, hashes, first, k, out):  # type: ignore[no-untyped-def]
+    """Say whether the k positions of each hash are set, by the 32-bit strategy; out bool[n]."""
     m = uint64(longs.shape[0]) * uint64(64)
     for j in range(hashes.shape[0]):
         found = True
@@ -152,6 +158,7 @@ _POSITIVE = np.uint64(0x7FFFFFFFFFFFFFFF)
 
 @kernel(types.void(_OUT, _U64, _U64, types.uint64))
 def insert_64(longs, first_halves, second_halves, k):  # type: ignore[no-untyped-def]
+    """Set the k positions of each hash, by the 64-bit strategy; longs uint64[m / 64]."""
     m = uint64(longs.shape[0]) * uint64(64)
     for j in range(first_halves.shape[0]):
         c = first_halves[j]
@@ -163,6 +170,7 @@ def insert_64(longs, first_halves, second_halves, k):  # type: ignore[no-untyped
 
 @kernel(types.void(_U64, _U64, _U64, types.uint64, types.boolean[::1]))
 def contains_64(longs, first_halves, second_halves, k, out):  # type: ignore[no-untyped-def]
+    """Say whether the k positions of each hash are set, by the 64-bit strategy; out bool[n]."""
     m = uint64(longs.shape[0]) * uint64(64)
     for j in range(first_halves.shape[0]):
         found = True

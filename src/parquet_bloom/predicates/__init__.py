@@ -1,0 +1,1 @@
+"""Predicates as text and trees, and what they may give over rows; no files."""

@@ -82,16 +82,22 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
+    """AND of its parts."""
+
     parts: tuple[Bound, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
+    """OR of its parts."""
+
     parts: tuple[Bound, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NotOf:
+    """NOT of its part: TRUE and FALSE change places, NULL stays."""
+
     part: Bound
 
 

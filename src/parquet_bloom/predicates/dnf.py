@@ -97,4 +97,5 @@ def _array(values: list[Any]) -> pa.Array:
 
 
 def one_line(error: BaseException) -> str:
+    """What an error says, in one short line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -26,6 +26,7 @@ class Outcomes(enum.Flag):
 
     @property
     def names(self) -> list[str]:
+        """The names of the outcomes in the set."""
         return [str(member.name) for member in (Outcomes.TRUE, Outcomes.FALSE, Outcomes.NULL) if member in self]
 
 

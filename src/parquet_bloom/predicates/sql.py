@@ -172,6 +172,7 @@ def only(node: exp.Expression, *known: str) -> None:
 
 
 def inside(node: exp.Expression) -> exp.Expression:
+    """The expression inside of parentheses."""
     while type(node) is exp.Paren:
         only(node, "this")
         node = node.this

@@ -128,10 +128,12 @@ def share(rate: float | None) -> str:
 
 
 def count(number: float) -> str:
+    """A number for people; "?" for infinity."""
     return "?" if math.isinf(number) else f"{round(number):,}"
 
 
 def plural(number: int, what: str) -> str:
+    """A number and a noun: "1 file", "2 files"."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 

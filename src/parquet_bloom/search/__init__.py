@@ -1,0 +1,1 @@
+"""Which row groups can match a predicate, and their rows."""

@@ -92,6 +92,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     @property
     def skipped(self) -> int:
+        """How many row groups are skipped."""
         return sum(v.skipped for v in self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -65,4 +65,5 @@ def partition_expression(keys: Sequence[Leaf], pairs: Pairs) -> pc.Expression | 
 
 
 def partition_type(key: Leaf) -> pa.DictionaryType:
+    """The type that pyarrow gives to a column of folders' names: a dictionary."""
     return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())

@@ -21,6 +21,7 @@ class GivenFilter:
         self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if known else None
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep the rows of a batch for which the expression is true."""
         # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
         batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
         return batches[0] if batches else batch.slice(0, 0)

@@ -52,12 +52,6 @@ class Scan:
 
     Arguments as read_table has them; decide_true is for those who count: filters are asked too where their "no"
     would show that all rows of a row group match.
-
-    verdicts     one a row group, as parquet_bloom.check gives them; of files that their folder's name
-                 excludes there are none, as they were not opened
-    excluded     these files
-    unused       (part, reason) of each part of the predicate that told nothing in some file
-    notes        what footers say of tables of which no log is in sight
     """
 
     def __init__(
@@ -79,6 +73,7 @@ class Scan:
 
     @property
     def predicate(self) -> Predicate:
+        """The predicate as a tree."""
         return self._search.predicate
 
     @cached_property
@@ -111,18 +106,22 @@ class Scan:
 
     @property
     def verdicts(self) -> list[RowGroupVerdict]:
+        """One a row group, as parquet_bloom.check gives them; none of files that were not opened."""
         return [v for file in self.files if file.decision is not None for v in verdicts_of(file)]
 
     @property
     def excluded(self) -> list[str]:
+        """The files that were not opened, as their folders' names exclude them."""
         return [str(file.found) for file in self.files if file.decision is None]
 
     @property
     def unused(self) -> list[tuple[str, str]]:
+        """(part, reason) of each part of the predicate that told nothing in some file."""
         return Unused(self.files).parts
 
     @property
     def notes(self) -> list[str]:
+        """What footers say of tables of which no log is in sight, and what was noticed besides."""
         return self._search.notes if self.files else []
 
     @property
@@ -139,13 +138,11 @@ class Scan:
 
     @property
     def use_filters(self) -> bool:
+        """Whether filters are asked."""
         return self._search.options.use_filters
 
     def leaf_of(self, file: Searched, column: str) -> tuple[Leaf | None, Leaf]:
-        """The column of a file that a name means, None if only the first file has it; and that of the first file.
-
-        The key of the folder is both.
-        """
+        """The column a name means in a file, None if only the first one has it, and in the first; a key is both."""
         for key in self._search.keys:
             if key.path == split_path(column):
                 return key, key
@@ -300,8 +297,9 @@ class Scan:
             raise RequestError(f"{self._search.files[0]}: {reason}; name others with " + parameter("columns"))
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
-        """The columns to read; never by the scanner's own filter, which goes by min and max first: these leave
-        out NaN, and pyarrow ends the process where their bytes have not the length of a value."""
+        """The columns to read, those that rows are filtered by among them."""
+        # Never by the scanner's own filter. It goes by min and max first: these leave out NaN, and pyarrow ends the
+        # process where their bytes have not the length of a value.
         if columns is None or rows.columns is None:
             return None
         return list(dict.fromkeys([*columns, *rows.columns]))
@@ -326,18 +324,22 @@ class Scan:
 
 
 def listed(columns: Sequence[str] | None) -> list[str] | None:
+    """A list of the names; None stays None."""
     return None if columns is None else list(columns)
 
 
 def open_groups(file: Searched) -> list[int]:
+    """The row groups of a file in which a row can match."""
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
 
 
 def is_utf8(path: str) -> bool:
+    """Say whether a path is UTF-8, as pyarrow needs it."""
     return os.fsencode(path) == path.encode("utf-8", "replace")
 
 
 def undecided_groups(file: Searched) -> list[int]:
+    """The row groups of a file in which some rows can match and others not."""
     assert file.decision is not None
     undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)
     return [int(i) for i in undecided.nonzero()[0]]

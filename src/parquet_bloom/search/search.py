@@ -102,6 +102,7 @@ class Search:
 
     @property
     def files(self) -> list[Found]:
+        """The data files, in the order of their paths."""
         return self.located.found
 
     def __iter__(self) -> Iterator[Searched | tuple[Found, ParquetBloomError]]:

@@ -61,6 +61,7 @@ class Version:
 
 
 def version_of(file: Searched) -> Version:
+    """The version of a file that a search saw."""
     return Version(Location(path_of(file), file.found.filesystem, str(file.found)), file.size, file.stamp)
 
 
@@ -96,23 +97,28 @@ class SearchedDataset(ds.FileSystemDataset):
         side_by_side(lambda version: opened_same(version).close(), self._made_of[-1])
 
     def scanner(self, *arguments: Any, **options: Any) -> ds.Scanner:
+        """As pyarrow has it; raises FileChangedError if a file changed since the search."""
         self.check_unchanged()
         return super().scanner(*arguments, **options)
 
     def get_fragments(self, *arguments: Any, **options: Any) -> Any:
+        """As pyarrow has it; raises FileChangedError if a file changed since the search."""
         self.check_unchanged()
         return super().get_fragments(*arguments, **options)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+        """As pyarrow has it; raises FileChangedError if a file changed before all was read."""
         table = super().to_table(*arguments, **options)
         self.check_unchanged()
         return table
 
     def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """As pyarrow has it; raises FileChangedError if a file changed before all was read."""
         yield from super().to_batches(*arguments, **options)
         self.check_unchanged()
 
     def replace_schema(self, schema: pa.Schema) -> SearchedDataset:
+        """The same files under another schema."""
         fragments, _, *rest = self._made_of
         return type(self)(fragments, schema, *rest)
 
@@ -123,6 +129,7 @@ def path_of(file: Searched) -> str:
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:
+    """Make one line of ours of pyarrow's error over a file."""
     first = first_line(error)
     if isinstance(error, UnicodeError):
         first = f"a column's name is no UTF-8, as pyarrow needs it ({first})"

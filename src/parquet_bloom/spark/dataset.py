@@ -55,6 +55,7 @@ class Dataset:
 
     @property
     def sound(self) -> Any:
+        """The rows of the files, without what stands for errors and tables."""
         return self.files.filter(self.files.kind == FILE)
 
     @cached_property

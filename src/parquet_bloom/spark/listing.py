@@ -214,6 +214,7 @@ def _list_glob(name: str, where: Storages) -> Iterator[Row]:
 
 
 def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator[Row]:
+    """List a folder: rows of its files, of the folders below, and of a table that it is."""
     entries = list(_entries(folder, where))
     if tidy:
         restored = _tidy(folder, {posixpath.basename(path) for path, _ in entries}, where)

@@ -60,9 +60,11 @@ class Job:
     output: str | None = None
 
     def found(self, row: Row) -> Found:
+        """The data file of a row."""
         return self.storages.found(row["path"], row["root"])
 
     def target(self, found: Found) -> Location:
+        """Where the new version of a file goes."""
         if self.output is None:
             return found
         name = f"{self.output.rstrip('/')}/{found.relative}"
@@ -74,6 +76,7 @@ class Job:
         return Run(self.request, workers, Tables())
 
     def workers(self) -> Workers:
+        """The threads of one task."""
         return Workers(self.request.threads or 1)
 
 
@@ -102,6 +105,7 @@ def report_row(
 
 
 def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, target: str | None = None) -> Row:
+    """The row that reports a failure."""
     text = str(error) if isinstance(error, ParquetBloomError | str) else f"{type(error).__name__}: {error}"
     if not isinstance(error, FileError | str):  # a column that this file lacks, or something nobody expected
         text = f"{path}: {text}"

@@ -1,0 +1,1 @@
+"""Names become files, files become bytes."""

@@ -17,52 +17,65 @@ class LocalStore(Store):
     is_local = True
 
     def same(self, other: Store) -> bool:
+        """Whether the other is local too: there is one local file system."""
         return other.is_local
 
     def real(self, path: str) -> str:
+        """The path that links lead to."""
         return os.path.realpath(path)
 
     def absolute(self, path: str) -> str:
+        """The path from the root."""
         return os.path.abspath(path)
 
     def names(self, at: Location) -> tuple[str, ...]:
+        """The path from the root, and the one that links lead to."""
         return os.path.abspath(at.path), os.path.realpath(at.path)
 
     def folders(self, at: Location) -> list[Location]:
+        """By its name, and by where links lead; one folder if they are the same."""
         return [Location(path) for path in dict.fromkeys(map(os.path.dirname, self.names(at)))]
 
     def chain(self, folder: Location) -> list[Location]:
+        """The folder, and each above it up to the root."""
         paths = [os.path.abspath(folder.path)]
         while (above_it := os.path.dirname(paths[-1])) != paths[-1]:
             paths.append(above_it)
         return [Location(path) for path in paths]
 
     def open(self, at: Location, pin: bool) -> OpenFile:
+        """Open the file by its descriptor; `pin` costs nothing here."""
         return _LocalFile(at)
 
     def version(self, at: Location) -> object:
+        """Size, times, inode and device."""
         return _version(os.stat(at.path))
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
+        """By stat; a link that leads nowhere is a file, as opening it says what is wrong."""
         return [False if os.path.isdir(path) else True if os.path.lexists(path) else None for path in paths]
 
     def names_in(self, folder: str) -> list[str]:
+        """By listing the folder."""
         try:
             return os.listdir(folder)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def start_of(self, path: str, most: int) -> bytes:
+        """Read from a regular file; a pipe is not waited for."""
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe waits
             return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
     def size(self, path: str) -> int | None:
+        """By stat."""
         try:
             return -1 if os.path.isdir(path) else os.stat(path).st_size
         except FileNotFoundError:
             return None
 
     def entries(self, folder: str) -> Iterator[tuple[str, int]]:
+        """By scanning the folder."""
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 try:

@@ -50,6 +50,7 @@ def free_space(target: str) -> int:
 
 
 def require_space(target: str, needed: int) -> None:
+    """Raise StorageError if the disk of the target has less than `needed` bytes free."""
     free = free_space(target)
     if needed > free:
         raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")

@@ -31,19 +31,24 @@ class ReadAhead:
         self.closed = False
 
     def readable(self) -> bool:
+        """Always True, as io.RawIOBase has it."""
         return True
 
     def seekable(self) -> bool:
+        """Always True, as io.RawIOBase has it."""
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to an offset; nothing is read."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def tell(self) -> int:
+        """The offset of the next byte."""
         return self._at
 
     def read(self, length: int = -1) -> bytes:
+        """Read so many bytes, or all that are left; fewer at the end of the file."""
         left = self._size - self._at
         length = max(0, left if length < 0 else min(length, left))
         inside = self._start <= self._at and self._at + length <= self._stop
@@ -64,6 +69,7 @@ class ReadAhead:
         return data if skip == 0 and len(data) == length else data[skip : skip + length]
 
     def close(self) -> None:
+        """Give up what is being fetched."""
         self.closed = True
         for future in self._blocks.values():
             future.cancel()

@@ -47,6 +47,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
+        """Whether it is a path of this machine."""
         return self.filesystem is None
 
 
@@ -70,7 +71,8 @@ class OpenFile(Protocol):
     def etag(self) -> str | None:
         """What the store calls these very bytes, as it told when the file was opened; None where it did not."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of the file."""
 
 
 def storage_error(path: object, error: BaseException) -> StorageError:

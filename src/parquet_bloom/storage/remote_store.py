@@ -17,33 +17,41 @@ class RemoteStore(Store):
     is_local = False
 
     def same(self, other: Store) -> bool:
+        """Whether pyarrow calls the file systems equal."""
         if other.is_local:
             return False
         return bool(self.filesystem is other.filesystem or self.filesystem.equals(other.filesystem))
 
     def real(self, path: str) -> str:
+        """The path: there are no links that we could follow."""
         return path
 
     def absolute(self, path: str) -> str:
+        """The path: there is no working folder."""
         return path
 
     def names(self, at: Location) -> tuple[str, ...]:
+        """What people call it."""
         return (str(at).rstrip("/"),)
 
     def folders(self, at: Location) -> list[Location]:
+        """The one that its path names."""
         above = posixpath.dirname(at.path.rstrip("/"))
         if above in ("", at.path):
             return []
         return [Location(above, at.filesystem, str(at).rstrip("/").rpartition("/")[0] or "/")]
 
     def chain(self, folder: Location) -> list[Location]:
+        """The folder, and each above it in its path."""
         above = self.folders(folder)
         return [folder, *(self.chain(above[0]) if above else [])]
 
     def open(self, at: Location, pin: bool) -> OpenFile:
+        """Open the file with one request, or with two for a version where `pin` is set."""
         return open_remote(at, pin)
 
     def version(self, at: Location) -> object:
+        """What the store tells of the file when it is opened."""
         try:
             file = open_remote(at, pin=True)
         except Exception as error:
@@ -54,6 +62,7 @@ class RemoteStore(Store):
             file.close()
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
+        """Asked for all at once; one by one if that fails, so that each has an error of its own."""
         from pyarrow import fs
 
         try:
@@ -65,6 +74,7 @@ class RemoteStore(Store):
         return [None if info.type == fs.FileType.NotFound else bool(info.is_file) for info in infos]
 
     def names_in(self, folder: str) -> list[str]:
+        """By one listing of a level."""
         from pyarrow import fs
 
         try:
@@ -74,11 +84,13 @@ class RemoteStore(Store):
         return [info.base_name for info in infos if info.is_file]
 
     def start_of(self, path: str, most: int) -> bytes:
+        """By a stream, of which no more is read."""
         with self.filesystem.open_input_stream(path, compression=None) as stream:
             data: bytes = stream.read(most)
         return data
 
     def size(self, path: str) -> int | None:
+        """By asking for its description."""
         from pyarrow import fs
 
         try:
@@ -90,6 +102,7 @@ class RemoteStore(Store):
         return -1 if info.type == fs.FileType.Directory else int(info.size or 0)
 
     def entries(self, folder: str) -> Iterator[tuple[str, int]]:
+        """By one listing of a level."""
         from pyarrow import fs
 
         for info in sorted(self._infos(folder, False), key=lambda info: str(info.path)):

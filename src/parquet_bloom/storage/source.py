@@ -47,9 +47,8 @@ Range = tuple[int, int]  # offset, length
 class Source:
     """A file that is open for reading; its reads may come from several threads.
 
-    path                  as people are told it
+    path, fd              as people are told it; the descriptor of a local file, else None
     requests, bytes_read  what has been asked of the storage since it was opened
-    fd                    the descriptor of a local file, else None
     """
 
     def __init__(self, path: PathLike | Location, filesystem: Any = None, pin: bool = False) -> None:
@@ -80,10 +79,12 @@ class Source:
 
     @property
     def fd(self) -> int | None:
+        """The descriptor of a local file, else None."""
         return self._file.fd
 
     @property
     def is_remote(self) -> bool:
+        """Whether the file lies on another storage than the local disks."""
         return not self.location.is_local
 
     def arrow_file(self, span: tuple[int, int] | None = None) -> Any:
@@ -112,6 +113,7 @@ class Source:
         self.close()
 
     def close(self) -> None:
+        """Let go of the file. May be called twice."""
         self._file.close()
 
     def check_unchanged(self) -> None:

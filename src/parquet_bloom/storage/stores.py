@@ -129,4 +129,5 @@ def store_on(filesystem: Any, base: str = "", root: str = "", quoted: bool = Fal
 
 
 def store_of(at: Location) -> Store:
+    """The store of a location: the only place that chooses between the two."""
     return LOCAL if at.is_local else RemoteStore(at.filesystem)

@@ -168,6 +168,7 @@ class Tables:
         return note[1] if note is not None and self._footers.setdefault(*note) is note[1] else None
 
     def add(self, table: Table) -> None:
+        """Remember a table, once for its folder."""
         self.found.setdefault(table.folder, table)
 
     def join(self, tables: Iterable[Table]) -> None:

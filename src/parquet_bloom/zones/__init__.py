@@ -1,0 +1,1 @@
+"""Zone indexes: filters for steps finer than row groups."""

@@ -69,6 +69,7 @@ class ZoneFile:
 
     @cached_property
     def nulls(self) -> dict[int, Ranges] | None:
+        """Fragment -> ranges of rows that are NULL; None where the index does not say. Raises DamagedFileError."""
         if self.metadata.get(form.NULL_BITMAP) != str(form.NULLS_BUFFER):
             return None
         if self._buffers <= form.NULLS_BUFFER:
@@ -80,6 +81,7 @@ class ZoneFile:
 
     @cached_property
     def fragments(self) -> Fragments | None:
+        """What the index says of the files it was made of; None where it says nothing. Raises DamagedFileError."""
         found = self._json(FRAGMENTS)
         if found is None:
             return None
@@ -103,6 +105,7 @@ class ZoneFile:
 
     @cached_property
     def column(self) -> dict[str, str] | None:
+        """Name and type of the column; None where the index does not say. Raises DamagedFileError."""
         found = self._json(COLUMN)
         if found is not None and not (
             isinstance(found, dict) and {"name", "type"} <= set(found) and all(type(v) is str for v in found.values())

@@ -82,14 +82,17 @@ class PagePlan:
 
     @property
     def pages_read(self) -> int:
+        """How many data pages are read."""
         return sum(len(one.pages) for one in self.chosen.values())
 
     @property
     def pages_left(self) -> int:
+        """How many data pages are not read."""
         return sum(one.of_pages - len(one.pages) for one in self.chosen.values())
 
     @property
     def bytes_left(self) -> int:
+        """Bytes of the pages that are not read."""
         return sum(one.bytes_left for one in self.chosen.values())
 
 

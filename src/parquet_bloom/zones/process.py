@@ -45,13 +45,16 @@ class DistantReader:
     most_zones: int
 
     def describe(self) -> Described:
+        """As LanceReader has it."""
         facts, data = self._ask("describe")
         return Described(facts["metadata"], facts["version"], facts["buffers"], pa.ipc.open_stream(data).read_all())
 
     def buffer(self, number: int) -> bytes:
+        """As LanceReader has it."""
         return self._ask("buffer", number)[1]
 
     def filters(self, rows: Sequence[int]) -> pa.Array:
+        """As LanceReader has it."""
         found = pa.ipc.open_stream(self._ask("filters", list(rows))[1]).read_all().column(0).combine_chunks()
         return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 

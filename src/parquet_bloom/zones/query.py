@@ -58,6 +58,7 @@ class Matches(Printed):
 
     @property
     def rows(self) -> int:
+        """How many rows the zones hold, at most."""
         return sum(zone.length for zone in self.zones)
 
     def to_arrow(self) -> pa.Table:

@@ -75,9 +75,14 @@ class Described:
 class ZoneReader(Protocol):
     """How a zone index is read. Every call raises DamagedFileError for what cannot be."""
 
-    def describe(self) -> Described: ...
-    def buffer(self, number: int) -> bytes: ...
-    def filters(self, rows: Sequence[int]) -> pa.Array: ...
+    def describe(self) -> Described:
+        """Read the file's metadata and all columns but the filters."""
+
+    def buffer(self, number: int) -> bytes:
+        """Read a global buffer by its number."""
+
+    def filters(self, rows: Sequence[int]) -> pa.Array:
+        """Read the filters of some rows, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class LanceReader:
     most_zones: int
 
     def describe(self) -> Described:
+        """Read the file's metadata and all columns but the filters. Raises DamagedFileError."""
         with lance_errors(self.path):
             metadata = self._open().metadata()
             schema = metadata.schema
@@ -112,6 +118,7 @@ class LanceReader:
             return Described(said, version, len(metadata.global_buffers), places.select(PLACES))
 
     def buffer(self, number: int) -> bytes:
+        """Read a global buffer by its number. Raises DamagedFileError."""
         with lance_errors(self.path):
             data: bytes = self._open().read_global_buffer(number)
             return data

@@ -54,6 +54,7 @@ class Column:
 
     @property
     def name(self) -> str:
+        """The path in the schema, components joined by dots."""
         return self.leaf.name
 
 
@@ -74,9 +75,14 @@ class Fragment(Protocol):
     """A fragment; may be pickled and read by another process."""
 
     @property
-    def number(self) -> int: ...
-    def identity(self, column: Column) -> dict[str, Any]: ...
-    def rows(self, columns: Sequence[Column]) -> Iterator[Rows]: ...
+    def number(self) -> int:
+        """The number that zones name it by."""
+
+    def identity(self, column: Column) -> dict[str, Any]:
+        """What an index keeps to know the fragment again."""
+
+    def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
+        """Read the columns, batch by batch, in the order of the rows."""
 
 
 @dataclass(slots=True)
@@ -132,6 +138,7 @@ class ParquetFragment:
     found: Found
 
     def identity(self, column: Column) -> dict[str, Any]:
+        """The file's path, size and CRC-32 of the footer."""
         with Source(self.found) as source:
             return {**fingerprint(source), "path": absolute(self.found)}
 

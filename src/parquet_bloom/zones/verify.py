@@ -89,6 +89,7 @@ class IndexInfo(Printed):
 
     @property
     def problems(self) -> list[str]:
+        """The contradictions of all zones, each with the number of its zone."""
         return [f"zone {i}: {problem}" for i, zone in enumerate(self.zones) for problem in zone.problems]
 
     def to_arrow(self) -> pa.Table:
@@ -162,10 +163,12 @@ class VerifiedIndex(Printed):
 
     @property
     def status(self) -> str:
+        """The verdict, "right" or "wrong"."""
         return "wrong" if self.outside or self.missed or self.nulls_wrong else "right"
 
     @property
     def reason(self) -> str:
+        """What is wrong, with counts; empty if nothing is."""
         parts = ((self.outside, "rows lie in no zone"), (self.missed, "stored values are denied"),
                  (self.nulls_wrong, "rows are wrong about NULL"))  # fmt: skip
         return ", ".join(f"{n:,} {what}" for n, what in parts if n)

@@ -1,0 +1,1 @@
+"""FileMetaData: the footer, read and edited."""

@@ -57,12 +57,14 @@ class Moves:
 
     @property
     def total(self) -> int:
+        """By how many bytes the end of the file moves."""
         return self._total
 
     def __bool__(self) -> bool:
         return any(self.totals)
 
     def __call__(self, offset: int) -> int:
+        """The new place of an offset."""
         if offset < _MAGIC_END:
             return offset
         at = bisect_right(self.positions, offset)

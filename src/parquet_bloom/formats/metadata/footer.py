@@ -90,14 +90,17 @@ class Footer:
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def chunk(self, row_group: int, column: int) -> ColumnChunk:
+        """A chunk's entry in the footer."""
         chunk: ColumnChunk = self.metadata.row_groups[row_group].columns[column]
         return chunk
 
     def meta(self, row_group: int, column: int) -> ColumnMetaData:
+        """A chunk's metadata."""
         meta: ColumnMetaData = self.chunk(row_group, column).meta_data
         return meta
 
     def chunks(self) -> Iterator[tuple[int, int, ColumnChunk]]:
+        """(row group, column, entry) of each chunk, row group by row group."""
         return iter(self._chunks)
 
     @cached_property
@@ -108,6 +111,7 @@ class Footer:
 
     @property
     def n_row_groups(self) -> int:
+        """How many row groups the file has."""
         return len(self.metadata.row_groups)
 
     @cached_property

@@ -81,6 +81,7 @@ class Outline:
 
     @property
     def n_row_groups(self) -> int:
+        """How many row groups the file has."""
         return len(self.rows)
 
 

@@ -99,10 +99,12 @@ class Leaf:
 
     @property
     def name(self) -> str:
+        """The path in the schema, components joined by dots."""
         return _joined(self.path)
 
     @property
     def type_name(self) -> str:
+        """Physical and logical type, as messages name them."""
         text = str(Type._VALUES_TO_NAMES.get(self.physical, self.physical))
         if self.physical == FLBA:
             text = f"{text}({self.type_length})"
@@ -233,6 +235,7 @@ def select_leaves(leaves: Sequence[Leaf], columns: Iterable[str] | None, exclude
 
 
 def is_pattern(leaves: Sequence[Leaf], text: str) -> bool:
+    """Say whether a text is a pattern, and no name of a column."""
     return _pattern(text) is not None and all(leaf.name != text for leaf in leaves)
 
 

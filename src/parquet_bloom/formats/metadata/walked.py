@@ -58,32 +58,39 @@ class WalkedFooter(Footer):
 
     @cached_property
     def metadata(self) -> FileMetaData:
+        """The whole footer as objects, decoded when it is asked for."""
         return self._decode()
 
     @property
     def n_row_groups(self) -> int:
+        """How many row groups the file has."""
         return self._outline.n_row_groups
 
     @property
     def created_by(self) -> str | None:
+        """The program that wrote the file."""
         name: str | None = self._outline.metadata.created_by
         return name
 
     @cached_property
     def head(self) -> FileMetaData:
+        """The footer without its row groups and what lies behind them."""
         return compact.decode(FileMetaData, self.data[: span_of_row_groups(self.data).header] + b"\0")[0]
 
     @cached_property
     def rows(self) -> list[int]:
+        """Rows of each row group."""
         rows: list[int] = self._outline.rows.tolist()
         return rows
 
     @property
     def foreign_filter_fields(self) -> set[Chunk]:
+        """None: the walk gives up on such footers."""
         return set()  # the walk gives up on them
 
     @derived
     def column_chunks(self, column: int) -> ColumnChunks:
+        """The chunks of one column, as lists a row group an entry."""
         slots = self._outline.slots[:, :, column]
         starts, stops = (ends[:, column].tolist() for ends in extents(self._outline))
         nulls = [None if n == NONE else n for n in slots[Slot.NULL_COUNT].tolist()]
@@ -111,14 +118,17 @@ class WalkedFooter(Footer):
 
     @property
     def key_values(self) -> list[KeyValue] | None:
+        """The key-values of the file."""
         pairs: list[KeyValue] | None = self._outline.metadata.key_value_metadata
         return pairs
 
     @cached_property
     def draft_filters(self) -> dict[Chunk, bytes]:
+        """The filters where the draft of 2015 had them, as they lie in the footer."""
         return dict(self._spans(Slot.DRAFT_FILTER))
 
     def chunk_key_values(self) -> Iterator[tuple[int, int, list[KeyValue]]]:
+        """(row group, column, key-values) of each chunk that has some."""
         for (i, j), data in self._spans(Slot.KEY_VALUES):
             pairs = compact.decode(ColumnMetaData, b"\x89" + data + b"\0")[0].key_value_metadata  # field 8, a list
             if pairs:
@@ -131,6 +141,7 @@ class WalkedFooter(Footer):
 
     @cached_property
     def filter_places(self) -> dict[Chunk, tuple[int, int | None]]:
+        """(row group, column) -> offset and length of a filter, the length None where the footer has none."""
         offsets, lengths = self._outline.slots[Slot.FILTER_OFFSET], self._outline.slots[Slot.FILTER_LENGTH]
         here = offsets > 0
         places = zip(offsets[here].tolist(), lengths[here].tolist(), strict=True)
@@ -141,12 +152,14 @@ class WalkedFooter(Footer):
 
     @cached_property
     def filter_fields(self) -> set[Chunk]:
+        """The chunks with a field of a filter, whatever it says."""
         slots = self._outline.slots
         here = (slots[Slot.FILTER_OFFSET] != NONE) | (slots[Slot.FILTER_LENGTH] != NONE)
         return {(i, j) for i, j in np.argwhere(here).tolist()}
 
     @cached_property
     def structure_starts(self) -> list[int]:
+        """Where chunks, page indexes, filters and the footer begin, ascending."""
         outline = self._outline
         pointers = (Slot.OFFSET_INDEX, Slot.COLUMN_INDEX, Slot.FILTER_OFFSET)
         others = [slot[slot > 0] for slot in (outline.slots[pointer] for pointer in pointers)]

@@ -26,6 +26,7 @@ Template = dict[int, Any]
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read an unsigned integer: (value, where it ends). Raises FooterError."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -97,6 +98,7 @@ def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
 
 
 def skip_element(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Find where an element of a list, set or map ends."""
     if kind in (TRUE, FALSE):  # inside a container a bool is a byte
         _byte(data, at)
         return at + 1
@@ -110,6 +112,7 @@ def _byte(data: bytes, at: int) -> int:
 
 
 def list_header(data: bytes, at: int) -> tuple[int, int, int]:
+    """Read the head of a list: (elements, their type, where the first begins). Raises FooterError."""
     byte = _byte(data, at)
     size, at = byte >> 4, at + 1
     if size == 15:
@@ -128,6 +131,7 @@ def list_of_structs(count: int) -> bytes:
 
 
 def field_header(data: bytes, at: int, last: int) -> tuple[int, int, int] | None:
+    """Read the head of a field: (id, type, where the value begins); None at the end of the struct."""
     byte = _byte(data, at)
     if byte == 0:
         return None
@@ -164,6 +168,7 @@ class NodeList:
     items: list[Node]
 
     def encode(self) -> bytes:
+        """The bytes of the list; those it came from, if nothing was changed."""
         count = len(self.items)
         head = self.header
         if count != self.size:
@@ -225,6 +230,7 @@ class Node:
         self.fields.insert(at, _Field(number, LIST, -1, b"", NodeList(b"", -1, items)))
 
     def drop(self, number: int) -> None:
+        """Remove a field, if it is there."""
         self.fields = [f for f in self.fields if f.id != number]
 
     def encode(self, previous: int = 0) -> bytes:

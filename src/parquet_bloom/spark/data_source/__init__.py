@@ -1,0 +1,1 @@
+"""The data source for Spark: rows, by way of filters."""

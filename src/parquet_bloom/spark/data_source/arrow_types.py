@@ -110,6 +110,7 @@ def spark_type(kind: pa.DataType) -> st.DataType:
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
+    """Spark's type for the rows of an Arrow schema; all columns may be NULL."""
     return st.StructType([st.StructField(field.name, spark_type(field.type), True) for field in schema])
 
 

@@ -103,6 +103,7 @@ def open_parquet(source: Source) -> Any:
 
 
 def damaged(path: object, error: Exception) -> DamagedFileError:
+    """Make one line of ours of pyarrow's error over a file."""
     return DamagedFileError(path, f"cannot be read: {first_line(error)}")
 
 

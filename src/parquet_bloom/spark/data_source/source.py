@@ -116,6 +116,7 @@ class ParquetBloomSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name for `spark.read.format`."""
         return "parquet_bloom"
 
     def schema(self) -> StructType:
@@ -130,6 +131,7 @@ class ParquetBloomSource(DataSource):
         return spark_schema(found.of(request.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a query. Raises TableFormatError for folders of tables."""
         request = self._request()
         request.refuse_tables()
         return Reader(request, schema)
@@ -176,9 +178,11 @@ class Reader(DataSourceReader):
         return beside
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks, on the driver."""
         return plan(self.request.names, self.request.where, self.request.partitions, self.request.raw_files)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one task, on an executor."""
         reading = Reading(self.schema, self.beside, self.request.predicate or And(()))
         for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
             yield from reading.rows(found, part, parts)

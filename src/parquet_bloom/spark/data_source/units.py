@@ -96,6 +96,7 @@ def look(
 
 
 def refusal(raw_files: bool) -> Tables | None:
+    """Whom to refuse tables by; None if raw files are wanted."""
     return refusing(raw_files, '.option("rawFiles", "true")')
 
 
@@ -224,4 +225,5 @@ def part_of(n_row_groups: int, part: int, parts: int) -> range:
 
 
 def no_files(names: Sequence[str]) -> StorageError:
+    """The error for names without any Parquet file."""
     return StorageError(", ".join(names), "no Parquet file in it; give a schema to read nothing")

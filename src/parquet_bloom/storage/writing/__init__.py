@@ -1,0 +1,1 @@
+"""New files replace old ones."""

@@ -109,6 +109,7 @@ class Draft(NewVersion):
         self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
 
     def write_at(self, at: int, data: bytes) -> None:
+        """Write bytes at an offset, and remember their checksum if they will be compared."""
         if self._remember:
             self._written.append((at, len(data), zlib.crc32(data)))
         view = memoryview(data)
@@ -128,6 +129,7 @@ class Draft(NewVersion):
             start, at = start + n, at + n
 
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        """Copy within the operating system where the source is local, else by reading it."""
         if source.fd is not None:
             self.copy_to(at, source.fd, start, stop)
             return

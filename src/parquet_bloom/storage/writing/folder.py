@@ -38,6 +38,7 @@ class Folder:
                 self.fd = os.open(self.path, getattr(os, "O_PATH", os.O_RDONLY) | flags)
 
     def close(self) -> None:
+        """Let go of the folder. May be called twice."""
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
@@ -55,6 +56,7 @@ class Folder:
         return name if self.fd is not None else os.path.join(self.path, name)
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
+        """Open a file in it, as os.open does; O_CLOEXEC is added."""
         return os.open(self._name(name), flags | os.O_CLOEXEC, mode, dir_fd=self.fd)
 
     def look(self, name: str) -> os.stat_result | None:
@@ -65,12 +67,15 @@ class Folder:
             return None
 
     def make(self, name: str) -> None:
+        """Make a folder in it that only its owner can enter."""
         os.mkdir(self._name(name), 0o700, dir_fd=self.fd)
 
     def remove(self, name: str, folder: bool = False) -> None:
+        """Remove a file in it, or an empty folder."""
         (os.rmdir if folder else os.unlink)(self._name(name), dir_fd=self.fd)
 
     def names(self) -> list[str]:
+        """List the names of what is in it, in no order."""
         with os.scandir(self.path if self.fd is None else self.fd) as entries:
             return [entry.name for entry in entries]
 

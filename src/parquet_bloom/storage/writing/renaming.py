@@ -133,12 +133,14 @@ class Checksums:
                 folder.sync()
 
     def put_back(self) -> None:
+        """Give the checksum files back to the old version, which stays."""
         for folder, name, own in self._aside:
             with contextlib.suppress(OSError):
                 folder.put(own, name)
         self.remove()  # what could not come back: the file is as good without
 
     def remove(self) -> None:
+        """Remove the checksum files: they speak of the old version."""
         for folder, _, own in self._aside:
             with contextlib.suppress(OSError):
                 folder.remove(own)

@@ -22,6 +22,7 @@ def can_speak_for(filesystem: Any) -> bool:
 
 
 def client_of(filesystem: Any) -> Any:
+    """Make boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config

@@ -14,9 +14,11 @@ class FileSink:
         self.at = 0
 
     def copy(self, start: int, stop: int) -> None:
+        """Copy the bytes [start, stop) of the old file."""
         self._new.copy_from(self.at, self._source, start, stop)
         self.at += stop - start
 
     def write(self, data: bytes) -> None:
+        """Write bytes that the old file does not have."""
         self._new.write_at(self.at, data)
         self.at += len(data)
