@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquet_bloom
-from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.storage import Source
+from parquet_bloom.chunks.decode import ColumnReader
+from parquet_bloom.storage.source import Source
 
 PART = 5_000_000  # rows of a row group
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import naive
 
-from parquet_bloom.formats.compact_tree import BINARY, STRUCT, Node, _Field, parse
+from parquet_bloom.formats.thrift.compact_tree import BINARY, STRUCT, Node, _Field, parse
 
 Chunk = tuple[int, int]
 _EVERYTHING = {4: {1: {3: {8: {}, 12: {}}}}}

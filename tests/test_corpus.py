@@ -21,7 +21,7 @@ from parquet_bloom.errors import (
     NotParquetError,
     RefusedTypeError,
 )
-from parquet_bloom.files.storage import Source
+from parquet_bloom.storage.source import Source
 
 # Pages that no program decodes (their README says so) and checksums that are wrong on purpose.
 UNDECODABLE = {

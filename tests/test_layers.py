@@ -1,13 +1,14 @@
-"""Which folder may import which, how long a module may be, and what importing the package loads.
+"""Which room may import which, how long a module may be, how full a room, and what importing the package loads.
 
-    kernels < formats < predicates < files < spark < report < cli
-
-A folder imports itself and the folders before it; errors, limits, _thrift and _version are for all.
+The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
+names; errors, limits, _thrift and _version are for all. No modules import each other in a circle. Imports under
+TYPE_CHECKING count for none of this.
 """
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import pkgutil
 import subprocess
@@ -20,72 +21,302 @@ import parquet_bloom
 import parquet_bloom.formats
 
 PACKAGE = Path(parquet_bloom.__file__).resolve().parent
-FOLDERS = ["kernels", "formats", "predicates", "files", "spark", "report", "cli"]
+ORDER = [
+    "kernels",  # arrays in, arrays out
+    "formats/thrift",  # the compact protocol
+    "formats/metadata",  # FileMetaData: the footer, read and edited
+    "formats",  # bytes in, values out
+    "predicates",  # text and trees
+    "storage",  # names become files, files become bytes
+    "storage/writing",  # new files replace old ones
+    "chunks",  # what one open file holds: values and filters
+    "search",  # which row groups can match
+    "edit",  # new versions of files
+    "audit",  # what is there, and is it right
+    "zones",  # zone indexes
+    "read",  # a door, one module: row groups and zones
+    "spark",
+    "spark/data_source",
+    "report",
+    "cli",
+]
+UNSEEN = {  # of the rooms before a room, those that it does not see all the same
+    "storage": {"predicates"},
+    "storage/writing": {"predicates"},
+    "chunks": {"predicates", "storage/writing"},
+    "search": {"storage/writing"},
+    "edit": {"search", "predicates"},
+    "audit": {"search", "edit", "predicates", "storage/writing"},
+    "zones": {"edit", "audit"},
+    "read": {"edit", "audit", "storage/writing"},
+}
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
-ENTRANCES = {"__init__.py", "__main__.py", "lance.py"}  # public names, and `python -m parquet_bloom`
-
-MODULES = sorted(str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob("*.py") if "_thrift" not in p.parts)
-
-
-def imports_of(module: str, source: str) -> set[str]:
-    """The modules of this package that a module names in its imports, wherever they stand: `formats.rules`."""
-    found = set()
-    here = ["parquet_bloom", *Path(module).parts[:-1]]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = here[: len(here) - node.level + 1] if node.level else []
-            start = ".".join([*base, *([node.module] if node.module else [])])
-            found.update(f"{start}.{alias.name}" for alias in node.names)
-    return {
-        name.removeprefix("parquet_bloom").removeprefix(".") for name in found if name.split(".")[0] == "parquet_bloom"
-    }
+ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
+LINES = 350
+MODULES = 16  # of a folder
+FULLER = {"formats": 20}  # flat, as the format is: one module for one of its nouns
+IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
+WITH_IO = {  # modules of kernels/ and formats/ that ask the system for more than memory, and what for
+    "kernels.cache",  # who may write the folder of compiled code; one process at a time in it
+    "kernels.threads",  # whether there is memory for a thread
+}
 
 
-def allowed_for(module: str) -> set[str]:
-    folder = Path(module).parts[0]
-    if folder in FOLDERS:
-        return FOR_ALL | set(FOLDERS[: FOLDERS.index(folder) + 1])
-    return FOR_ALL | set(FOLDERS) if module in ENTRANCES else set(FOR_ALL)
+class Tree:
+    """The modules of a package: `storage.writing.draft` -> its source. A folder's __init__ has the folder's name."""
+
+    def __init__(self, root: Path) -> None:
+        paths = {p.relative_to(root): p for p in sorted(root.rglob("*.py")) if "_thrift" not in p.parts}
+        self.sources = {".".join(path.with_suffix("").parts): there.read_text() for path, there in paths.items()}
+        self.folders = {"/".join(path.parts[:-1]) for path in paths} - {""}
+
+    def room_of(self, name: str) -> str:
+        """The room of a module, or of a name in one; a module beside the rooms is its own."""
+        parts = name.split(".")
+        for n in range(len(parts), 0, -1):
+            if (folder := "/".join(parts[:n])) in self.folders:
+                return folder
+        return parts[0]
+
+    def imports_of(self, module: str) -> set[str]:
+        """What a module imports of this package, wherever the import stands: modules, or names in them."""
+        tree = ast.parse(self.sources[module])
+        typing_only = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        found = set()
+        here = ["parquet_bloom", *module.split(".")[:-1]]
+        for node in ast.walk(tree):
+            if node in typing_only:
+                continue
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = here[: len(here) - node.level + 1] if node.level else []
+                start = ".".join([*base, *([node.module] if node.module else [])])
+                found.update(f"{start}.{alias.name}" for alias in node.names)
+        return {
+            name.removeprefix("parquet_bloom").removeprefix(".")
+            for name in found
+            if name.split(".")[0] == "parquet_bloom"
+        }
+
+    def upward(self) -> set[tuple[str, str]]:
+        """(module, import): the arrows that ORDER and UNSEEN forbid."""
+        wrong = set()
+        for module in self.sources:
+            allowed = allowed_for(module, self.room_of(module))
+            for name in self.imports_of(module):
+                room = self.room_of(name) if name else ""
+                if room.split("/")[0] not in FOR_ALL and room not in allowed:
+                    wrong.add((module, name))
+        return wrong
+
+    def circle(self) -> list[str]:
+        """Some modules each of which imports the next, the last one the first; or none."""
+        arrows = {
+            module: {known for name in self.imports_of(module) if (known := self._module(name))} - {module}
+            for module in self.sources
+        }
+        try:
+            graphlib.TopologicalSorter(arrows).prepare()
+        except graphlib.CycleError as error:
+            return error.args[1]
+        return []
+
+    def _module(self, name: str) -> str | None:
+        """The module that a name is, or is in; a folder's __init__ where it is the folder's."""
+        for known in (name, f"{name}.__init__", name.rpartition(".")[0], f"{name.rpartition('.')[0]}.__init__"):
+            if known in self.sources:
+                return known
+        return None
+
+    def too_long(self) -> set[str]:
+        return {module for module, source in self.sources.items() if len(source.splitlines()) >= LINES}
+
+    def too_full(self) -> set[str]:
+        count = dict.fromkeys(self.folders, 0)
+        for module in self.sources:
+            folder, _, name = module.replace(".", "/").rpartition("/")
+            if folder and name != "__init__":
+                count[folder] += 1
+        return {folder for folder, n in count.items() if n > FULLER.get(folder, MODULES)}
+
+    def doing_io(self) -> set[str]:
+        """Modules of kernels/ and formats/ that open something, or import what could."""
+        found = set()
+        for module, source in self.sources.items():
+            if module.split(".")[0] not in ("kernels", "formats"):
+                continue
+            for node in ast.walk(ast.parse(source)):
+                names = {alias.name.split(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
+                if isinstance(node, ast.ImportFrom):
+                    names = {(node.module or "").split(".")[0]}
+                called = node.func if isinstance(node, ast.Call) else None
+                if names & IO or (isinstance(called, ast.Name) and called.id == "open") or _outside(node):
+                    found.add(module)
+        return found
+
+    def with_state(self) -> set[str]:
+        """Modules of formats/ and predicates/ that keep something for the process but caches of pure functions."""
+        found = set()
+        for module, source in self.sources.items():
+            if module.split(".")[0] not in ("formats", "predicates"):
+                continue
+            tree = ast.parse(source)
+            classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+            for node in ast.walk(tree):
+                targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", [])
+                of_class = any(
+                    isinstance(target, ast.Attribute)
+                    and isinstance(target.value, ast.Name)
+                    and target.value.id in classes
+                    for target in targets
+                )
+                if isinstance(node, ast.Global) or of_class:
+                    found.add(module)
+        return found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_folder_imports_only_folders_before_it(module):
-    below = allowed_for(module)
-    wrong = {name for name in imports_of(module, (PACKAGE / module).read_text()) if name.split(".")[0] not in below}
-    # The package itself may be asked for its public names by those that come last.
-    assert wrong <= ({""} if module.startswith("cli") or module in ENTRANCES else set())
+def _outside(node: ast.AST) -> bool:
+    """Whether a node takes a function of the C library, such as pread(2)."""
+    return isinstance(node, ast.Attribute) and node.attr in ("ExternalFunction", "CDLL")
 
 
-def test_imports_are_seen_wherever_they_stand():
+def allowed_for(module: str, room: str) -> set[str]:
+    if module in ENTRANCES:
+        return {"", *ORDER}
+    if room not in ORDER:
+        return set()
+    rooms = set(ORDER[: ORDER.index(room) + 1]) - UNSEEN.get(room, set())
+    return rooms | {""} if room == "cli" else rooms  # the commands use the package's public names
+
+
+TREE = Tree(PACKAGE)
+
+
+def test_a_room_imports_only_rooms_before_it():
+    assert TREE.upward() == set()
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert TREE.circle() == []
+
+
+def test_no_module_is_long_and_no_folder_full():
+    assert TREE.too_long() == set()
+    assert TREE.too_full() == set()
+
+
+def test_kernels_and_formats_open_nothing():
+    assert TREE.doing_io() == WITH_IO
+
+
+def test_formats_and_predicates_keep_nothing_for_the_process():
+    assert TREE.with_state() == set()
+
+
+def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
+    assert TREE.folders == {room for room in ORDER if room not in TREE.sources}
+    assert UNSEEN.keys() <= set(ORDER)
+    for room, unseen in UNSEEN.items():
+        assert unseen <= set(ORDER[: ORDER.index(room)]), f"{room} could not see these anyway"
+    assert not [module for module in TREE.sources if "utils" in module.split(".")]
+
+
+def invented(root: Path, **sources: str) -> Tree:
+    """A package of modules; their names have __ for a dot, and end with it for a folder's __init__."""
+    for name, source in sources.items():
+        path = root.joinpath(*(part or "__init__" for part in name.split("__"))).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return Tree(root)
+
+
+def test_imports_are_seen_wherever_they_stand(tmp_path):
     source = """
-import parquet_bloom.files.add as add, json
+import parquet_bloom.edit.add as add, json
 from parquet_bloom.kernels import hashes
 from . import rules
 from ..cli import main
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from parquet_bloom.report import never
 def later():
     if True:
         from parquet_bloom.report.html import page
 """
-    wanted = {"files.add", "kernels.hashes", "formats.rules", "cli.main", "report.html.page"}
-    assert imports_of("formats/x.py", source) == wanted
-    assert allowed_for("formats/x.py") == {"kernels", "formats", *FOR_ALL}
-    assert allowed_for("errors.py") == FOR_ALL
+    tree = invented(tmp_path, formats__x=source)
+    assert tree.imports_of("formats.x") == {
+        "edit.add",
+        "kernels.hashes",
+        "formats.rules",
+        "cli.main",
+        "report.html.page",
+    }
 
 
-def test_there_are_no_other_folders_and_no_utils():
-    folders = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
-    assert folders <= {*FOLDERS, "_thrift"}
-    assert not [module for module in MODULES if "utils" in Path(module).with_suffix("").parts]
+def test_an_arrow_up_is_found_and_one_down_is_none(tmp_path):
+    tree = invented(
+        tmp_path,
+        errors="",
+        storage__source="from parquet_bloom.predicates.tree import Compare",
+        storage__paths="from parquet_bloom.storage.writing import draft",
+        storage__writing__draft="from parquet_bloom.storage.source import Source\nfrom parquet_bloom.errors import E",
+        search__check="from parquet_bloom.storage.source import Source\nfrom parquet_bloom.predicates import tree",
+        edit__add="from parquet_bloom.search.check import check\nfrom parquet_bloom import zones",
+        zones__build="from parquet_bloom.search import check\nfrom parquet_bloom.edit.add import add",
+        read="import parquet_bloom.zones.build\nfrom parquet_bloom.search.check import check",
+        lance="from parquet_bloom.zones.build import build",
+        limits="from parquet_bloom.formats.metadata.schema import Leaf",
+        report__tables="import parquet_bloom",
+        predicates__tree="",
+    )
+    assert tree.upward() == {
+        ("storage.source", "predicates.tree.Compare"),
+        ("storage.paths", "storage.writing.draft"),
+        ("edit.add", "search.check.check"),
+        ("edit.add", "zones"),
+        ("zones.build", "edit.add.add"),
+        ("limits", "formats.metadata.schema.Leaf"),
+        ("report.tables", ""),
+    }
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_short(module):
-    assert len((PACKAGE / module).read_text().splitlines()) < 350
+def test_a_circle_is_found_if_it_is_more_than_types(tmp_path):
+    late = "def f():\n    from parquet_bloom.cli import one\n"
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from parquet_bloom.cli.one import One\n"
+    tree = invented(tmp_path / "a", cli__one="from parquet_bloom.cli.two import x", cli__two=late)
+    assert set(tree.circle()) == {"cli.one", "cli.two"}
+    assert invented(tmp_path / "b", cli__one="from parquet_bloom.cli.two import x", cli__two=typed).circle() == []
 
 
-FORMATS = sorted(f"parquet_bloom.formats.{info.name}" for info in pkgutil.iter_modules(parquet_bloom.formats.__path__))
+def test_long_modules_full_folders_io_and_state_are_found(tmp_path):
+    full = {f"edit__m{i}": "" for i in range(MODULES + 1)} | {f"audit__m{i}": "" for i in range(MODULES)}
+    tree = invented(
+        tmp_path,
+        **full,
+        audit__="",
+        cli__long="x = 1\n" * LINES,
+        cli__short="x = 1\n" * (LINES - 1),
+        kernels__a="import os.path",
+        kernels__b="from numba import types\n_pread = types.ExternalFunction('pread', 1)",
+        formats__c="def f():\n    return open('x')",
+        formats__d="class Habit:\n    n = 0\ndef f():\n    Habit.n += 1",
+        predicates__e="n = 0\ndef f():\n    global n\n    n = 1",
+        predicates__f="class A:\n    def __init__(self):\n        self.n = 0\n        self.n += 1",
+    )
+    assert tree.too_full() == {"edit"}
+    assert tree.too_long() == {"cli.long"}
+    assert tree.doing_io() == {"kernels.a", "kernels.b", "formats.c"}
+    assert tree.with_state() == {"formats.d", "predicates.e"}
+
+
+FORMATS = sorted(info.name for info in pkgutil.walk_packages(parquet_bloom.formats.__path__, "parquet_bloom.formats."))
 
 
 def loaded_by(*modules: str) -> set[str]:

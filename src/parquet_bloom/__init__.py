@@ -37,55 +37,55 @@ from parquet_bloom.errors import (
 from parquet_bloom.limits import Limits, set_limits
 
 if TYPE_CHECKING:
-    from parquet_bloom.files.add import add_filters
-    from parquet_bloom.files.cache import FooterCache
-    from parquet_bloom.files.check import RowGroupVerdict, Verdicts, check
-    from parquet_bloom.files.guava import export_guava
-    from parquet_bloom.files.inspect import FileInfo, FilterInfo, InspectReport, inspect
-    from parquet_bloom.files.paths import Failed
-    from parquet_bloom.files.plan import Skipped
-    from parquet_bloom.files.progress import Progress
-    from parquet_bloom.files.read import Pruned, ReadOptions, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.files.remove import remove_filters
-    from parquet_bloom.files.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
-    from parquet_bloom.files.scan import Scan
-    from parquet_bloom.files.verify import Verified, VerifiedFile, VerifyReport, verify
-    from parquet_bloom.files.write import FilterWriter, write_table
+    from parquet_bloom.audit.guava import export_guava
+    from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.audit.verify import Verified, VerifiedFile, VerifyReport, verify
+    from parquet_bloom.chunks.footer_cache import FooterCache
+    from parquet_bloom.edit.add import add_filters
+    from parquet_bloom.edit.plan import Skipped
+    from parquet_bloom.edit.remove import remove_filters
+    from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
+    from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.read import Pruned, ReadOptions, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
+    from parquet_bloom.search.scan import Scan
+    from parquet_bloom.storage.paths import Failed
+    from parquet_bloom.storage.progress import Progress
 
 _HOMES = {
-    "AddReport": "reports",
-    "AddedFile": "reports",
-    "AddedFilter": "reports",
-    "Failed": "paths",
-    "FileInfo": "inspect",
-    "FilterInfo": "inspect",
-    "FilterWriter": "write",
-    "FooterCache": "cache",
-    "InspectReport": "inspect",
-    "Progress": "progress",
+    "AddReport": "edit.reports",
+    "AddedFile": "edit.reports",
+    "AddedFilter": "edit.reports",
+    "Failed": "storage.paths",
+    "FileInfo": "audit.inspect",
+    "FilterInfo": "audit.inspect",
+    "FilterWriter": "edit.write",
+    "FooterCache": "chunks.footer_cache",
+    "InspectReport": "audit.inspect",
+    "Progress": "storage.progress",
     "Pruned": "read",
     "ReadOptions": "read",
-    "RemoveReport": "reports",
-    "RemovedFile": "reports",
-    "RowGroupVerdict": "check",
-    "Scan": "scan",
-    "Skipped": "plan",
-    "Verdicts": "check",
-    "Verified": "verify",
-    "VerifiedFile": "verify",
-    "VerifyReport": "verify",
-    "add_filters": "add",
-    "check": "check",
+    "RemoveReport": "edit.reports",
+    "RemovedFile": "edit.reports",
+    "RowGroupVerdict": "search.check",
+    "Scan": "search.scan",
+    "Skipped": "edit.plan",
+    "Verdicts": "search.check",
+    "Verified": "audit.verify",
+    "VerifiedFile": "audit.verify",
+    "VerifyReport": "audit.verify",
+    "add_filters": "edit.add",
+    "check": "search.check",
     "count": "read",
     "dataset": "read",
-    "export_guava": "guava",
-    "inspect": "inspect",
+    "export_guava": "audit.guava",
+    "inspect": "audit.inspect",
     "prune": "read",
     "read_batches": "read",
     "read_table": "read",
-    "remove_filters": "remove",
-    "verify": "verify",
-    "write_table": "write",
+    "remove_filters": "edit.remove",
+    "verify": "audit.verify",
+    "write_table": "edit.write",
 }
 
 __all__ = [
@@ -151,7 +151,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"parquet_bloom.files.{_HOMES[name]}"), name)
+    return getattr(import_module(f"parquet_bloom.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

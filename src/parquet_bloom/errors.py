@@ -8,10 +8,80 @@ The command line prints it and ends with exit status 2; a library caller catches
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# --- what errors advise -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function, with the value to give it; None: whatever the caller wants."""
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+
+class Message(str):
+    """A text that knows which of its parts name parameters, so that the command line can name options there.
+
+        "exists; give " + parameter("overwrite", True)     exists; give overwrite=True
+                                                           exists; give --overwrite
+
+    As a text it names parameters as Python does. `+` and removeprefix keep its parts; all else gives plain texts.
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[str | Parameter, ...]
+
+    def __new__(cls, *parts: str | Parameter) -> Message:
+        self = super().__new__(cls, "".join(map(str, parts)))
+        self.parts = parts
+        return self
+
+    def __getnewargs__(self) -> tuple[str | Parameter, ...]:  # type: ignore[override]
+        return self.parts
+
+    def __add__(self, other: str) -> Message:
+        return Message(*self.parts, *parts_of(other))
+
+    def __radd__(self, other: str) -> Message:
+        return Message(*parts_of(other), *self.parts)
+
+    def removeprefix(self, prefix: str, /) -> str:
+        first, *others = self.parts
+        if isinstance(first, str) and first.startswith(prefix):
+            return Message(first.removeprefix(prefix), *others)
+        return super().removeprefix(prefix)
+
+
+def parts_of(text: str) -> tuple[str | Parameter, ...]:
+    return text.parts if isinstance(text, Message) else (text,)
+
+
+def parameter(name: str, value: object = None) -> Message:
+    """A parameter as part of a message."""
+    return Message(Parameter(name, value))
+
+
+def worded(text: str, named: Callable[[Parameter], str]) -> str:
+    """A text with its parameters named in another way; nothing else in it is touched, whatever it looks like."""
+    return "".join(named(part) if isinstance(part, Parameter) else part for part in parts_of(text))
+
+
+EXISTS = "exists; give " + parameter("overwrite", True) + " to replace it"
 
 
 class ParquetBloomError(Exception):
     """The root of all errors that this package raises on purpose."""
+
+    @property
+    def message(self) -> str:
+        """What str() gives, where it advises a parameter as a `Message`."""
+        return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
 
 
 def first_line(error: BaseException) -> str:
@@ -28,7 +98,7 @@ class FileError(ParquetBloomError):
     def __init__(self, path: object, reason: str) -> None:
         self.path = str(path)
         self.reason = reason
-        super().__init__(f"{self.path}: {reason}")
+        super().__init__(f"{self.path}: " + reason)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.reason)

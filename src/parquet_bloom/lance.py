@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parquet_bloom.files.index_build import BuildReport, BuiltIndex, build_index
-    from parquet_bloom.files.index_query import Matches, Zone, query_index
-    from parquet_bloom.files.index_register import register_index
-    from parquet_bloom.files.index_verify import IndexInfo, VerifiedIndex, ZoneInfo, inspect_index, verify_index
+    from parquet_bloom.zones.build import BuildReport, BuiltIndex, build_index
+    from parquet_bloom.zones.query import Matches, Zone, query_index
+    from parquet_bloom.zones.register import register_index
+    from parquet_bloom.zones.verify import IndexInfo, VerifiedIndex, ZoneInfo, inspect_index, verify_index
 
 _HOMES = {
     "BuildReport": "build",
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"parquet_bloom.files.index_{_HOMES[name]}"), name)
+    return getattr(import_module(f"parquet_bloom.zones.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

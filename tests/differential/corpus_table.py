@@ -26,7 +26,7 @@ _WORK = textwrap.dedent("""
     import os, sys, time, tempfile
     import parquet_bloom
     from parquet_bloom import cli
-    from parquet_bloom.files.storage import Source
+    from parquet_bloom.storage.source import Source
 
     source, folder = sys.argv[1:]
     made, back = os.path.join(folder, "made.parquet"), os.path.join(folder, "back.parquet")

@@ -24,12 +24,12 @@ import parquet_bloom
 from engines.mixed import COLUMNS, NOON, ROWS, WRITE, WRITERS, described_of, numbers, table, text_of
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.storage import Source
-from parquet_bloom.formats import compact
 from parquet_bloom.formats.kinds import described
 from parquet_bloom.formats.literals import own, spelled
+from parquet_bloom.formats.thrift import compact
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
+from parquet_bloom.storage.source import Source
 
 # (column, writer) of another kind than the others': what is said of it, if the first file is pyarrow's.
 OTHER_KIND = {
@@ -145,7 +145,7 @@ def test_another_kind_is_named_once_with_both_files(files: dict[str, Path], colu
     paths, text = list(files.values()), text_of(column, ASKED[-1])
     expected = f"{OTHER_KIND[column, writer]}, {files['pyarrow']} (in 1 of 5 files: {files[writer]})"
     assert (text, expected) in parquet_bloom.check(paths, text).unused
-    from parquet_bloom.files.scan import Scan
+    from parquet_bloom.search.scan import Scan
 
     assert Scan(paths, text).unused == parquet_bloom.check(paths, text).unused
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from samples import keys_table
 
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.files.zones import ZoneFile
+from parquet_bloom.zones.container import ZoneFile
 
 HERE = Path(__file__).parent
 ERRORS = {

@@ -133,9 +133,9 @@ def filters(rng: random.Random, at_end: bool) -> None:
 
 def asking(rng: random.Random, at_end: bool) -> None:
     """Filters of a file that is too short, or has other headers, as well."""
-    from parquet_bloom.files.asking import headers_of
+    from parquet_bloom.chunks import ask_kernel
+    from parquet_bloom.chunks.asking import headers_of
     from parquet_bloom.formats import final
-    from parquet_bloom.kernels import reading
 
     random_ = np.random.default_rng(rng.getrandbits(32))
     n = rng.choice((1, 2, 5))
@@ -156,9 +156,15 @@ def asking(rng: random.Random, at_end: bool) -> None:
         wanted = random_.integers(0, 2**64, int(last[-1]), np.uint64)
         counted = [np.zeros(n, np.int64) for _ in range(2)]
         common = (file.fileno(), offsets, sizes, kinds, heads, head_bytes, (last - counts).astype(np.int64), last)
-        same(reading.ask, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
+        same(ask_kernel.ask, *common, wanted, np.zeros(n, np.uint8), *counted, at_end=at_end)
         same(
-            reading.ask_whole, *common, wanted, bool(rng.randrange(2)), np.zeros(n, np.uint8), counted[0], at_end=at_end
+            ask_kernel.ask_whole,
+            *common,
+            wanted,
+            bool(rng.randrange(2)),
+            np.zeros(n, np.uint8),
+            counted[0],
+            at_end=at_end,
         )
 
 
@@ -167,7 +173,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.formats import outline
+    from parquet_bloom.formats.metadata import outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())
@@ -191,7 +197,36 @@ def walks(rng: random.Random, at_end: bool) -> None:
     assert found is None or plain is None or np.array_equal(found.slots, plain.slots)
 
 
-KINDS = (hashes, filters, asking, walks)
+def edits(rng: random.Random, at_end: bool) -> None:
+    """The edit of footers, whole and wrong, by the code that calls it; what it writes into is guarded too."""
+    from targets import footers, random_edit
+    from thrift_bytes import flipped, mutated
+
+    from parquet_bloom.formats.metadata import edits
+    from parquet_bloom.kernels import compact_edit
+
+    data = rng.choice(footers())
+    if len(data) > 3000 and rng.random() < 0.8:
+        return
+    data = data if rng.random() < 0.4 else mutated(data, rng) if rng.random() < 0.7 else flipped(data, rng)
+    edit, kept = random_edit(rng), compact_edit.edit
+
+    def guarded(*arguments: Any) -> Any:
+        copies = [GUARD.array(a, at_end) if isinstance(a, np.ndarray) else a for a in arguments]
+        result = kept(*copies)
+        arguments[-1][:] = copies[-1]
+        return result
+
+    plain = edits._edit_compiled(data, edit)
+    compact_edit.edit = guarded
+    try:
+        found = edits._edit_compiled(data, edit)
+    finally:
+        compact_edit.edit = kept
+    assert found == plain
+
+
+KINDS = (hashes, filters, asking, walks, edits)
 
 
 def main() -> None:

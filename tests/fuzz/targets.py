@@ -28,31 +28,22 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.formats import (
-    filters,
-    guava,
-    lance,
-    lance_file,
-    outline,
-    properties,
-    provenance,
-    roaring,
-    statistics,
-)
-from parquet_bloom.formats.edits import (
+from parquet_bloom.formats import draft_2015, filters, guava, lance, lance_file, properties, provenance, roaring
+from parquet_bloom.formats.metadata import edits, outline
+from parquet_bloom.formats.metadata.edits import (
     FooterEdit,
     Moves,
     edit_footer,
-    foreign_filter_fields,
     has_extension,
     move_offset_index,
 )
-from parquet_bloom.formats.footer import decode_footer, footer_length
-from parquet_bloom.formats.schema import choose_leaves, find_leaf, split_path
+from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
+from parquet_bloom.formats.metadata.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.text import parse
+from parquet_bloom.storage.outlines import decode_outline
 
 _SMALL = 64 << 10  # bytes of a file or footer that is a seed
 SPECS = ("final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics")
@@ -166,28 +157,52 @@ def _wrong(data: bytes, rng: random.Random) -> bytes:
 def _run_footer(data: bytes, _: Path) -> None:
     footer = decode_footer(data, 100_000)
     provenance.read_entries(footer)
-    statistics.stored_in(footer)
+    draft_2015.stored_in(footer)
     assert footer.structure_starts
-    _ = footer.exact, footer.draft_filters, footer.overlaps_pages(10, 90)
+    _ = (
+        footer.exact,
+        footer.draft_filters,
+        footer.foreign_filter_fields,
+        footer.filter_fields,
+        footer.overlaps_pages(10, 90),
+    )
 
 
 def _run_outline(data: bytes, _: Path) -> None:
     walked = outline.walk_outline(data, 100_000)
-    slow = outline.decode_outline(data, 100_000)
+    slow = decode_outline(data, 100_000)
     if walked is not None:
         assert np.array_equal(walked.rows, slow.rows), "the compiled walk and the bindings disagree"
         assert walked.leaves == slow.leaves
 
 
-def _run_edit(data: bytes, _: Path) -> None:
-    footer = decode_footer(data, 100_000)
-    foreign_filter_fields(data)
-    has_extension(data)
+def random_edit(rng: random.Random) -> FooterEdit:
+    """Moves, places and lengths of page indexes for the first row groups and columns, which may not be there."""
     moves = Moves()
-    moves.add(50, 20)
-    edit_footer(
-        data, FooterEdit(moves=moves, places={(0, 0): (70, 12)} if footer.n_row_groups and footer.leaves else {})
-    )
+    at = 4
+    for _ in range(rng.randrange(4)):
+        at += rng.choice((0, 50, 3000, 1 << 33))
+        moves.add(at, rng.choice((-3, 20, 5000, 1 << 40)))
+    keys = [(i, j) for i in range(3) for j in range(3)]
+    spots = [(rng.choice((4, 70, 1 << 40)), rng.choice((None, 12, 2**31 - 1))) for _ in keys]
+    places = {key: place if rng.random() < 0.7 else None for key, place in zip(keys, spots, strict=True)}
+    chosen = rng.sample(keys, rng.randrange(4))
+    lengths = {key: rng.randrange(1 << 20) for key in rng.sample(keys, rng.randrange(3))}
+    pairs = [("k", "v")] if rng.random() < 0.5 else []
+    return FooterEdit(moves, {key: places[key] for key in chosen}, lengths, append=pairs)
+
+
+def _run_edit(data: bytes, _: Path) -> None:
+    decode_footer(data, 100_000)
+    has_extension(data)
+    edit = random_edit(random.Random(data))
+    by_loop = edits._edit_compiled(data, edit)
+    try:
+        by_tree = edit_footer(data, edit)
+    except FooterError:
+        assert by_loop is None, "the compiled loop edits what the tree refuses"
+        raise
+    assert by_loop in (None, by_tree), "the compiled loop and the tree disagree"
 
 
 def _make_filter(rng: random.Random, _: Path) -> bytes:
@@ -209,17 +224,17 @@ def _make_java(rng: random.Random, _: Path) -> bytes:
 
 
 def _run_java(data: bytes, _: Path) -> None:
-    for read in (lambda: guava.decode_guava(data), lambda: statistics.decode_struct(data)):
+    for read in (lambda: guava.decode_guava(data), lambda: draft_2015.decode_struct(data)):
         try:
             bloom = read()
-            if isinstance(bloom, statistics.KProbeFilter):
+            if isinstance(bloom, draft_2015.KProbeFilter):
                 bloom.might_contain(b"12345678")
         except ParquetBloomError:
             continue
 
 
 def _run_struct(data: bytes, _: Path) -> None:
-    statistics.decode_struct(data)
+    draft_2015.decode_struct(data)
 
 
 def _make_struct(rng: random.Random, folder: Path) -> bytes:
@@ -229,7 +244,7 @@ def _make_struct(rng: random.Random, folder: Path) -> bytes:
     if rng.random() < 0.5:
         struct_ = drafts.struct(longs, k, strategy)
     else:
-        java = statistics.java_longs(np.array(longs, np.uint64))
+        java = draft_2015.java_longs(np.array(longs, np.uint64))
         struct_ = drafts.binary_struct(java, 64 * len(longs), k, strategy)
     return _wrong(struct_, rng)
 

@@ -24,12 +24,13 @@ from random_trees import Trees, expression_of
 from truth import FALSE, NULL, TRUE, Truth
 
 import parquet_bloom
+from parquet_bloom.chunks import asking
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files import asking, storage
-from parquet_bloom.formats.footer import decode_footer
-from parquet_bloom.formats.outline import Outline, outline_of, walk_outline
+from parquet_bloom.formats.metadata.footer import decode_footer
+from parquet_bloom.formats.metadata.outline import Outline, outline_of, walk_outline
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Predicate, leaves_of
+from parquet_bloom.storage import source as storage
 
 NAMES = {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL"}
 ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)

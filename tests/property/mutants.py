@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.files import asking, evidence, partitions, scan, spots
+from parquet_bloom.chunks import asking, hive, spots
 from parquet_bloom.formats import bounds, numbers, operands, values
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
+from parquet_bloom.search import evidence, scan
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,9 @@ MUTANTS = [
        "return float(closest), float(closest)"),
     _M("a uuid's text is its bytes", operands._bytes_place, "leaf.type_length == 16", "leaf.type_length == 17"),
     # --- files
-    _M("a folder's NULL taken for a text", partitions.partition_value,
+    _M("a folder's NULL taken for a text", hive.partition_value,
        "return None", "return 0 if key.physical == INT32 else b'__HIVE_DEFAULT_PARTITION__'"),
-    _M("a folder's number taken modulo", partitions.partition_value, "int(text)", "abs(int(text))"),
+    _M("a folder's number taken modulo", hive.partition_value, "int(text)", "abs(int(text))"),
     _M("files excluded by other columns", evidence.partition_outcome,
        "np.full(1, ANY, np.uint8)\n", "np.full(1, FALSE, np.uint8)\n"),
     _M("rows of half a match not filtered", scan.Scan._row_filter, "~d.open).all()", "~d.open).any()"),

@@ -28,9 +28,9 @@ from parquet_bloom._thrift.parquet.ttypes import (
     IEEE754TotalOrder,
     Statistics,
 )
-from parquet_bloom.files import build
-from parquet_bloom.formats import compact
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
+from parquet_bloom.edit import build
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
+from parquet_bloom.formats.thrift import compact
 
 SPECS = ("final", "final", "final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics", "statistics")
 _WIDE = Context(prec=100)

@@ -22,14 +22,14 @@ from random_columns import FLAT, Column, Kind, _array, exact
 from random_trees import ODD, Trees
 from truth import _COMPARE, FALSE, TRUE, NoLiteralError, exact_literal
 
-from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.bounds import Facts, facts_of
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import operand
-from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.predicates.bind import bind, terms_of
 from parquet_bloom.predicates.deciding import combine, term_masks
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Compare
+from parquet_bloom.storage.source import Source
 
 VALUES, LITERALS = 40, 80
 # Beyond every type, between all values, and of the widths at which something ends.

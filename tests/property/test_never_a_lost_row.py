@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from samples import digest
 
 import parquet_bloom
-from parquet_bloom.files.locate import Places, probe
-from parquet_bloom.files.storage import Source
+from parquet_bloom.chunks.locate import Places, probe
 from parquet_bloom.formats.literals import Instant
 from parquet_bloom.formats.operands import operand
+from parquet_bloom.storage.source import Source
 
 EPOCH = dt.datetime(1970, 1, 1)
 NAIVE = st.datetimes(dt.datetime(1680, 1, 1), dt.datetime(2260, 1, 1))

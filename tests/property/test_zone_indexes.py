@@ -20,9 +20,9 @@ from tables import KINDS, LISTS, NESTED, trees
 import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.index_read import IndexedScan
-from parquet_bloom.formats.schema import join_path
+from parquet_bloom.formats.metadata.schema import join_path
 from parquet_bloom.predicates.rows import row_filter
+from parquet_bloom.zones.scan import IndexedScan
 
 ROWS, ZONE, FILES = 600, 7, 3
 REFUSED = {"f16", "d5", "d38", "fixed", "uuid", "flag"}

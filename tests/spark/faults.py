@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parquet_bloom.files import commit
 from parquet_bloom.spark.tasks import Job
+from parquet_bloom.storage.writing import new_file
 
-_original = commit.NewFile.commit
+_original = new_file.NewFile.commit
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class FaultyJob(Job):
     def request(self, *arguments: Any, **options: Any) -> Any:
         folder = os.environ.get("PARQUET_BLOOM_FAULTS")
         if folder and "SPARK_EXECUTOR_FAULTS" in os.environ:
-            commit.NewFile.commit = _faulty  # type: ignore[method-assign]
+            new_file.NewFile.commit = _faulty  # type: ignore[method-assign]
         return super().request(*arguments, **options)
 
 
-def _faulty(self: commit.NewFile, *arguments: Any) -> None:
+def _faulty(self: new_file.NewFile, *arguments: Any) -> None:
     folder = Path(os.environ["PARQUET_BLOOM_FAULTS"])
     if _first(folder, "before"):
         os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
-from parquet_bloom.spark.arrow_types import MisfitError, arrow_schema, check_fit, convert, held, spark_schema, wider
+from parquet_bloom.spark.data_source.arrow_types import (
+    MisfitError,
+    arrow_schema,
+    check_fit,
+    convert,
+    held,
+    spark_schema,
+    wider,
+)
 
 pytestmark = pytest.mark.spark
 NS = pa.timestamp("ns")

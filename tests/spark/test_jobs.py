@@ -153,9 +153,9 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 
 
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
-    from parquet_bloom.files.paths import Found
-    from parquet_bloom.files.search import Known, Options, Search
-    from parquet_bloom.files.storage import Source
+    from parquet_bloom.search.search import Known, Options, Search
+    from parquet_bloom.storage.paths import Found
+    from parquet_bloom.storage.source import Source
 
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"ID": [5]}), tmp_path / "b.parquet")

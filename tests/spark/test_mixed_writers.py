@@ -15,9 +15,9 @@ from engines.mixed import ROWS, WRITE, WRITERS, described_of, numbers, table, te
 import parquet_bloom
 import parquet_bloom.spark as bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.files.search import Known, Options, Search
-from parquet_bloom.files.storage import Source
 from parquet_bloom.formats.kinds import described
+from parquet_bloom.search.search import Known, Options, Search
+from parquet_bloom.storage.source import Source
 
 pytestmark = pytest.mark.spark
 

@@ -224,7 +224,7 @@ def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path
     (data / "_delta_log" / "0.json").write_text("{}")
     with pytest.raises(TableFormatError, match="Delta table"):
         add_filters(spark, [folder], in_place=True)
-    with pytest.raises(TableFormatError, match=r"is a Delta table, whose files also hold dead.*--raw-files"):
+    with pytest.raises(TableFormatError, match=r"is a Delta table, whose files also hold dead.*raw_files=True"):
         add_filters(spark, [folder], output=str(tmp_path / "o"))
     shutil.rmtree(data / "_delta_log")
     assert contents(data) == before
@@ -262,7 +262,7 @@ def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
-    from parquet_bloom.files.commit import NewFile
+    from parquet_bloom.storage.writing.new_file import NewFile
 
     new = NewFile(str(data / "year=2020" / "x.parquet"), None, True, False)
     os.close(new.fd)

@@ -133,7 +133,7 @@ def _told(error: BaseException) -> int:
             first, *spot = str(error).split("\n")
             complain(first, spot)
         case ParquetBloomError():
-            complain(str(error))
+            complain(error.message)
         case _ReaderGone() | BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

@@ -63,7 +63,7 @@ def command(
     Without --column: every column that a filter can help. Row groups that lack a filter are
     filled; filters that are there stay, unless --replace.
     """
-    from parquet_bloom.files.add import add_filters
+    from parquet_bloom.edit.add import add_filters
     from parquet_bloom.formats.filters import format_named
     from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.report.added import print_added

@@ -46,8 +46,8 @@ def command(
 
     Exit status 1 if no row group of any file can match.
     """
-    from parquet_bloom.files.check import check
     from parquet_bloom.report import skipping
+    from parquet_bloom.search.check import check
 
     needs_predicate(sources, predicate, 'FILES "id = 42"')
     with Watch("check", quiet=as_json) as watch:

@@ -17,13 +17,22 @@ import click
 
 from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import FilterWarning, RequestError, StorageError, TableWarning
-from parquet_bloom.files.secrets import without_secret
+from parquet_bloom.errors import (
+    FilterWarning,
+    Parameter,
+    ParquetBloomError,
+    RequestError,
+    StorageError,
+    TableWarning,
+    worded,
+)
 from parquet_bloom.limits import set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
+from parquet_bloom.storage.secrets import without_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS = {"conf": "--property"}  # of parameters that the command line calls otherwise
 
 
 def columns_options(function: F) -> F:
@@ -128,8 +137,15 @@ def guava_files(texts: Sequence[str]) -> dict[tuple[int, str], bytes] | None:
     return given or None
 
 
+def option_of(parameter: Parameter) -> str:
+    """What the command line calls a parameter: overwrite=True is --overwrite."""
+    option = _OPTIONS.get(parameter.name) or f"--{parameter.name.replace('_', '-')}"
+    return option if parameter.value in (None, True) else f"{option} {parameter.value}"
+
+
 def say(text: str) -> None:
     """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
+    text = worded(text, option_of)
     plain = text.lstrip(" ")
     lead = " " * (len(text) - len(plain))
     width = width_of(sys.stdout) - len(lead)
@@ -139,12 +155,12 @@ def say(text: str) -> None:
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
     """Print one line on stderr, and `more` lines below it that show a spot in a text."""
-    aside(f"parquet-bloom: {text}", more)
+    aside("parquet-bloom: " + text, more)
 
 
 def aside(text: str, more: Sequence[str] = ()) -> None:
     """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
-    lines = "\n".join(visible(without_secret(line)) for line in (text, *more))
+    lines = "\n".join(visible(without_secret(worded(line, option_of))) for line in (text, *more))
     with Watch.room():
         click.echo(lines, err=True)
 
@@ -162,8 +178,10 @@ def _plain(value: Any) -> Any:
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, enum.Flag):
         return list(getattr(value, "names", []))
+    if isinstance(value, str):
+        return worded(value, option_of)
     if isinstance(value, BaseException):
-        return str(value)
+        return _plain(value.message if isinstance(value, ParquetBloomError) else str(value))
     if hasattr(value, "_asdict"):
         return _plain(value._asdict())
     if isinstance(value, Mapping):

@@ -23,8 +23,8 @@ def command(source: str, column: str, row_group: int, output: str, overwrite: bo
 
     Its hash family must be guava. The other way is `add --guava`.
     """
-    from parquet_bloom.files.commit import new_output
-    from parquet_bloom.files.guava import export_guava
+    from parquet_bloom.audit.guava import export_guava
+    from parquet_bloom.storage.writing.new_file import new_output
 
     data = export_guava(source, column, row_group)
     if output == "-":

@@ -53,8 +53,8 @@ def build(
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
     """
-    from parquet_bloom.files.index_build import build_index
     from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.zones.build import build_index
 
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
@@ -82,8 +82,8 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
     \b
     parquet-bloom index inspect events-index/trace_id/bloomfilter.lance
     """
-    from parquet_bloom.files.index_verify import inspect_index
     from parquet_bloom.report.tables import plural, share
+    from parquet_bloom.zones.verify import inspect_index
 
     info = inspect_index(file)
     if as_json:
@@ -141,9 +141,9 @@ def query(
 
     Exit status 1 if none may.
     """
-    from parquet_bloom.files.index_query import query_index
     from parquet_bloom.report.added import listed
     from parquet_bloom.report.tables import plural
+    from parquet_bloom.zones.query import query_index
 
     needs_predicate(index, predicate, 'INDEX "id = 42"')
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
@@ -182,8 +182,8 @@ def verify(
     \b
     parquet-bloom index verify events-index/
     """
-    from parquet_bloom.files.index_verify import verify_index
     from parquet_bloom.report.tables import plural
+    from parquet_bloom.zones.verify import verify_index
 
     given = data[0] if len(data) == 1 else list(data) or None
     verdicts = verify_index(index, given, column=column, type=kind, root=root)
@@ -208,7 +208,7 @@ def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
     \b
     parquet-bloom index register index/id/bloomfilter.lance events.lance
     """
-    from parquet_bloom.files.index_register import register_index
+    from parquet_bloom.zones.register import register_index
 
     done = register_index(file, dataset, name=name, replace=replace)
     say(f"{dataset}: index over {done.column} registered, {done.rows:,} rows verified")

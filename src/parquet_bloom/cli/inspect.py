@@ -39,7 +39,7 @@ def command(
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
-    from parquet_bloom.files.inspect import FileInfo, inspect
+    from parquet_bloom.audit.inspect import FileInfo, inspect
     from parquet_bloom.report.filters import print_inspected
 
     with Watch("inspect", quiet=as_json) as watch:

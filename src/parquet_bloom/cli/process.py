@@ -54,7 +54,8 @@ def leave_with(status: Callable[[], int]) -> None:
 
     Threads of Arrow may hold bytes of Python's a moment longer than the command takes. To let them go
     they ask for the lock of an interpreter that is gone by then, and the process aborts after its work
-    was done (apache/arrow#36389, #45214). What is given to atexit from here on is called before.
+    was done (apache/arrow#36389, #45214); one that waits for batches from Python never ends. docs/architecture.md,
+    "Workarounds", says when this can go. What is given to atexit from here on is called before.
     """
 
     def leave() -> None:

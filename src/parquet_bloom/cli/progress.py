@@ -14,7 +14,7 @@ from parquet_bloom.cli.process import go_on
 from parquet_bloom.report.text import cells, shortened, visible, width_of
 
 if TYPE_CHECKING:
-    from parquet_bloom.files.progress import Progress
+    from parquet_bloom.storage.progress import Progress
 
 _LINE_EVERY = 10.0  # seconds
 _BAR_EVERY = 0.2

@@ -54,7 +54,7 @@ def command(
 
     What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """
-    from parquet_bloom.files.read import scan_of
+    from parquet_bloom.read import scan_of
     from parquet_bloom.report import rows, skipping
     from parquet_bloom.report.tables import plural, size
     from parquet_bloom.report.text import width_of
@@ -107,7 +107,7 @@ def _target(output: str | None, overwrite: bool, watch: Watch) -> Iterator[IO[by
     if output is None:
         yield _Stdout(watch)  # type: ignore[misc]
         return
-    from parquet_bloom.files.commit import new_output
+    from parquet_bloom.storage.writing.new_file import new_output
 
     with new_output(output, overwrite) as out:
         yield out

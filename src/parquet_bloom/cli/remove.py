@@ -41,7 +41,7 @@ def command(
 
     A file that got its filters from `add` and loses them all is byte for byte the file it was.
     """
-    from parquet_bloom.files.remove import remove_filters
+    from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.report.added import print_removed
 
     with Watch("remove", quiet=as_json) as watch:

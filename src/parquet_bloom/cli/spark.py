@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, complain, json_option, listed, print_json, say
+from parquet_bloom.cli.common import column_rates, columns_options, listed, print_json, say
 from parquet_bloom.cli.groups import SIZE, Commands
-from parquet_bloom.errors import RequestError
+from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SHOWN = 5  # failed files that are named; --report FILE has them all
 _LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
 
@@ -39,46 +36,6 @@ def command() -> None:
     PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
     a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
     """
-
-
-def session_options(function: F) -> F:
-    """--master, --conf and --py-files."""
-    function = click.option(
-        "--py-files", multiple=True, metavar="FILES",
-        help="Python code for the executors: .zip, .whl, .py, with commas between; see `spark package`.",
-    )(function)  # fmt: skip
-    function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
-        function
-    )
-    return click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")(
-        function
-    )
-
-
-def report_options(function: F) -> F:
-    """Those of session_options, --report and --json."""
-    function = click.option("--report", metavar="FILE", help="Write all rows there, as Parquet.")(json_option(function))
-    return session_options(function)
-
-
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-
-
-@contextmanager
-def open_session(master: str | None, conf: Sequence[str], py_files: Sequence[str] = ()) -> Iterator[Any]:
-    """A session, within which errors of Spark's are one line."""
-    from parquet_bloom.spark.failures import in_one_line
-    from parquet_bloom.spark.sessions import session
-
-    settings = {}
-    for text in conf:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise RequestError(f"--conf {text}: expected NAME=VALUE")
-        settings[name] = value
-    names = [name for text in py_files for name in text.split(",") if name]
-    with in_one_line(), session(master, settings, names) as spark:
-        yield spark
 
 
 @command.command("add")
@@ -174,16 +131,3 @@ def _print_sums(sums: dict[str, Any], written: str | None) -> None:
     )
     if written is not None:
         say(f"report: {written}")
-
-
-def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
-    """Name the first failed files, then how many there are and where all are; returns the exit status."""
-    for error in first:
-        complain(error)
-    if failed:
-        more = ""
-        if failed > len(first):
-            rest = f"all of them are in {written}" if written is not None else "give --report FILE for all of them"
-            more = f"; the first {len(first)} are above, {rest}"
-        complain(f"{failed:,} of {files:,} files failed{more}")
-    return 2 if failed else 0

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from parquet_bloom.cli.common import aside, columns_options, listed, print_json, range_option, raw_files_option, say
-from parquet_bloom.cli.spark import open_session, paths_argument, report_options, say_failed, session_options
+from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
 rows_option = click.option(

@@ -41,7 +41,7 @@ def command(
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
-    from parquet_bloom.files.verify import verify
+    from parquet_bloom.audit.verify import verify
     from parquet_bloom.report.filters import print_verified
 
     with Watch("verify", quiet=as_json) as watch:

@@ -25,9 +25,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.formats.derived import derived
-from parquet_bloom.formats.outline import NONE, Outline, Slot
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.derived import derived
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 Domain = Literal["integer", "float", "bytes"]
 MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32

@@ -11,8 +11,8 @@ import numpy as np
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.formats.bounds import facts_of
-from parquet_bloom.formats.outline import NONE, Outline, Slot
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 
 _UNCUT_BYTES = 15  # writers cut texts of bounds at 16 bytes or more
 Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; null_count None: not known

@@ -21,9 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats import final, parquet_41, statistics
+from parquet_bloom.formats import draft_2015, final, parquet_41
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Candidate, Header, Rule
-from parquet_bloom.formats.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
@@ -36,7 +36,7 @@ _FINAL_UNIONS = final.header(32)[2:]  # what follows numBytes, to the end
 class Format:
     """One form of filter.
 
-    header         bitset bytes -> header bytes; None: no split blocks, but formats.statistics
+    header         bitset bytes -> header bytes; None: no split blocks, but formats.draft_2015
     rule           how values are hashed and blocks are chosen; None for the same
     placement      where filters lie unless told otherwise; `placements` are allowed. None: in the footer itself
     writes_length  whether the footer has bloom_filter_length (the 2018 drafts know no such field)
@@ -77,9 +77,9 @@ FORMATS: dict[str, Format] = {
             None,
             (),
             False,
-            fpp=statistics.FPP,
-            refusal=statistics.refusal,
-            max_bytes=statistics.MAX_BYTES,
+            fpp=draft_2015.FPP,
+            refusal=draft_2015.refusal,
+            max_bytes=draft_2015.MAX_BYTES,
         ),
     )
 }

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from parquet_bloom._thrift.parquet import ttypes
-from parquet_bloom.formats import compact
 from parquet_bloom.formats.rules import Rule
+from parquet_bloom.formats.thrift import compact
 
 RULE = Rule("xxh64", 0, "multiply-shift")
 

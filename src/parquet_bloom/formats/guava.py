@@ -13,7 +13,7 @@ import numpy as np
 
 from parquet_bloom._thrift.parquet_statistics import ttypes
 from parquet_bloom.errors import FilterFormatError, RequestError
-from parquet_bloom.formats.statistics import KProbeFilter, strategy_of
+from parquet_bloom.formats.draft_2015 import KProbeFilter, strategy_of
 from parquet_bloom.kernels.k_probe import Kind, Rule
 
 

@@ -21,7 +21,7 @@ from decimal import Decimal
 
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.literals import UNIT_NS, Instant, Literal, TimeOfDay, shown
-from parquet_bloom.formats.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 
 _UNITS = {nanoseconds: unit for unit, nanoseconds in UNIT_NS.items()}
 _LIKE_A_TIME = re.compile(r"\s*[+-]?\d+\s*[-:]\s*\d")  # a date or a time of day, in some engine's spelling
@@ -82,7 +82,7 @@ def described(leaf: Leaf) -> str:
 def key_for(key: Leaf, values: Sequence[object]) -> Leaf:
     """A partition's key as literals see it.
 
-    A BYTE_ARRAY DATE is a folder's name that is a date (partitions.partition_keys): a text for texts,
+    A BYTE_ARRAY DATE is a folder's name that is a date (chunks.hive): a text for texts,
     so that day >= '2026-01' holds for 2026-01-02, and a date for all others.
     """
     if key.logical != "DATE" or key.physical != BYTE_ARRAY:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from parquet_bloom.errors import FilterFormatError, RefusedTypeError, RequestError
 from parquet_bloom.formats import roaring
 from parquet_bloom.formats.literals import DAY_NS, UNIT_NS
-from parquet_bloom.formats.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 
 FILE_NAME = "bloomfilter.lance"
 FILE_VERSION = "2.1"
@@ -158,7 +158,7 @@ _DAY_MS = DAY_NS // UNIT_NS["ms"]
 class Native:
     """How a stored value becomes the Arrow value that is hashed.
 
-    stored   Arrow type in which formats' PLAIN bytes and files.decode give it: int32 or int64; None: as it is
+    stored   Arrow type in which formats' PLAIN bytes and chunks.decode give it: int32 or int64; None: as it is
     hashed   integer type of the width that is hashed
     times, over  a literal's number is multiplied by one and divided by the other: Parquet, to whose types
                  predicates are bound, has no seconds and no date64

@@ -22,8 +22,8 @@ from typing import Any
 from parquet_bloom.formats.bounds import domain_of, limits
 from parquet_bloom.formats.kinds import is_misfit, is_uuid, mismatch
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, day_number, own, read_date, shown
+from parquet_bloom.formats.metadata.schema import BOOLEAN, FLBA, Leaf
 from parquet_bloom.formats.numbers import around, is_beyond, is_nan, nearest, quotient, scaled
-from parquet_bloom.formats.schema import BOOLEAN, FLBA, Leaf
 from parquet_bloom.formats.values import float_probes, not_asked, plain
 
 

@@ -19,9 +19,10 @@ from typing import Any
 
 from parquet_bloom._thrift.parquet_41 import ttypes
 from parquet_bloom.errors import FilterFormatError, FooterError, UnknownFilterError
-from parquet_bloom.formats import compact, final
-from parquet_bloom.formats.compact_tree import Node, parse
+from parquet_bloom.formats import final
 from parquet_bloom.formats.rules import Candidate, Header, Rule
+from parquet_bloom.formats.thrift import compact
+from parquet_bloom.formats.thrift.compact_tree import Node, parse
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, MAX_BYTES
 
 SEED = 1361930890

@@ -24,11 +24,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.formats.derived import derived
-from parquet_bloom.formats.footer import Footer
+from parquet_bloom.formats.draft_2015 import Style, texts_in
+from parquet_bloom.formats.metadata.derived import derived
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.schema import Leaf
-from parquet_bloom.formats.statistics import Style, texts_in
 
 KEY = "parquet_bloom"
 Chunk = tuple[int, int]  # (row group, column)
@@ -65,20 +65,10 @@ def places_crc(places: Places) -> int:
     return zlib.crc32(packed)
 
 
-@derived
-def footer_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
-    """Every filter the footer points at."""
-    return {
-        (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)
-        for i, j, chunk in footer.chunks()
-        if (chunk.meta_data.bloom_filter_offset or 0) > 0
-    }
-
-
 def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
-    """The same and, for other chunks, those in column metadata, which lie nowhere in the body."""
+    """Every filter the footer points at and, for other chunks, those in column metadata, which lie not in the body."""
     stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
-    return stored | footer_places(footer)
+    return stored | footer.filter_places
 
 
 @derived
@@ -86,7 +76,7 @@ def read_entries(footer: Footer) -> list[Entry]:
     """The entries that still match the footer; all others are foreign or stale and left alone."""
     entries: list[Entry] = []
     places = None
-    for at, pair in enumerate(footer.metadata.key_value_metadata or []):
+    for at, pair in enumerate(footer.key_values or []):
         if pair.key != KEY:
             continue
         if places is None:
@@ -140,7 +130,7 @@ def new_entries(version: str, spec: str, rule: Rule | Style, footer: Footer, pla
         shared |= {"hash": rule.family, "strategy": rule.strategy}
     else:
         shared |= {"hash": rule.hash, "seed": rule.seed, "index": rule.index}
-    if footer.metadata.key_value_metadata == []:
+    if footer.key_values == []:
         shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
     return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(places)]
 
@@ -175,14 +165,15 @@ def rewritten(
     footer  as it was
     places  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
-    returns changes for formats.edits: position -> text or None, and pairs to append
+    returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
     by_pair: dict[int, dict[int, Entry]] = defaultdict(dict)
     for entry in read_entries(footer):
         by_pair[entry.pair][entry.position] = entry
     changes: dict[int, str | None] = {}
+    pairs = footer.key_values or []
     for at, known in by_pair.items():
-        bodies = _parse(footer.metadata.key_value_metadata[at].value)
+        bodies = _parse(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
             kept += _follow(known[i], places, footer) if i in known else [body]

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats.bounds import MOST_BYTES
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, Leaf
 from parquet_bloom.formats.numbers import FLOATS
-from parquet_bloom.formats.schema import BYTE_ARRAY, FLBA, Leaf
 
 
 def not_asked(leaf: Leaf) -> str:

@@ -5,8 +5,8 @@ is: the folder, what it holds and the folders above, as far as they are not abov
 root, to us or to whom this file belongs, and nobody else may write there. One with the sticky bit (/tmp) may be
 above it.
 
-Many processes that write one cache at once can crash (numba #4807), so each takes a lock there, and waits for
-it only so long: whoever holds it for longer is not compiling.
+Many processes that write one cache at once can crash (numba/numba#4807, #10128), so each takes a lock there, and
+waits for it only so long: whoever holds it for longer is not compiling. docs/architecture.md, "Workarounds".
 """
 
 from __future__ import annotations

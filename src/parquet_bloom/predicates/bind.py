@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any
 
 from parquet_bloom.formats.bounds import domain_of, limits
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.operands import Operand
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.predicates import tree
 from parquet_bloom.predicates.names import Column, Schema, check_names, resolve
 from parquet_bloom.predicates.tree import Predicate

@@ -16,8 +16,8 @@ from typing import Any
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type, what_to_write
 from parquet_bloom.formats.literals import Literal, own, shown, spelled
+from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, join_path
 from parquet_bloom.formats.operands import Operand, operand
-from parquet_bloom.formats.schema import Leaf, find_leaf, join_path
 from parquet_bloom.predicates import tree
 
 
@@ -158,7 +158,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
 
 
 def _key(part: tree.Named, key: Leaf, casts: bool) -> Column:
-    """A partition's key; dates in folders' names are texts as well (see partitions.partition_keys)."""
+    """A partition's key; dates in folders' names are texts as well (see chunks.hive)."""
     if isinstance(part, tree.Contains | tree.IsNull):
         return Column(key, casts=casts)
     values = part.values if isinstance(part, tree.IsIn) else (part.value,)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.literals import Literal
-from parquet_bloom.formats.schema import join_path, unknown_column
+from parquet_bloom.formats.metadata.schema import join_path, unknown_column
 from parquet_bloom.predicates.arrow_literals import is_list
 from parquet_bloom.predicates.casts import Against, Always, Plan, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown

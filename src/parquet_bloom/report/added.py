@@ -77,7 +77,7 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
             if one.row_group is not None:
                 left.row_groups += 1
                 left.row_group = one.row_group
-    return [f"  no filter on {left.said(names_shown, len(files))}: {left.reason}" for left in reasons.values()]
+    return [f"  no filter on {left.said(names_shown, len(files))}: " + left.reason for left in reasons.values()]
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Left:
     @property
     def reason(self) -> str:
         first, *others = self.reasons
-        return f"{first} (the first; the others differ in numbers)" if others else first
+        return first + " (the first; the others differ in numbers)" if others else first
 
     def said(self, names_shown: int | None, files: int) -> str:
         names = listed(list(self.columns), names_shown)

@@ -24,8 +24,8 @@ def failure_lines(failed: Sequence[Any], most: int = MOST_REASONS) -> list[str]:
     for group in list(groups.values())[:most]:
         first = group[0]
         others = "" if all(one.reason == first.reason for one in group) else "; other values in others"
-        many = f"{len(group):,} files: {first.reason} (the first: {first.path}{others})"
-        lines.append(str(first.error) if len(group) == 1 else many)
+        many = f"{len(group):,} files: " + first.reason + f" (the first: {first.path}{others})"
+        lines.append(getattr(first.error, "message", str(first.error)) if len(group) == 1 else many)
     if len(groups) > most:
         lines.append(f"... and {len(groups) - most:,} more reasons; --json has all")
     return lines

@@ -20,8 +20,8 @@ _HOMES = {
     "prune": "jobs",
     "read": "reading",
     "verify_filters": "jobs",
-    "ParquetBloomSource": "source",
-    "register": "source",
+    "ParquetBloomSource": "data_source.source",
+    "register": "data_source.source",
 }
 
 

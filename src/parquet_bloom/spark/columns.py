@@ -25,7 +25,7 @@ from pyspark.sql import types as st
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, day_number
-from parquet_bloom.formats.schema import join_path, unknown_column
+from parquet_bloom.formats.metadata.schema import join_path, unknown_column
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 

@@ -20,17 +20,17 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError, first_line
-from parquet_bloom.files.paths import HIVE_NULL, Found, Partitions
-from parquet_bloom.files.search import Known
-from parquet_bloom.files.storage import Source
-from parquet_bloom.files.tables import Tables
-from parquet_bloom.formats.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
 from parquet_bloom.predicates.names import Schema, unknown_names
 from parquet_bloom.predicates.tree import Predicate, leaves_of
+from parquet_bloom.search.search import Known
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
 from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.storage.paths import HIVE_NULL, Found, Partitions
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.table_folders import Tables
 
 Names = Callable[[Known], dict[str, UnknownColumnError]]
 _TRIED = 16  # files, the first by their names, until one has a footer

@@ -42,7 +42,8 @@ _modules = 0  # that were imported when this process last set its objects aside
 def _in_worker(batches: Iterator[pa.RecordBatch], run: Batches, call: str) -> Iterator[pa.RecordBatch]:
     """After each task a worker of PySpark collects garbage while the next task waits for it.
 
-    It need not look through what modules hold: that took 45 of the 100 ms that a task took to begin.
+    It need not look through what modules hold: that took 45 of the 100 ms that a task took to begin (PySpark's
+    daemon.py; docs/architecture.md, "Workarounds", says when this can go).
     """
     global _modules
     yield from run(batches)

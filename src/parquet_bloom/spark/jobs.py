@@ -17,23 +17,23 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from parquet_bloom.audit.inspect import inspect
+from parquet_bloom.audit.verify import verify
 from parquet_bloom.errors import ParquetBloomError, RequestError, TableWarning
-from parquet_bloom.files.check import sizes_of, verdicts_of
-from parquet_bloom.files.evidence import RANGE_VALUES
-from parquet_bloom.files.inspect import inspect
-from parquet_bloom.files.paths import Found
-from parquet_bloom.files.search import Options, Search, Searched, as_predicate
-from parquet_bloom.files.tables import Tables, refusing
-from parquet_bloom.files.verify import verify
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.search.check import sizes_of, verdicts_of
+from parquet_bloom.search.evidence import RANGE_VALUES
+from parquet_bloom.search.search import Options, Search, Searched, as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
+from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.table_folders import Tables, refusing
 
 T = TypeVar("T")
 Row = dict[str, Any]

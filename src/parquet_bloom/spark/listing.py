@@ -21,13 +21,13 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
-from parquet_bloom.files.litter import SUFFIX, remove_stale
-from parquet_bloom.files.locations import GLOB, infos_in, is_data
-from parquet_bloom.files.remote import Location, storage_error
-from parquet_bloom.files.table_signs import SIGNS, table_in
-from parquet_bloom.files.tables import Table, Tables
 from parquet_bloom.spark.frames import computed, mapped, mark, width
 from parquet_bloom.spark.storages import Storages
+from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.stores import GLOB, is_data
+from parquet_bloom.storage.table_folders import Table, Tables
+from parquet_bloom.storage.table_signs import SIGNS, table_in
+from parquet_bloom.storage.writing.litter import SUFFIX, remove_stale
 
 SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]
@@ -132,7 +132,7 @@ def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
             at = folder = where.found(name)
             if set(posixpath.basename(name)) & GLOB:
                 folder = where.found(posixpath.dirname(name))
-            real = [] if folder.filesystem is not None else [Location(os.path.realpath(folder.path))]
+            real = [Location(os.path.realpath(folder.path))] if folder.is_local else []
             named.append((at, [folder, *real]))
     tables.around(named)
 
@@ -233,43 +233,22 @@ def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator
 
 def _size_of(name: str, where: Storages) -> int | None:
     """Bytes of a file, -1 for a folder, None for nothing. Raises StorageError."""
-    from pyarrow import fs
-
-    filesystem, path = where.open(name)
+    store, path = where.open(name)
     try:
-        if filesystem is None:
-            return -1 if os.path.isdir(path) else os.stat(path).st_size
-        info = filesystem.get_file_info(path)
-    except FileNotFoundError:
-        return None
+        return store.size(path)
     except Exception as error:
         raise storage_error(name, error) from error
-    if info.type == fs.FileType.NotFound:
-        return None
-    return -1 if info.type == fs.FileType.Directory else int(info.size or 0)
 
 
 def _entries(folder: str, where: Storages) -> Iterator[tuple[str, int]]:
     """(name, bytes) of what lies in a folder, -1 for folders; as people see it. Raises StorageError."""
-    from pyarrow import fs
-
-    filesystem, path = where.open(folder)
+    store, path = where.open(folder)
     base = folder.rstrip("/")
     try:
-        if filesystem is None:
-            with os.scandir(path) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    with contextlib.suppress(FileNotFoundError):  # gone meanwhile, or a link to nothing
-                        if entry.is_dir(follow_symlinks=False):
-                            yield f"{base}/{entry.name}", -1
-                        elif entry.is_file():  # a link to a folder may lead in circles
-                            yield f"{base}/{entry.name}", entry.stat().st_size
-            return
-        infos = infos_in(filesystem, path)
+        for name, size in store.entries(path):
+            yield f"{base}/{name}", size
     except Exception as error:
         raise storage_error(folder, error) from error
-    for info in sorted(infos, key=lambda info: str(info.path)):
-        yield f"{base}/{posixpath.basename(info.path)}", -1 if info.type == fs.FileType.Directory else int(info.size)
 
 
 # --- after killed runs ----------------------------------------------------------------------------
@@ -280,8 +259,8 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
 
     Returns whether a file was put back.
     """
-    filesystem, path = where.open(folder)
-    if filesystem is None:
+    store, path = where.open(folder)
+    if store.is_local:
         if any(name.startswith(".") and name.endswith(SUFFIX) for name in names):
             remove_stale(path)
         return False
@@ -292,7 +271,7 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
             original = name[1:].removesuffix(f"{SUFFIX}.old").rpartition(".")[0]
             if original and original not in names:
                 try:
-                    filesystem.move(f"{path}/{name}", f"{path}/{original}")
+                    store.filesystem.move(f"{path}/{name}", f"{path}/{original}")
                 except Exception as error:
                     raise storage_error(f"{folder}/{name}", error) from error
                 restored = True

@@ -19,15 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.litter import remove_stale
-from parquet_bloom.files.tables import Tables, look_before
-from parquet_bloom.files.workers import Workers
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
 from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.workers import Workers
+from parquet_bloom.storage.writing.litter import remove_stale
 
 REPORT = pa.schema(
     [
@@ -253,8 +253,8 @@ def _sweep(report: Any, job: tasks.Job) -> None:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for folder in batch.column(0).to_pylist():
-                filesystem, path = where.open(folder or "/")
-                if filesystem is None:
+                store, path = where.open(folder or "/")
+                if store.is_local:
                     remove_stale(path)
             yield batch
 

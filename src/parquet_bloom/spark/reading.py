@@ -14,15 +14,15 @@ from functools import reduce
 from typing import Any
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.evidence import RANGE_VALUES
-from parquet_bloom.files.search import Options, as_predicate
-from parquet_bloom.files.tables import refusing
-from parquet_bloom.formats.schema import split_path
+from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.search.evidence import RANGE_VALUES
+from parquet_bloom.search.search import Options, as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
+from parquet_bloom.storage.table_folders import refusing
 
 _BATCH = 5000  # files of one scan of Spark's
 

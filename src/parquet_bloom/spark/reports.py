@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.files.commit import new_output
-from parquet_bloom.files.remote import storage_error
 from parquet_bloom.spark.storages import storages
+from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.writing.new_file import new_output
 
 _BATCH = 10_000
 _MOST_PARTS = 64  # each is one small Spark job
@@ -19,8 +18,8 @@ _MOST_PARTS = 64  # each is one small Spark job
 
 def refuse_existing(spark: Any, name: str) -> None:
     """Raise StorageError for a local file that is there: before the work, not after it."""
-    filesystem, path = storages(spark, [name]).open(name)
-    if filesystem is None and os.path.lexists(path):
+    store, path = storages(spark, [name]).open(name)
+    if store.is_local and store.exists(path):
         raise StorageError(name, "exists; give another name for the report")
 
 
@@ -29,13 +28,13 @@ def write_report(spark: Any, frame: Any, name: str) -> None:
 
     Raises StorageError; a local file that exists is an error too.
     """
-    filesystem, path = storages(spark, [name]).open(name)
+    store, path = storages(spark, [name]).open(name)
     try:
-        if filesystem is None:
+        if store.is_local:
             with new_output(path, overwrite=False) as out:
                 _write(frame, out)
         else:
-            with filesystem.open_output_stream(path) as out:
+            with store.filesystem.open_output_stream(path) as out:
                 _write(frame, out)
     except OSError as error:
         raise storage_error(name, error) from error

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.spark.failures import one_line
 
 LEAST_JAVA = 17
@@ -41,7 +41,9 @@ def session(
     sql = _pyspark()
     for name in py_files:
         if "://" not in name and not os.path.isfile(name):
-            raise RequestError(f"--py-files {name}: no such file; parquet-bloom spark package OUT.zip makes one")
+            raise RequestError(
+                parameter("py_files") + f" {name}: no such file; parquet-bloom spark package OUT.zip makes one"
+            )
     given = _given(sql)
     if given is not None:
         _send(given, py_files)
@@ -79,7 +81,7 @@ def _send(spark: Any, py_files: Sequence[str]) -> None:
             else:
                 context.addPyFile(name)
         except Exception as error:
-            raise RequestError(f"--py-files {name}: {one_line(error)}") from error
+            raise RequestError(parameter("py_files") + f" {name}: {one_line(error)}") from error
 
 
 def _pyspark() -> Any:

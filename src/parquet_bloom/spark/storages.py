@@ -19,7 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.paths import Found, partitions_of
+from parquet_bloom.storage.paths import Found, partitions_of
+from parquet_bloom.storage.stores import LOCAL, Store, store_on
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {
@@ -47,24 +48,24 @@ class Storages:
               partitions are what lies between
         Raises RequestError for a scheme that nothing here can open.
         """
-        filesystem, path = self.open(name)
+        store, path = self.open(name)
         below = name[len(root) :].lstrip("/") if root else name.rsplit("/", 1)[-1]
-        return Found(path, filesystem, name, [], below, partitions_of(below))
+        return Found(path, store.filesystem, name, [], below, partitions_of(below))
 
-    def open(self, name: str) -> tuple[Any, str]:
-        """The file system (None: the local one) and the path on it."""
+    def open(self, name: str) -> tuple[Store, str]:
+        """The file system and the path on it."""
         scheme, authority, path = self.split(name)
         if scheme == "file":
-            return None, path
+            return LOCAL, path
         try:
-            filesystem = _filesystem(scheme, authority, tuple(sorted(self.settings.items())))
+            store = store_on(_filesystem(scheme, authority, tuple(sorted(self.settings.items()))))
         except Exception as error:  # half a key, a library that is not there, a name node that does not answer
             raise RequestError(f"{scheme}://{authority}: {' '.join(str(error).split())}") from error
         if scheme in _BUCKETS:
-            return filesystem, f"{authority.rpartition('@')[2]}{path}".rstrip("/")
+            return store, f"{authority.rpartition('@')[2]}{path}".rstrip("/")
         if scheme in ("abfs", "abfss"):
-            return filesystem, f"{authority.partition('@')[0]}{path}".rstrip("/")
-        return filesystem, path
+            return store, f"{authority.partition('@')[0]}{path}".rstrip("/")
+        return store, path
 
     def absolute(self, name: str) -> str:
         """The name with this process's folder before it, where it is a relative one of the local file system.

@@ -23,12 +23,10 @@ from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
-from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
-from parquet_bloom.files.add import BuiltElsewhere, add_file
-from parquet_bloom.files.build import Built, build
-from parquet_bloom.files.decode import ColumnReader
-from parquet_bloom.files.paths import Found
-from parquet_bloom.files.plan import (
+from parquet_bloom.chunks.decode import ColumnReader
+from parquet_bloom.edit.add import BuiltElsewhere, add_file
+from parquet_bloom.edit.build import Built, build
+from parquet_bloom.edit.plan import (
     Chunk,
     Plan,
     Request,
@@ -38,14 +36,16 @@ from parquet_bloom.files.plan import (
     with_properties,
     writing_order,
 )  # fmt: skip
-from parquet_bloom.files.remote import Location
-from parquet_bloom.files.removal import is_made_from
-from parquet_bloom.files.reports import AddedFile
-from parquet_bloom.files.storage import Source
-from parquet_bloom.files.tables import Tables
-from parquet_bloom.files.upload import exists
-from parquet_bloom.files.workers import Workers
+from parquet_bloom.edit.removal import is_made_from
+from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
 from parquet_bloom.spark.storages import Storages
+from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Workers
 
 logger = logging.getLogger("parquet_bloom.spark")
 logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
@@ -80,8 +80,8 @@ class Job:
         if self.output is None:
             return found
         name = f"{self.output.rstrip('/')}/{found.relative}"
-        filesystem, path = self.storages.open(name)
-        return Location(path, filesystem, name)
+        store, path = self.storages.open(name)
+        return Location(path, store.filesystem, name)
 
     def request(self, workers: Workers) -> Request:
         """For all files of a task. Raises RequestError, the same on the driver as on every executor."""
@@ -172,7 +172,7 @@ def _add(
 def _once(
     found: Found, target: Location, request: Request, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
 ) -> tuple[str, AddedFile]:
-    if not request.in_place and not request.overwrite and exists(target):
+    if not request.in_place and not request.overwrite and store_of(target).exists(target.path):
         report = _made_before(found, target, request)
         if report is not None:
             return HAD_THEM, report

@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.files.index_build import Piece, pieces_of, write_indexes
-from parquet_bloom.files.index_sources import Data, is_lance, open_data
-from parquet_bloom.files.tables import refusing
 from parquet_bloom.formats import lance as form
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import storages
+from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.zones.build import Piece, pieces_of, write_indexes
+from parquet_bloom.zones.sources import Data, is_lance, open_data
 
 _PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
@@ -53,15 +53,15 @@ def build_zone_index(
         if row["kind"] == FAILED:
             raise not_listed(row)
     data = open_data([where.found(row["path"], row["root"]) for row in listed], columns)
-    folder = where.open(output)
-    if folder[0] is not None:
+    store, folder = where.open(output)
+    if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
     work = spark.createDataFrame(rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
     pieces = mapped(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")
-    write = functools.partial(_join, data=data, parameters=parameters, output=folder[1], overwrite=overwrite, sync=sync)
+    write = functools.partial(_join, data=data, parameters=parameters, output=folder, overwrite=overwrite, sync=sync)
     with small_batches(spark):
         return computed(mapped(joined, write, _BUILT))[0]
 

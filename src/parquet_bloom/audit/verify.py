@@ -1,0 +1,210 @@
+"""Whether a filter tells the truth: every stored value is admitted, and how many absent ones are.
+
+A filter that misses one stored value costs rows in every engine that uses it, so the column is
+decoded and each value is asked for. This finds what no header can show: another hash, another
+byte order, a filter of another row group, bits lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.audit.absent import Absent
+from parquet_bloom.chunks.decode import BATCH_ROWS, ColumnReader
+from parquet_bloom.chunks.locate import Place, Places, read_filter
+from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.formats.draft_2015 import KProbeFilter, Stored, refusal
+from parquet_bloom.formats.filters import BloomFilter
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.storage.paths import Failed, Found, locate
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.results import each
+from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.table_folders import Tables
+
+
+@dataclass(slots=True)
+class Verified:
+    """The verdict on one filter.
+
+    status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
+                   (of a kind that cannot be judged)
+    values         stored values that were asked for, not counting nulls
+    missed         of these, how many the filter denies: each is a row lost to its readers
+    measured_rate  share of `absent` random values, none of them stored, that the filter admits (that values of
+                   eight bytes or more are not stored is as good as certain, and not looked up)
+    reason         why it is wrong or unknown
+    """
+
+    row_group: int
+    column: str
+    status: str
+    spec: str | None = None
+    values: int = 0
+    missed: int = 0
+    absent: int = 0
+    measured_rate: float | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class VerifiedFile:
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
+
+    path: str
+    row_groups: int
+    sampled: int
+    filters: list[Verified] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[Verified]:
+        return [f for f in self.filters if f.status == "wrong"]
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """Verdicts a file, and the files that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
+
+    files: list[VerifiedFile]
+    failed: list[Failed]
+    notes: list[str] = field(default_factory=list)
+
+
+def verify(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    sample: int | None = None,
+    filesystem: Any = None,
+    progress: ProgressCallback | None = None,
+) -> VerifyReport:
+    """Check the filters of one Parquet file or several against the stored values.
+
+    sample      look at so many row groups a file only, spread evenly
+    filesystem  of pyarrow or fsspec; source then names files on it
+    progress    is called with a Progress for every file and every filter
+    Raises FileError for one file that cannot be read, RequestError; UnknownColumnError where the first file
+    lacks a column that was named.
+    """
+    if sample is not None and sample < 1:
+        raise RequestError(f"sample {sample} is not a positive number of row groups")
+
+    def work(file: Found) -> VerifiedFile:
+        with Source(file) as opened:
+            tables.see(opened.path, opened.footer())
+            return _verify(opened, columns, exclude, sample, meter)
+
+    tables = Tables()
+    located = locate(source, filesystem, tables)
+    meter = Meter(progress, located.found, unit="column chunks")
+    results = each(located.found, work, located.single, located.failed, meter)
+    return VerifyReport(list(results), results.failed, tables.notes())
+
+
+def _verify(
+    source: Source,
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    sample: int | None,
+    meter: Meter,
+) -> VerifiedFile:
+    footer = source.footer()
+    n = footer.n_row_groups
+    groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
+    verified = VerifiedFile(source.path, n, len(groups))
+    places = Places(footer)
+    leaves = select_leaves(footer.leaves, columns, exclude)
+    for nth, leaf in enumerate(leaves):
+        located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
+        held = [(group, stored) for group in groups if (stored := places.stored.get((group, leaf.index)))]
+        if not located and not held:
+            continue
+        reader = ColumnReader(source, leaf)
+        for group, place in located:
+            verified.filters.append(_verify_filter(source, footer, reader, group, place))
+            meter.part(nth * n + group, len(leaves) * n)
+        for group, stored in held:
+            verified.filters.append(_verify_stored(reader, group, stored))
+            meter.part(nth * n + group, len(leaves) * n)
+    verified.filters.sort(key=lambda f: f.row_group)
+    return verified
+
+
+def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: int, place: Place) -> Verified:
+    leaf = reader.leaf
+    verdict = Verified(group, leaf.name, "right")
+    if place.length is not None and place.length <= place.room:
+        source.prefetch([(place.offset, place.length)])  # header and bitset with one request
+    try:
+        bloom = read_filter(source, place)
+    except UnknownFilterError as error:
+        verdict.status, verdict.reason = "unknown", str(error)
+        return verdict
+    except FilterFormatError as error:
+        verdict.status, verdict.reason = "wrong", str(error)
+        return verdict
+    verdict.spec = bloom.spec
+    if leaf.refusal is not None:
+        if not split_block.bits_set(bloom.blocks) and _holds_values(footer, group, leaf):
+            verdict.status, verdict.reason = "wrong", "no bit is set, but values are stored"
+        else:
+            verdict.status, verdict.reason = "unknown", f"not used: {leaf.refusal}"
+        return verdict
+    return _ask_all(bloom, reader, group, verdict)
+
+
+def _verify_stored(reader: ColumnReader, group: int, stored: Stored) -> Verified:
+    verdict = Verified(group, reader.leaf.name, "right", "statistics")
+    try:
+        bloom = stored.decode(reader.leaf)
+    except FilterFormatError as error:
+        verdict.status, verdict.reason = "wrong", str(error)
+        return verdict
+    reason = refusal(reader.leaf)
+    if reason is not None:
+        verdict.status, verdict.reason = "unknown", f"not used: {reason}"
+        return verdict
+    return _ask_all(bloom, reader, group, verdict)
+
+
+def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
+    meta = footer.meta(group, leaf.index)
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    return nulls is not None and int(meta.num_values) > int(nulls)
+
+
+def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: Verified) -> Verified:
+    absent = Absent(reader.leaf, bloom)
+    scratch = np.empty(BATCH_ROWS, np.uint64)
+    for values in reader.batches(group):
+        hashes = hash_array(values, scratch=scratch)
+        admitted = _admitted(bloom, values, hashes)
+        verdict.values += len(hashes)
+        verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
+        absent.drop(hashes, admitted)
+    verdict.absent, verdict.measured_rate = absent.count, absent.rate
+    if verdict.missed:
+        verdict.status = "wrong"
+        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
+    return verdict
+
+
+def _admitted(bloom: BloomFilter | KProbeFilter, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Ask for values whose XXH64 with seed 0 are known."""
+    if isinstance(bloom, BloomFilter) and [(rule.hash, rule.seed) for rule, _ in bloom.parts] == [("xxh64", 0)]:
+        ((rule, blocks),) = bloom.parts
+        return split_block.contains_hashes(blocks, hashes, rule.index)
+    return bloom.might_contain_array(values)

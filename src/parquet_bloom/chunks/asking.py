@@ -1,0 +1,270 @@
+"""Asking the filters of one column, for all row groups at once.
+
+Where chunks.spots has a place for a filter, header and block are read together, and the block counts if the
+header is, byte for byte, the one that the length promised. All others go one by one through chunks.locate. Both
+decide alike (tests/chunks/test_spots.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.chunks.locate import Places, any_bit, probe
+from parquet_bloom.chunks.spots import Flags, Integers, Spots, header_of, is_pointed_at, sizes, spots_of
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.formats import final
+from parquet_bloom.formats.contents import blank, counts_of
+from parquet_bloom.formats.draft_2015 import decoded
+from parquet_bloom.formats.metadata.derived import derived
+from parquet_bloom.formats.metadata.outline import Outline, Slot
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
+from parquet_bloom.storage.source import Source
+
+_WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
+_FIRST_PROBES = 2048  # of a long list that are asked for before the rest
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the filters said; one element for each row group that was asked.
+
+    denied      bool: none of the probes is there
+    bytes_read  int64
+    damaged     row group -> what is wrong with its filter
+    unknown     row group -> why its filter is not used
+    blank       bool: denied, and no bit is set in the blocks that were read
+    """
+
+    denied: Flags
+    bytes_read: Integers
+    damaged: dict[int, str]
+    unknown: dict[int, str]
+    blank: Flags
+
+
+Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
+
+
+def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> Answers:
+    """Ask the filters of a column, each for its probes: PLAIN bytes of values.
+
+    row_groups  int64[n], their numbers
+    probes      a tuple for all of them, or a list of one tuple each
+
+    Reads a header and one block for each probe (the whole filter where that is no more).
+    """
+    spots = spots_of(source.outline(), column)
+    n = len(row_groups)
+    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
+    fits = spots.fits[row_groups]
+    slow = np.flatnonzero(~fits).tolist()
+    fast = np.flatnonzero(fits)
+    if len(fast):
+        slow += _ask_together(source, spots, row_groups, probes, fast, answers)
+    outline = source.outline()
+    _look_at_blanks(source, spots, column, row_groups, answers)
+    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, row_groups, column])
+    for i in [i for i in slow if not pointed_at[i]]:
+        own = probes if isinstance(probes, tuple) else probes[i]
+        _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
+    slow = [i for i in slow if pointed_at[i]]
+    if slow:
+        places = Places(source.footer())
+        for i in slow:
+            own = probes if isinstance(probes, tuple) else probes[i]
+            _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
+    return answers
+
+
+def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integers, answers: Answers) -> None:
+    """Of filters that denied by blocks without any bit, take back the answers of those that have no bit at all."""
+    if not answers.blank.any():
+        return
+    outline = source.outline()
+    known = _looked_at(outline, column)
+    for i in np.flatnonzero(answers.blank).tolist():
+        group, before = int(row_groups[i]), source.bytes_read
+        if group not in known:
+            num_bytes = int(spots.num_bytes[group])
+            known[group] = any_bit(source, int(spots.offset[group]) + len(header_of(num_bytes)), num_bytes)
+        answers.bytes_read[i] += source.bytes_read - before
+        found = None if known[group] else blank(counts_of(outline, group, column))
+        if found is not None:
+            reason, wrong = found
+            answers.denied[i] = False
+            (answers.damaged if wrong else answers.unknown)[group] = reason
+
+
+@derived
+def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
+    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+    return {}
+
+
+def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
+    """A filter in the footer itself costs no reading."""
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except UnknownFilterError as error:
+        answers.unknown[key[0]] = str(error)
+        return
+    except FilterFormatError as error:
+        answers.damaged[key[0]] = str(error)
+        return
+    if bloom is not None:
+        answers.denied[i] = not any(bloom.might_contain(plain) for plain in probes)
+
+
+def _ask_alone(
+    source: Source, places: Places, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers
+) -> None:
+    place = places[key]
+    if place is None:
+        return
+    before = source.bytes_read
+    try:
+        answers.denied[i] = not any(probe(source, place, plain) for plain in probes)
+    except UnknownFilterError as error:
+        answers.unknown[key[0]] = str(error)
+    except (FilterFormatError, DamagedFileError) as error:
+        answers.damaged[key[0]] = str(error)
+    answers.bytes_read[i] += source.bytes_read - before
+
+
+def _ask_together(
+    source: Source, spots: Spots, row_groups: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers,
+) -> list[int]:  # fmt: skip
+    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
+    groups = row_groups[fast]
+    offset, size = spots.offset[groups], spots.num_bytes[groups]
+    if source.fd is not None and "numba" in sys.modules:
+        other = _ask_by_kernel(source, offset, size, probes, fast, answers)
+    elif source.fd is not None:
+        other = _ask_in_turns(source, offset, size, probes, fast, answers)
+    else:
+        other = _ask_by_ranges(source, offset, size, probes, fast, answers)
+    return [int(i) for i in fast[other]]
+
+
+def _ask_in_turns(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
+    if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
+        return _ask_by_ranges(source, offset, size, probes, fast, answers)
+    other = np.zeros(len(fast), bool)
+    left, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
+    while len(left):
+        turn = [one[first : first + step] for one in probes]
+        other[left] |= _ask_by_ranges(source, offset[left], size[left], turn, fast[left], answers)
+        first, step = first + step, 8 * step
+        more = np.array([len(probes[i]) > first for i in fast[left].tolist()], bool)
+        left = left[more & answers.denied[fast[left]] & ~other[left]]
+    return other
+
+
+def _ask_by_kernel(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    from parquet_bloom.chunks import ask_kernel
+
+    n = len(fast)
+    kinds, heads, head_bytes = headers_of(size)
+    first, last, hashes = _hashed(probes, fast)
+    said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
+    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, said, requests, read)
+    counted(source, said, int(requests.sum()), int(read.sum()))
+    answers.bytes_read[fast] += read
+    answers.denied[fast] = (said == ask_kernel.DENIED) | (said == ask_kernel.BLANK)
+    answers.blank[fast] = said == ask_kernel.BLANK
+    other: Flags = said == ask_kernel.OTHER_HEADER
+    return other
+
+
+def counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+    """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
+    from parquet_bloom.chunks import ask_kernel
+
+    source.count(requests, bytes_read)
+    if (said == ask_kernel.CUT_OFF).any():
+        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+
+
+def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+    """Which header each size has, all headers, one a row, and their lengths."""
+    return np.searchsorted(sizes()[1], size), *_all_headers()
+
+
+@lru_cache(1)
+def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
+    headers = [header_of(n) for n in sizes()[1].tolist()]
+    most = max(map(len, headers))
+    padded = np.array([list(h.ljust(most, b"\0")) for h in headers], np.uint8)
+    return padded, np.array([len(h) for h in headers], np.int64)
+
+
+def _ask_by_ranges(
+    source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
+    head = _head_bytes(size)
+    first, last, hashes = _hashed(probes, fast)
+    counts = last - first
+    owner = np.repeat(np.arange(len(fast)), counts)
+    probe = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
+    hashes, wanted = hashes[probe], masks(hashes)[probe]
+    within = head[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
+    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
+    lengths = np.concatenate([np.where(whole, head + size, head), np.full(len(apart), BLOCK_BYTES)])
+    data = _gather(source, np.concatenate([offset, (offset[owner] + within)[apart]]), lengths)
+    starts = np.cumsum(lengths) - lengths
+    answers.bytes_read[fast] += np.where(whole, head + size, head + BLOCK_BYTES * counts)
+
+    promised = np.zeros(len(fast), bool)
+    for n in np.unique(size).tolist():
+        expected = np.frombuffer(header_of(n), np.uint8)
+        rows = np.flatnonzero(size == n)
+        promised[rows] = (data[starts[rows][:, None] + np.arange(len(expected))] == expected).all(1)
+    places = starts[owner] + within
+    places[apart] = starts[len(fast) :]
+    blocks = data[places[:, None] + np.arange(BLOCK_BYTES)].view("<u4")
+    hit = ((blocks & wanted) == wanted).all(1)
+    admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
+    answers.denied[fast] = promised & ~admitted
+    filled = np.bincount(owner[blocks.any(1)], minlength=len(fast)) > 0
+    answers.blank[fast] = answers.denied[fast] & ~filled & (counts > 0)
+    return ~promised
+
+
+def _head_bytes(size: Integers) -> Integers:
+    totals, num_bytes = sizes()
+    at = np.searchsorted(num_bytes, size)
+    return totals[at] - num_bytes[at]
+
+
+def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
+    """Of each filter its first probe and the end, int64[n]; the hashes of all probes, uint64[p]."""
+    if isinstance(probes, tuple):
+        n = len(fast)
+        return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)
+    lists = [probes[i] for i in fast.tolist()]
+    last = np.cumsum([len(one) for one in lists])
+    return last - [len(one) for one in lists], last, _hash_all(tuple(plain for one in lists for plain in one))
+
+
+@lru_cache(16)
+def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
+    return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
+
+
+def _gather(source: Source, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+    """Read ranges, one behind the other: uint8[sum of lengths]."""
+    ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
+    return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -1,0 +1,56 @@
+"""Footers that a caller keeps between calls: asking the same files again then reads filters only."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.storage.source import Source
+
+
+def _store(source: Source) -> Any:
+    """What two file systems differ in, as far as they say it; a path on one is not that on another."""
+    return None if not source.is_remote else repr(getattr(source.location.filesystem, "__reduce__", lambda: None)())
+
+
+class FooterCache:
+    """Outlines of footers by path, size, modification time and inode; the least used ones leave.
+
+    A file that was replaced or written to since has another stamp and is read anew; on a store that
+    tells neither time nor ETag nothing is kept. May be shared by threads.
+
+    max_row_groups  so many are kept, of all files together (some 200 bytes a column each)
+    """
+
+    def __init__(self, max_row_groups: int = 1_000_000) -> None:
+        self.max_row_groups = max_row_groups
+        self._held = 0
+        self._outlines: OrderedDict[tuple[Any, str], tuple[Any, Outline]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._outlines)
+
+    def outline(self, source: Source) -> Outline:
+        """The outline of an open file, read if it is not here. Raises as Source.outline."""
+        stamp = source.stamp
+        if stamp is None:
+            return source.outline()
+        key = (_store(source), source.path)
+        with self._lock:
+            held = self._outlines.get(key)
+            if held is not None and held[0] == stamp:
+                self._outlines.move_to_end(key)
+                source.adopt(held[1])
+                return held[1]
+        outline = source.outline()
+        with self._lock:
+            old = self._outlines.pop(key, None)
+            self._held += outline.n_row_groups - (old[1].n_row_groups if old is not None else 0)
+            self._outlines[key] = stamp, outline
+            while self._held > self.max_row_groups and len(self._outlines) > 1:
+                _, (_, gone) = self._outlines.popitem(last=False)
+                self._held -= gone.n_row_groups
+        return outline

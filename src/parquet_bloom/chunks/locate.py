@@ -1,0 +1,249 @@
+"""Where a column chunk's filter lies, what its bytes say, and whether the two agree.
+
+Unknown is no error: a hash or a form we do not know gives no evidence. Damage is one: header,
+length, file range and the gap to the next known structure must agree, because bits read under a
+wrong size or at a wrong place answer "absent" for values that are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+from parquet_bloom.chunks.spots import fitting, header_of
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.formats import final
+from parquet_bloom.formats.contents import Counts, blank, counts_in
+from parquet_bloom.formats.draft_2015 import Stored, stored_in
+from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
+from parquet_bloom.formats.metadata.footer import Footer, chunk_extent
+from parquet_bloom.formats.metadata.outline import NONE, Outline
+from parquet_bloom.formats.provenance import read_entries, rules_of
+from parquet_bloom.formats.rules import Candidate, Rule
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.block import block_contains, block_index
+from parquet_bloom.storage.source import Source
+
+Chunk = tuple[int, int]
+_FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the footer says a filter lies.
+
+    offset  bytes from the start of the file
+    length  bloom_filter_length, header and bitset; None where the footer has none
+    room    bytes to the next known structure
+    pages   where the chunk's own pages lie, start and end
+    rule    what the file's own metadata says of the hash, if it is believed
+    sharers how many column chunks point at this offset; a filter speaks of one
+    reach   how far the pages of all chunks go that start at or before this offset
+    counts  num_values and null_count of the chunk
+    """
+
+    offset: int
+    length: int | None
+    room: int
+    pages: tuple[int, int]
+    rule: Rule | None = None
+    sharers: int = 1
+    reach: int = 0
+    counts: Counts = (0, None)
+
+    def fits(self, num_bytes: int) -> bool:
+        """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
+        header = Header("final", num_bytes, (Candidate(final.RULE, (self.length or 0) - num_bytes),))
+        return self.offset >= 4 and self.length is not None and contradiction(header, self) is None
+
+    @property
+    def total(self) -> int:
+        """Bytes of header and bitset as something other than the header tells them."""
+        return self.length if self.length is not None else self.room
+
+
+class Places:
+    """The places of all filters of one file; `stored` are those that the footer holds itself."""
+
+    def __init__(self, footer: Footer) -> None:
+        self._footer = footer
+        self._rules = rules_of(read_entries(footer))
+        self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
+
+    @cached_property
+    def stored(self) -> dict[Chunk, Stored]:
+        return stored_in(self._footer)
+
+    def __getitem__(self, key: Chunk) -> Place | None:
+        """The place of a chunk's filter; None where the footer points at none."""
+        meta = self._footer.meta(*key)
+        offset = meta.bloom_filter_offset
+        if offset in (None, 0, NONE):
+            return None
+        room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
+        return Place(
+            offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key), self._used[offset],
+            self._footer.pages_reach(offset), counts_in(meta),
+        )  # fmt: skip
+
+
+def read_header(source: Source, place: Place) -> Header:
+    """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
+    if place.offset < 4 or place.room <= 0:
+        raise FilterFormatError(f"bloom_filter_offset {place.offset} lies outside the file's body")
+    if place.offset < place.reach:
+        raise FilterFormatError(_among_pages(f"bloom_filter_offset {place.offset} lies", place))
+    data = source.read_up_to(place.offset, HEADER_BYTES)
+    return believe(recognise(data, place.total), place.rule)
+
+
+def _among_pages(what: str, place: Place) -> str:
+    start, stop = place.pages
+    if start <= place.offset < stop:
+        return f"{what} among the chunk's pages from {start} to {stop}"
+    return f"{what} among another chunk's pages, which end at {place.reach}"
+
+
+def contradiction(header: Header, place: Place) -> str | None:
+    """Where header, length and place disagree, with both numbers; None if they agree."""
+    totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
+    shown = " or ".join(map(str, totals))
+    if place.length is not None and place.length not in totals:
+        return f"bloom_filter_length is {place.length}, header and bitset take {shown} bytes"
+    if place.sharers > 1:
+        return f"{place.sharers} column chunks point at offset {place.offset}, a filter speaks of one"
+    start, stop = place.pages
+    if place.offset < place.reach:
+        return _among_pages(f"header and bitset take {shown} bytes at {place.offset},", place)
+    if place.offset < stop and start < place.offset + totals[0]:
+        return f"header and bitset take {shown} bytes at {place.offset}, among the chunk's pages from {start} to {stop}"
+    if totals[0] > place.room:
+        return f"header and bitset take {shown} bytes, but the next structure begins after {place.room}"
+    if place.length is None and place.room not in totals:
+        next_one = f"the next structure begins after {place.room}"
+        return f"no bloom_filter_length; header and bitset take {shown} bytes, {next_one}"
+    if header.num_bytes > split_block.MAX_BYTES:
+        return f"numBytes is {header.num_bytes}, over the {split_block.MAX_BYTES} that readers take"
+    return None
+
+
+def read_filter(source: Source, place: Place) -> BloomFilter:
+    """Read a whole filter whose header, length, place and checksum agree. Raises FilterFormatError where not."""
+    return _whole(source, place, _agreeing(source, place))
+
+
+def _agreeing(source: Source, place: Place) -> Header:
+    header = read_header(source, place)
+    problem = contradiction(header, place)
+    if problem is not None:
+        raise FilterFormatError(problem)
+    return header
+
+
+def _whole(source: Source, place: Place, header: Header) -> BloomFilter:
+    end = max(c.bits_at for c in header.candidates) + header.num_bytes
+    bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    problem = bloom.rotten
+    if problem is not None:
+        raise FilterFormatError(problem)
+    return bloom
+
+
+def check_blank(counts: Counts) -> None:
+    """Raise for a filter without any bit where that is no evidence, see contents.blank."""
+    found = blank(counts)
+    if found is not None:
+        reason, wrong = found
+        raise (FilterFormatError if wrong else UnknownFilterError)(reason)
+
+
+def any_bit(source: Source, offset: int, length: int) -> bool:
+    """Whether a bitset has a bit that is set; reads until there is one, which is nearly always soon."""
+    step = _FIRST_LOOK
+    while length > 0:
+        data = source.read_up_to(offset, min(step, length))
+        if data.count(0) < len(data):
+            return True
+        offset, length, step = offset + step, length - step, _FURTHER * step
+    return False
+
+
+def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | None:
+    """The bytes a filter takes, for cutting them out; None where that is not certain."""
+    try:
+        header = read_header(source, place)
+    except FilterFormatError:
+        return None
+    totals = [c.bits_at + header.num_bytes for c in header.candidates]
+    total = place.room if place.room in totals else totals[0]
+    if total > place.room:
+        return None
+    start, stop = place.offset, place.offset + total
+    return None if footer.overlaps_pages(start, stop) else (start, stop)
+
+
+def spans_of(source: Source, footer: Footer, keys: Collection[Chunk]) -> dict[Chunk, tuple[int, int] | None]:
+    """`span_of` for the filters of several chunks; those at whose filter the footer does not point are left out.
+
+    Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
+    everything around agrees (chunks.spots), nothing else is to be asked.
+    """
+    fits = fitting(outline, keys) if (outline := outline_of(source)) is not None else {}
+    headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
+    found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
+    spans: dict[Chunk, tuple[int, int] | None] = {
+        key: (offset, offset + len(header) + fits[key][1])
+        for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
+        if data == header
+    }
+    left = [key for key in keys if key not in spans]
+    located = Places(footer) if left else None
+    places = {key: place for key in left if located is not None and (place := located[key]) is not None}
+    source.prefetch((place.offset, HEADER_BYTES) for place in places.values())
+    return spans | {key: span_of(source, footer, place) for key, place in places.items()}
+
+
+def outline_of(source: Source) -> Outline | None:
+    """A file's outline; None where it has none, as its column chunks lie in other files."""
+    try:
+        return source.outline()
+    except DamagedFileError:
+        return None
+
+
+def probe(source: Source, place: Place, plain: bytes) -> bool:
+    """Ask a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
+
+    Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
+    together: they are then the header of `final` and its block, if the header is so to the byte.
+    Probing by length alone would lose rows (malformed_lab/04_unknown_hash2).
+
+    Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
+    """
+    num_bytes = final.num_bytes_for(place.length) if place.length is not None else None
+    if num_bytes is not None and place.fits(num_bytes):
+        expected = final.header(num_bytes)
+        h = final.RULE.hash_value(plain)
+        at = len(expected) + 32 * block_index(h, num_bytes // 32, final.RULE.index)
+        head, block = source.read_ranges([(place.offset, len(expected)), (place.offset + at, 32)])
+        if head == expected:
+            if not any(block) and not any_bit(source, place.offset + len(expected), num_bytes):
+                check_blank(place.counts)
+            return block_contains(block, h)
+    header = _agreeing(source, place)
+    if header.crc is not None:
+        return _whole(source, place, header).might_contain(plain)
+    ranges, hashes = [], []
+    for candidate in header.candidates:
+        rule = candidate.rule
+        h = rule.hash_value(plain)
+        block_at = candidate.bits_at + 32 * block_index(h, header.num_bytes // 32, rule.index)
+        if place.offset + block_at + 32 <= source.size:
+            ranges.append((place.offset + block_at, 32))
+            hashes.append(h)
+    blocks = source.read_ranges(ranges)
+    if not any(map(any, blocks)) and not any_bit(source, place.offset + header.size, header.num_bytes):
+        check_blank(place.counts)
+    return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

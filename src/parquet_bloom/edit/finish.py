@@ -1,0 +1,164 @@
+"""What every rewrite ends with: its footer, and the checks before it counts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow.parquet as pq
+
+from parquet_bloom.chunks.decode import PYARROW_ERRORS
+from parquet_bloom.chunks.locate import Places, contradiction, outline_of
+from parquet_bloom.chunks.spots import fitting, header_of
+from parquet_bloom.errors import (
+    DamagedFileError,
+    EncryptedFileError,
+    FilterFormatError,
+    LayoutError,
+    NotParquetError,
+    parameter,
+)
+from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.filters import decode_filter
+from parquet_bloom.formats.metadata.edits import Moves
+from parquet_bloom.formats.metadata.footer import MAGIC, chunk_extent
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.new_file import NewVersion
+
+Chunk = tuple[int, int]
+_PAGE_HEADER_BYTES = 64
+_AT_ONCE = 8 << 20  # bytes of filters that are read back together
+_FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
+
+
+def write_footer(new: NewVersion, data: bytes) -> None:
+    """Append footer, length and magic."""
+    new.append(data + len(data).to_bytes(4, "little") + MAGIC)
+
+
+def check_written(
+    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+) -> None:
+    """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
+
+    source     the old file
+    new        the new one
+    checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
+    places     (row group, column) -> (offset, bytes) of the new filters
+    """
+    try:
+        _check(source, new, moves, checksums, places)
+    except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
+        raise _wrong(source, error.reason) from error
+    _check_opens(source, new)
+
+
+def _check(
+    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+) -> None:
+    old_footer, new_footer = source.footer(), new.footer()
+    if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
+        raise _wrong(source, "its footer describes other row groups or columns")
+    if moves:
+        _check_pages(source, new, moves)
+    _check_filters(source, new, checksums, places)
+
+
+def _check_filters(
+    source: Source, new: Source, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+) -> None:
+    """Every new filter is as it was built, lies where the footer says, and agrees with all around it."""
+    outline = outline_of(new)
+    fits = fitting(outline, places) if outline is not None else {}
+    located: Places | None = None
+    for batch in _batches(places):
+        for key, data in zip(batch, new.read_ranges([places[key] for key in batch]), strict=True):
+            offset, length = places[key]
+            at, num_bytes = fits.get(key, (None, 0))
+            as_built = zlib.crc32(data) == checksums[key]
+            # The one of `final` whose length the footer tells fits; then its header is all that is left to see.
+            if as_built and at == offset and data[:-num_bytes] == header_of(num_bytes):
+                continue
+            located = located or Places(new.footer())
+            place = located[key]
+            try:
+                if place is None or place.offset != offset or not as_built:
+                    raise FilterFormatError("it is not where the footer says, or not as it was built")
+                problem = contradiction(decode_filter(data, length, place.rule).header, place)
+                if problem is not None:
+                    raise FilterFormatError(problem)
+            except FilterFormatError as error:
+                raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+
+
+def _batches(places: Mapping[Chunk, tuple[int, int]]) -> Iterator[list[Chunk]]:
+    """The chunks in parts whose filters take _AT_ONCE bytes, or one each."""
+    batch: list[Chunk] = []
+    size = 0
+    for key, (_, length) in places.items():
+        if batch and size + length > _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += length
+    if batch:
+        yield batch
+
+
+def check_texts(source: Source, new: Source, texts: Mapping[Chunk, Sequence[tuple[str, str]]]) -> None:
+    """The filters in column metadata are those that were built, and decode. Raises LayoutError."""
+    footer = new.footer() if texts else None
+    for key, pairs in texts.items():
+        assert footer is not None
+        stored = stored_in(footer).get(key)
+        try:
+            if stored is None or stored.pairs != tuple(pairs):
+                raise FilterFormatError("it is not as it was built")
+            stored.decode(footer.leaves[key[1]])
+        except FilterFormatError as error:
+            raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+
+
+def check_footer_size(source: Source, data: bytes) -> None:
+    """Raise LayoutError for a footer that readers would refuse."""
+    if len(data) > _FOOTER_BYTES:
+        reason = f"nothing was changed: the footer would take {len(data):,} bytes, and readers refuse 100 MB"
+        ways = "choose fewer columns, a higher " + parameter("fpp") + ", or " + parameter("spec", "final")
+        raise LayoutError(source.path, f"{reason}; " + ways)
+
+
+def _check_pages(source: Source, new: Source, moves: Moves) -> None:
+    """The first page header of every moved chunk lies where the footer says and is the old one."""
+    old_footer, new_footer = source.footer(), new.footer()
+    starts: list[tuple[int, int, int, int, int]] = []
+    for i, j, chunk in old_footer.chunks():
+        start, stop = chunk_extent(chunk.meta_data)
+        moved, _ = chunk_extent(new_footer.meta(i, j))
+        # Reading a remote file at places that stay tells nothing, as it was read there for the copy.
+        ask = not source.is_remote or moved != start
+        starts.append((i, j, start, moved, max(0, min(stop - start, _PAGE_HEADER_BYTES)) if ask else 0))
+    source.prefetch((start, n) for _, _, start, _, n in starts)
+    new.prefetch((moved, n) for _, _, _, moved, n in starts)
+    for i, j, start, moved, n in starts:
+        if moved != moves(start) or (n > 0 and source.read(start, n) != new.read(moved, n)):
+            raise _wrong(
+                source, f"the pages of row group {i}, column {old_footer.leaves[j].name} are not where they should be"
+            )
+
+
+def _check_opens(source: Source, new: Source) -> None:
+    """pyarrow opens the new file, unless it does not open the old one either."""
+    try:
+        with new.arrow_file() as file:
+            pq.read_metadata(file)
+    except PYARROW_ERRORS as error:
+        try:
+            with source.arrow_file() as file:
+                pq.read_metadata(file)
+        except PYARROW_ERRORS:
+            return
+        raise _wrong(source, f"pyarrow does not open it: {error}") from error
+
+
+def _wrong(source: Source, reason: str) -> LayoutError:
+    return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")

@@ -1,0 +1,296 @@
+"""Which column chunks get a filter, and for each that does not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parquet_bloom.edit.build import Sizing
+from parquet_bloom.edit.choose import columns_left_out
+from parquet_bloom.edit.rewrite import insert_events
+from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
+from parquet_bloom.formats.draft_2015 import Style, stored_in, style_named
+from parquet_bloom.formats.filters import FORMATS, Format, format_named
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import (
+    Leaf,
+    choose_leaves,
+    find_leaf,
+    is_pattern,
+    match_leaves,
+    select_leaves,
+)
+from parquet_bloom.formats.properties import sizes_from
+from parquet_bloom.kernels import k_probe, split_block
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import Workers
+
+Chunk = tuple[int, int]
+Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Column chunks that get no filter; row_group None means all of them."""
+
+    column: str
+    row_group: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class Plan:
+    """What `add` will do with one file."""
+
+    chosen: dict[Chunk, Sizing] = field(default_factory=dict)
+    given: dict[Chunk, bytes] = field(default_factory=dict)  # filters of Guava's
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[int]:
+        return sorted({column for _, column in self.chosen})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be done with every file, checked by check_request; fields as add_filters has them."""
+
+    columns: Sequence[str] | None
+    exclude: Sequence[str] | None
+    form: Format
+    style: Style | None
+    guava: Mapping[tuple[int, str], bytes]
+    at_chunk_start: bool
+    fpp: float | Mapping[str, float] | None
+    ndv: int | None
+    max_bytes: int | None
+    in_place: bool
+    overwrite: bool
+    replace: bool
+    sync: bool
+    force: bool
+    workers: Workers
+    tables: Tables
+    dry_run: bool
+    progress: Progress | None
+    cached: bool = True  # as storage.writing.new_file.NewFile has it
+    read_back: bool = False
+
+
+def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
+    """Refuse a rate that is none, before any file is opened."""
+    for rate in fpp.values() if isinstance(fpp, Mapping) else [fpp]:
+        if rate is not None and not 0 < rate < 1:
+            raise RequestError(f"fpp {rate} is not between 0 and 1")
+
+
+def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["final"]) -> int:
+    """Refuse impossible sizes; return the largest power of two of bytes that a filter may take."""
+    if ndv is not None and ndv < 1:
+        raise RequestError(f"ndv {ndv} is not positive")
+    if max_bytes is None:
+        return form.max_bytes
+    if max_bytes < split_block.MIN_BYTES:
+        given = parameter("max_bytes") + f" {max_bytes}"
+        raise RequestError(given + f" is less than the smallest filter, {split_block.MIN_BYTES} bytes")
+    return min(1 << (max_bytes.bit_length() - 1), form.max_bytes)
+
+
+def check_request(
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    spec: str,
+    placement: str | None,
+    fpp: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+    threads: int | None,
+) -> tuple[Format, bool]:
+    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
+    form = format_named(spec)
+    chosen = placement or form.placement
+    if chosen is not None and chosen not in form.placements:
+        allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
+        raise RequestError(parameter("placement", chosen) + f" is not for {spec}, which allows: {allowed}")
+    if threads is not None and threads < 1:
+        raise RequestError(f"threads {threads} is not positive")
+    check_fpp(fpp)
+    check_sizes(ndv, max_bytes, form)
+    if isinstance(columns, str) or isinstance(exclude, str):
+        raise RequestError("columns and exclude take a list of names, not one text")
+    return form, chosen == "chunk-start"
+
+
+def style_for(form: Format, hash_family: str | None, strategy: str | None) -> Style | None:
+    """The style of `statistics`; None for other forms, which have none to choose. Raises RequestError."""
+    if form.placement is None:
+        return style_named(hash_family, strategy)
+    if hash_family is not None or strategy is not None:
+        both = parameter("hash_family") + " and " + parameter("strategy")
+        raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {form.name}")
+    return None
+
+
+def with_properties(
+    conf: Mapping[str, str] | None, spec: str, fpp: float | Mapping[str, float] | None, ndv: int | None
+) -> tuple[float | Mapping[str, float] | None, int | None]:
+    if not conf:
+        return fpp, ndv
+    if spec != "statistics":
+        raise RequestError(parameter("conf") + " is for " + parameter("spec", "statistics") + f", not for {spec}")
+    rate, entries = sizes_from(conf)
+    if (rate is not None and fpp is not None) or (entries is not None and ndv is not None):
+        ways = parameter("fpp") + " and " + parameter("ndv") + " or in " + parameter("conf")
+        raise RequestError("give a rate and a number of values as " + ways + ", not as both")
+    return (fpp if rate is None else rate), (ndv if entries is None else entries)
+
+
+def plan(
+    footer: Footer,
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    fpp: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+    replace: bool,
+    form: Format = FORMATS["final"],
+) -> Plan:
+    """Decide for every column chunk of one file.
+
+    Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
+    has a type that is refused (one that only a pattern fits is skipped, with the reason).
+    """
+    limit = check_sizes(ndv, max_bytes, form)
+    leaves = footer.leaves
+    wanted = select_leaves(leaves, columns, exclude)
+    names = [c for c in columns or () if not is_pattern(leaves, c)]
+    named = {leaf.index for leaf in choose_leaves(leaves, names)}
+    rates = _rates(leaves, fpp, form.fpp)
+    in_body = form.placement is not None
+    foreign = footer.foreign_filter_fields if in_body else set()
+    stored = stored_in(footer)
+    made = Plan()
+    for leaf in wanted:
+        refusal = form.refusal(leaf)
+        if refusal is not None:
+            if leaf.index in named:
+                raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
+            made.skipped.append(Skipped(leaf.name, None, f"{leaf.type_name}: {refusal}"))
+            continue
+        sizing = Sizing(rates.get(leaf.index, rates[-1]), ndv, limit)
+        reasons: dict[int, str] = {}
+        chunks = footer.column_chunks(leaf.index)
+        for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
+            here = (group, leaf.index) in footer.filter_places or (group, leaf.index) in stored
+            reason = _why_not(values, nulls, here, replace)
+            if reason is None and not in_body and footer.meta(group, leaf.index).key_value_metadata == []:
+                reason = "its list of key-values is there and empty, which remove could not bring back"
+            if (group, leaf.index) in foreign:
+                reason = "another program keeps something else where a filter's place goes in the footer"
+            if reason:
+                reasons[group] = reason
+            else:
+                made.chosen[group, leaf.index] = sizing
+        made.skipped += _summarise(leaf, reasons, footer.n_row_groups)
+    return made
+
+
+def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
+    """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
+    check_fpp(fpp)
+    if not isinstance(fpp, Mapping):
+        return {-1: default if fpp is None else fpp}
+    rates = {-1: fpp.get("*", default)}
+    for name, rate in fpp.items():
+        if name != "*":
+            rates.update((leaf.index, rate) for leaf in match_leaves(leaves, name))
+    return rates
+
+
+def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str | None:
+    if here:
+        return None if replace else "has a filter"  # whatever is found, the old one goes
+    if values <= 0 or (nulls is not None and nulls >= values):
+        return "no value is stored"
+    return None
+
+
+def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[Skipped]:
+    if len(reasons) == n_row_groups and len(set(reasons.values())) == 1:
+        return [Skipped(leaf.name, None, next(iter(reasons.values())))]
+    return [Skipped(leaf.name, group, reason) for group, reason in reasons.items()]
+
+
+def given_columns(
+    guava: Mapping[tuple[int, str], bytes], columns: Sequence[str] | None, style: Style | None
+) -> list[str]:
+    """The columns that filters of Guava's are for. Raises RequestError where they cannot be taken."""
+    if columns is not None:
+        raise RequestError("filters of Guava's name their columns, leave columns out")
+    if style is None or style.family != "guava":
+        wanted = parameter("spec", "statistics") + " and " + parameter("hash_family", "guava")
+        raise RequestError("filters of Guava's are for " + wanted)
+    return sorted({name for _, name in guava})
+
+
+def keep_given(made: Plan, footer: Footer, guava: Mapping[tuple[int, str], bytes]) -> None:
+    """Leave in the plan only what there are filters of Guava's for, if there are any."""
+    if not guava:
+        return
+    for (group, name), data in guava.items():
+        if not 0 <= group < footer.n_row_groups:
+            raise RequestError(f"there is no row group {group}, but a filter for it; there are {footer.n_row_groups}")
+        key = group, find_leaf(footer.leaves, name).index
+        if key in made.chosen:
+            made.given[key] = data
+    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key in made.given}
+
+
+def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
+    """Bytes that the planned filters take at most, headers included."""
+    total = 0
+    if form.placement is None:
+        for (group, column), sizing in made.chosen.items():
+            n = sizing.ndv or max(1, 2 * footer.column_chunks(column).num_values[group])
+            bits, _ = k_probe.size_for("orc", n, sizing.fpp, 8 * sizing.max_bytes)
+            total += 200 + bits // 64 * 10 * 4 // 3  # a long takes up to ten bytes, and then base64
+        return total
+    for (group, column), sizing in made.chosen.items():
+        values = max(1, footer.column_chunks(column).num_values[group])
+        # Twice: an allocation whose exact rate misses the target by chance is built again larger.
+        size = 2 * split_block.size_for(max(values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
+        total += min(size, sizing.max_bytes) + 32
+    return total
+
+
+def planned(source: Source, request: Request, chosen: Collection[int] | None = None) -> Plan:
+    """Which chunks of a file get a filter, and why others do not.
+
+    chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which
+            reads a sample of the columns if the request names none
+    """
+    r = request
+    footer = source.footer()
+    made = plan(footer, r.columns, r.exclude, r.fpp, r.ndv, r.max_bytes, r.replace, r.form)
+    keep_given(made, footer, r.guava)
+    if r.columns is not None or not made.chosen:
+        return made
+    if chosen is None:
+        groups: dict[int, list[int]] = {}
+        sizings = {}
+        for (group, column), sizing in made.chosen.items():
+            groups.setdefault(column, []).append(group)
+            sizings[column] = sizing
+        left_out = columns_left_out(source, footer, groups, sizings, r.workers)
+        made.skipped += [Skipped(footer.leaves[column].name, None, reason) for column, reason in left_out.items()]
+        chosen = groups.keys() - left_out.keys()
+    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key[1] in chosen}
+    return made
+
+
+def writing_order(footer: Footer, made: Plan, at_chunk_start: bool) -> list[Chunk]:
+    """The planned chunks in the order in which their filters are built and written."""
+    if not at_chunk_start:
+        return sorted(made.chosen)
+    return [event.key for event in sorted(insert_events(footer, list(made.chosen)))]

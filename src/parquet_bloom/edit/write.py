@@ -1,0 +1,280 @@
+"""New files with filters of any form: pyarrow writes the data, then `add` writes the filters.
+
+The file is written beside its target and takes its place when both are done, so a reader never
+sees it without its filters, and an error leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquet_bloom.edit.add import add_filters
+from parquet_bloom.edit.plan import check_request, plan, style_for, with_properties
+from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.errors import FileError, FooterError, RequestError
+from parquet_bloom.formats.filters import Format
+from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
+from parquet_bloom.storage.operating_system import umask
+from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.writing.new_file import NewFile, local_target, new_target
+from parquet_bloom.storage.writing.renaming import followed
+
+BloomFilters = bool | Sequence[str] | Mapping[str, float]
+_ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
+
+
+class SupportsArrowStream(Protocol):
+    """A table or a stream of batches by Arrow's PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+class FilterWriter:
+    """A pyarrow.parquet.ParquetWriter whose file has Bloom filters when it is closed.
+
+        with FilterWriter("events.parquet", schema, bloom_filters=["trace_id"]) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    where          the new file, on a local disk
+    overwrite      replace a file that exists; otherwise that is an error
+    bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
+                   column -> fpp; False: none
+    spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
+    options        what pyarrow.parquet.ParquetWriter takes
+
+    If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
+    Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter, and for the
+    URI of another storage; StorageError where `where` exists, or is a folder or a device.
+    """
+
+    def __init__(
+        self,
+        where: PathLike,
+        schema: pa.Schema,
+        *,
+        bloom_filters: BloomFilters = True,
+        overwrite: bool = False,
+        spec: str = "final",
+        placement: str | None = None,
+        hash_family: str | None = None,
+        strategy: str | None = None,
+        fpp: float | Mapping[str, float] | None = None,
+        ndv: int | None = None,
+        conf: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
+        sync: bool = True,
+        threads: int | None = None,
+        **options: Any,
+    ) -> None:
+        if options.get("filesystem") is not None:
+            raise RequestError("files with filters are written locally only; leave filesystem out")
+        self.report: AddedFile | None = None
+        self._where = _target(where, overwrite)
+        fpp, ndv = with_properties(conf, spec, fpp, ndv)
+        columns, rates = _columns(bloom_filters, fpp)
+        self._filters = bloom_filters is not False
+        self._options: dict[str, Any] = {
+            "columns": columns, "fpp": rates, "spec": spec, "placement": placement,
+            "hash_family": hash_family, "strategy": strategy,
+            "ndv": ndv, "max_bytes": max_bytes, "sync": sync, "threads": threads, "overwrite": overwrite,
+        }  # fmt: skip
+        if self._filters:
+            form, _ = check_request(columns, None, spec, placement, rates, ndv, max_bytes, threads)
+            style_for(form, hash_family, strategy)
+            try:
+                _check_columns(schema, options, columns, rates, ndv, max_bytes, form)
+            except RequestError as error:
+                raise type(error)(f"{self._where}: " + error.message) from error
+        # The data's file is locked and named like every unfinished file, so a later run clears it up.
+        like = self._where if os.path.exists(self._where) else None
+        self._data = NewFile(self._where, like, overwrite, sync and not self._filters)
+        try:
+            with self._storage_errors():
+                if self._filters:  # add makes the last file as secret as this one
+                    mode = 0o666 & ~umask() if like is None else stat.S_IMODE(os.stat(like).st_mode) & 0o777
+                    os.fchmod(self._data.fd, mode)
+                self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
+        except BaseException:
+            self._data.discard()
+            raise
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write a table as one or more row groups."""
+        with self._storage_errors():
+            self._open().write_table(table, row_group_size)
+
+    def write_batch(self, batch: pa.RecordBatch, row_group_size: int | None = None) -> None:
+        """Write a record batch as one or more row groups."""
+        with self._storage_errors():
+            self._open().write_batch(batch, row_group_size)
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        """What the disk says while pyarrow writes, with the name of the file that it is to be."""
+        try:
+            yield
+        except OSError as error:
+            raise storage_error(self._where, error) from error
+
+    def _open(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            raise RequestError(f"{self._where}: the writer is closed")
+        return self._writer
+
+    def close(self) -> None:
+        """Finish the data, add the filters, and put the file in its place."""
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        try:
+            writer.close()
+            if self._filters:
+                self.report = add_filters(self._data.path, self._where, **self._options).files[0]
+                self.report.source = self.report.output
+                if self._options["sync"]:
+                    self._data.sync_made()
+            else:
+                self._data.commit()
+        except FileError as error:
+            raise type(error)(self._where, error.reason) from error
+        except OSError as error:
+            raise storage_error(self._where, error) from error
+        finally:
+            self._data.discard()
+
+    def abandon(self) -> None:
+        """Leave nothing of the new file behind; what was there before stays."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError, pa.ArrowException):
+                writer.close()
+        self._data.discard()
+
+    def __enter__(self) -> FilterWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+def _target(where: PathLike, overwrite: bool) -> str:
+    """The path of the new file, links followed. Raises RequestError, StorageError where none can be."""
+    return new_target(followed(os.path.abspath(local_target(where))), overwrite)
+
+
+def _check_columns(
+    schema: pa.Schema,
+    options: Mapping[str, Any],
+    columns: list[str] | None,
+    rates: float | Mapping[str, float] | None,
+    ndv: int | None,
+    max_bytes: int | None,
+    form: Format,
+) -> None:
+    """Plan for a file without rows, so that a wrong column is told before the data are written."""
+    out = pa.BufferOutputStream()
+    with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
+        pass
+    data = out.getvalue().to_pybytes()
+    with suppress(FooterError):  # an encrypted one: for add to refuse
+        at = len(data) - TAIL_BYTES - footer_length(data, len(data))
+        plan(decode_footer(data[at:-TAIL_BYTES], at), columns, None, rates, ndv, max_bytes, False, form)
+
+
+def _columns(
+    wanted: BloomFilters, fpp: float | Mapping[str, float] | None
+) -> tuple[list[str] | None, float | Mapping[str, float] | None]:
+    if isinstance(wanted, bool):
+        return None, fpp
+    if isinstance(wanted, str):
+        raise RequestError("bloom_filters takes True, a list of columns, or column -> fpp, not one text")
+    if isinstance(wanted, Mapping):
+        if isinstance(fpp, Mapping):
+            raise RequestError("give rates in bloom_filters or in fpp, not in both")
+        return list(wanted), {**({"*": fpp} if fpp is not None else {}), **wanted}
+    return list(wanted), fpp
+
+
+def write_table(
+    table: SupportsArrowStream,
+    where: PathLike,
+    *,
+    row_group_size: int | None = None,
+    bloom_filters: BloomFilters = True,
+    overwrite: bool = False,
+    spec: str = "final",
+    placement: str | None = None,
+    hash_family: str | None = None,
+    strategy: str | None = None,
+    fpp: float | Mapping[str, float] | None = None,
+    ndv: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    max_bytes: int | None = None,
+    sync: bool = True,
+    threads: int | None = None,
+    **options: Any,
+) -> AddedFile | None:
+    """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
+
+    table           a pyarrow Table or RecordBatchReader, a frame of pandas or Polars, a result of DuckDB: anything
+                    with Arrow's `__arrow_c_stream__`. Of a reader one row group at a time is in memory
+    row_group_size  rows; 1,048,576 unless given
+    options         what pyarrow.parquet.write_table takes
+    returns         what was added; None with bloom_filters=False
+    """
+    if not isinstance(table, pa.Table) and not hasattr(table, "__arrow_c_stream__"):
+        kind = type(table).__name__
+        raise RequestError(f"table is a {kind}; give a table or frame that has __arrow_c_stream__, such as pyarrow's")
+    stream = table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table)
+    with FilterWriter(
+        where,
+        stream.schema,
+        bloom_filters=bloom_filters,
+        overwrite=overwrite,
+        spec=spec,
+        placement=placement,
+        hash_family=hash_family,
+        strategy=strategy,
+        fpp=fpp,
+        ndv=ndv,
+        conf=conf,
+        max_bytes=max_bytes,
+        sync=sync,
+        threads=threads,
+        **options,
+    ) as writer:
+        for part in _row_groups(stream, row_group_size or _ROW_GROUP_ROWS):
+            writer.write_table(part, row_group_size)
+    return writer.report
+
+
+def _row_groups(stream: pa.Table | pa.RecordBatchReader, rows: int) -> Iterator[pa.Table]:
+    """A table as it is; of a stream so many rows at a time, whatever its batches are."""
+    if isinstance(stream, pa.Table):
+        yield stream
+        return
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in stream:
+        while len(batch):
+            held.append(batch[: rows - count])
+            count += len(held[-1])
+            batch = batch[len(held[-1]) :]
+            if count == rows:
+                yield pa.Table.from_batches(held, stream.schema)
+                held, count = [], 0
+    if held:
+        yield pa.Table.from_batches(held, stream.schema)

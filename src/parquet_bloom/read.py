@@ -1,0 +1,169 @@
+"""The reading functions people call: read_table, read_batches, dataset, count, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.search.scan import Scan
+from parquet_bloom.storage.source import PathLike
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from parquet_bloom.chunks.footer_cache import FooterCache
+    from parquet_bloom.storage.progress import ProgressCallback
+
+Sources = PathLike | Sequence[PathLike]
+
+
+class ReadOptions(TypedDict, total=False):
+    """How the reading functions go about it; each has a default.
+
+    nan           "ieee" or "largest", as `check` has it; read_table and count: "ieee", dataset: "largest"
+    use_filters   False: bounds and partitions only
+    range_values  a range of so many integers or dates is asked for one by one
+    cache         footers that the caller keeps from one call to the next
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    progress      is called with a Progress: for the files that are searched, then for the row groups that are read
+    index         a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
+                  pages that hold rows of its surviving zones are read
+    """
+
+    nan: str
+    use_filters: bool
+    range_values: int
+    cache: FooterCache | None
+    raw_files: bool
+    progress: ProgressCallback | None
+    index: PathLike | Sequence[PathLike] | None
+
+
+def scan_of(
+    source: Sources, filters: Any, filesystem: Any = None, decide_true: bool = False, **options: Unpack[ReadOptions]
+) -> Scan:
+    """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
+    index = options.pop("index", None)
+    rest: dict[str, Any] = {"filesystem": filesystem, "decide_true": decide_true, **options}
+    if index is None:
+        return Scan(source, filters, **rest)
+    from parquet_bloom.zones.scan import IndexedScan
+
+    return IndexedScan(source, filters, index, **rest)
+
+
+def read_table(
+    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    **options: Unpack[ReadOptions],
+) -> pa.Table:  # fmt: skip
+    """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
+
+    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
+    filters     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
+                Expression. None: all rows
+    columns     names; None: all
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    options     see ReadOptions
+
+    Raises TextError, UnknownColumnError before any data is read; RequestError for a text with parts that
+    rows cannot be filtered by; FileError and its kinds, TableFormatError without raw_files for files of an
+    Iceberg, Delta or Hudi table, which also hold dead and deleted rows. What was skipped, and which parts of the
+    filters told nothing, is logged (logger "parquet_bloom", INFO); `Scan` gives it as values.
+    """
+    return scan_of(source, filters, filesystem, **options).to_table(columns)
+
+
+def read_batches(
+    source: Sources, filters: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    batch_rows: int = 1 << 16, **options: Unpack[ReadOptions],
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
+    return scan_of(source, filters, filesystem, **options).to_batches(columns, batch_rows)
+
+
+def dataset(
+    source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]
+) -> ds.FileSystemDataset:
+    """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
+
+    Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
+    NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
+
+    The files are looked at before each scan. One that was replaced, written to or removed since is then a
+    FileChangedError or StorageError (within an engine, its error with that text): ask for a new data set.
+    """
+    options.setdefault("nan", "largest")
+    return scan_of(source, filters, filesystem, **options).dataset()
+
+
+def count(source: Sources, filters: Any = None, filesystem: Any = None, **options: Unpack[ReadOptions]) -> int:
+    """Count the rows that match; only row groups of which the footer and filters cannot tell are read."""
+    return scan_of(source, filters, filesystem, decide_true=True, **options).count()
+
+
+class Pruned(list[tuple[str, list[int]]]):
+    """(file, row groups) of each file that has row groups in which a row can match.
+
+    row_groups  of all files
+    hits        (file, row group) -> how many of the keys asked for it may hold; only with count_hits=True
+    """
+
+    def __init__(self, kept: Sequence[tuple[str, list[int]]] = ()) -> None:
+        super().__init__(kept)
+        self.row_groups = 0
+        self.hits: dict[tuple[str, int], int] = {}
+
+
+def prune(
+    source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
+    filesystem: Any = None, **options: Unpack[ReadOptions],
+) -> Pruned:  # fmt: skip
+    """Find the row groups in which a row can match: (file, row groups) for each file that has any.
+
+    predicate       as `check` takes it; or else
+    column, values  a name and many keys (an array or list), probed with the kernel against whole
+                    filters: row groups that can hold any of the keys, for semi-joins
+    count_hits      also say how many of the keys, in `hits`; otherwise a filter is left at the first
+    options         see ReadOptions
+
+    Raises as `check`; RequestError for both or neither of predicate and values.
+    """
+    if (predicate is None) == (values is None) or (values is None) != (column is None):
+        raise RequestError("give a predicate, or else column= and values=")
+    scan = scan_of(source, predicate, filesystem, **options)
+    if column is None:
+        pruned = Pruned(scan.kept)
+        pruned.row_groups = len(scan.verdicts)
+        return pruned
+    from parquet_bloom.formats.kinds import type_of
+    from parquet_bloom.search.keys import Keys, as_many, folder_key, hits_of, keys_of_file, partition_hits
+
+    pruned = Pruned()
+    known: dict[Any, Keys] = {}
+    values = as_many(values)
+    scan.require(leaf=column)
+    for file in scan.files:
+        assert file.outline is not None
+        leaf, first = scan.leaf_of(file, column)
+        if leaf is None:
+            hits: list[int | None] = [0] * file.outline.n_row_groups
+        else:
+            if leaf.index < 0:
+                leaf = first = folder_key(leaf, values)
+            kind = type_of(leaf)
+            if kind not in known:
+                known[kind] = keys_of_file(values, leaf, first)
+            if leaf.index < 0:
+                hits = partition_hits(leaf, file.found.partitions, file.outline, known[kind])
+            else:
+                with scan.reopen(file) as opened:
+                    hits = hits_of(opened, file.outline, leaf, known[kind], scan.use_filters, count_hits)
+        kept = [group for group, n in enumerate(hits) if n != 0]
+        pruned.row_groups += len(hits)
+        if count_hits:
+            pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
+        if kept:
+            pruned.append((str(file.found), kept))
+    return pruned

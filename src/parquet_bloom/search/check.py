@@ -1,0 +1,284 @@
+"""Which row groups can hold a row for which a predicate is TRUE: footers and filters, no data.
+
+True of every verdict: a row group is skipped only if no row in it can match. Where a filter is of
+a kind we do not know, or its bytes contradict each other, the row group is kept; the second is
+worth a warning (FilterWarning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from parquet_bloom.chunks.footer_cache import FooterCache
+from parquet_bloom.chunks.spots import spots_of
+from parquet_bloom.formats.metadata.derived import derived
+from parquet_bloom.formats.metadata.outline import Outline, Slot
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.formats.thrift.compact import uncollected
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, Opaque, terms_of
+from parquet_bloom.predicates.outcomes import TRUE, Outcomes
+from parquet_bloom.search.evidence import RANGE_VALUES, STAGES, Decision
+from parquet_bloom.search.search import Options, Search, Searched
+from parquet_bloom.storage.paths import Failed
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.source import PathLike
+
+
+class RowGroupVerdict(NamedTuple):
+    """What is known of one row group without reading its data.
+
+    outcome     what the predicate may give over its rows
+    skipped     no row can match
+    decided_by  what made a match impossible: "no rows", "literal" (no value of the type can match),
+                "partition" (the folder's name), "bounds" (min, max and null counts), "filter",
+                "index" (a zone index that was given); or None
+    bytes_read  of the file, to decide; the footer not counted
+    reason      in words
+    rows, size  of the row group; size is that of its column chunks, compressed bytes
+    """
+
+    path: str
+    row_group: int
+    outcome: Outcomes
+    skipped: bool
+    decided_by: str | None
+    bytes_read: int
+    reason: str
+    rows: int
+    size: int
+
+
+@dataclass(slots=True)
+class ColumnFilters:
+    """A column that the predicate compares with values, and its filters in the row groups that are left.
+
+    row_groups   that are left and that a filter could exclude
+    with_filter  of these, how many have one
+    files        that have such row groups
+    files_without  of these, how many lack a filter on some of them
+    """
+
+    column: str
+    row_groups: int = 0
+    with_filter: int = 0
+    files: int = 0
+    files_without: int = 0
+
+
+class Verdicts(list[RowGroupVerdict]):
+    """Verdicts in the order of files and row groups.
+
+    failed  the files among several that could not be read
+    unused  (part, reason) of each part of the predicate that could tell nothing
+    columns of the predicate's equalities: which row groups that are left have a filter
+    notes   what footers say of tables of which no log is in sight
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.columns: list[ColumnFilters] = []
+        self.notes: list[str] = []
+        self.failed: list[Failed] = []
+        self.unused: list[tuple[str, str]] = []
+
+    @property
+    def skipped(self) -> int:
+        return sum(v.skipped for v in self)
+
+
+def check(
+    source: PathLike | Sequence[PathLike],
+    predicate: Any,
+    *,
+    filesystem: Any = None,
+    nan: str = "ieee",
+    use_filters: bool = True,
+    range_values: int = RANGE_VALUES,
+    cache: FooterCache | None = None,
+    progress: ProgressCallback | None = None,
+    raw_files: bool = False,
+) -> Verdicts:
+    """Say for every row group of one Parquet file, or several, whether a row can match.
+
+    predicate     SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
+                  a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
+    filesystem    any pyarrow or fsspec file system; source then names files on it
+    nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark
+    use_filters   False: bounds and partitions only
+    range_values  a range of so many integers or dates is asked for one by one
+    cache         footers that the caller keeps from one call to the next
+    progress      is called with a Progress for every file
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+
+    Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
+    TableFormatError for a table's folder, or a file in it, without raw_files.
+    """
+    options = Options(nan, use_filters, range_values=range_values, cache=cache, raw_files=raw_files)
+    search = Search(source, predicate, filesystem, options)
+    verdicts = Verdicts()
+    verdicts.failed += search.located.failed
+    unused = Unused()
+    columns: dict[str, ColumnFilters] = {}
+    meter = Meter(progress, search.files, "search")
+    with uncollected():
+        for one in search:
+            meter.finish()
+            if isinstance(one, tuple):
+                found, error = one
+                if search.located.single:
+                    raise error
+                verdicts.failed.append(Failed(str(found), error))
+                continue
+            verdicts.extend(verdicts_of(one))
+            _count_filters(one, columns)
+            unused.add(one)
+    verdicts.unused, verdicts.notes = unused.parts, search.notes
+    verdicts.columns = list(columns.values())
+    return verdicts
+
+
+def _count_filters(searched: Searched, columns: dict[str, ColumnFilters]) -> None:
+    """Count the filters on the columns of equalities, in the row groups of one file that are left."""
+    decision, outline, bound = searched.decision, searched.outline, searched.bound
+    assert decision is not None
+    assert outline is not None
+    assert bound is not None
+    left = decision.open & (decision.outcomes != TRUE)
+    for leaf in dict.fromkeys(_equated(bound)):
+        if not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
+            continue
+        told = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
+        n = int(left.sum())
+        have = int((left & spots_of(outline, leaf.index).exists).sum()) if n else 0
+        told.row_groups += n
+        told.with_filter += have
+        told.files += n > 0
+        told.files_without += have < n
+
+
+def _equated(bound: Bound) -> Iterator[Leaf]:
+    """The columns that a predicate compares with values by = or IN, where a filter's no excludes rows."""
+    if isinstance(bound, AllOf | AnyOf):
+        for part in bound.parts:
+            yield from _equated(part)
+    elif isinstance(bound, Element) or (isinstance(bound, Members) and bound.operands):
+        yield bound.leaf
+
+
+class Unused:
+    """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
+
+    def __init__(self, files: Iterable[Searched] = ()) -> None:
+        self._files = 0
+        self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
+        self._found: dict[tuple[str, str], tuple[str, int]] = {}
+        for file in files:
+            self.add(file)
+
+    def add(self, file: Searched) -> None:
+        """Take one file's parts over; of a file that its folder's name excludes there are none."""
+        if file.bound is None:
+            return
+        self._files += 1
+        if file.bound is not self._last[0]:  # files of one schema share it
+            opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
+            self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
+        for key in self._last[1]:
+            first, count = self._found.get(key, (str(file.found), 0))
+            self._found[key] = first, count + 1
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """(part, reason); the reason names a file, and how many there are, where others do use the part."""
+        told = []
+        for (part, reason), (first, count) in self._found.items():
+            if count < self._files:
+                such = ", such as" if count > 1 else ":"
+                reason = f"{reason} (in {count:,} of {self._files:,} files{such} {first})"
+            told.append((part, reason))
+        return told
+
+
+_OUTCOMES = [Outcomes(bits) for bits in range(8)]
+_REASONS = {
+    "no rows": "the row group has no rows",
+    "literal": "no value of the column's type can match",
+    "partition": "the folder's name excludes it",
+    "bounds": "min, max and null counts exclude it",
+    "filter": "the filter denies the value",
+    "index": "the index denies the value in all of its zones",
+}
+
+
+def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
+    """A verdict for every row group of a file."""
+    decision, outline, bound = searched.decision, searched.outline, searched.bound
+    assert decision is not None
+    assert outline is not None
+    assert bound is not None
+    n = outline.n_row_groups
+    stages = [STAGES[i] for i in decision.stage.tolist()]
+    skipped = [stage is not None for stage in stages]
+    columns = zip(
+        repeat(str(searched.found)),
+        range(n),
+        map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
+        skipped,
+        stages,
+        decision.bytes_read.tolist(),
+        _reasons(decision, outline, bound, stages),
+        outline.rows.tolist(),
+        sizes_of(outline).tolist(),
+        strict=False,
+    )
+    return map(partial(tuple.__new__, RowGroupVerdict), columns)
+
+
+@derived
+def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Compressed bytes of each row group: int64[row groups]."""
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
+    return sizes
+
+
+def _reasons(decision: Decision, outline: Outline, bound: Bound, stages: list[str | None]) -> list[str]:
+    skips: dict[str | None, str] = {None: ""}
+    skips.update(_REASONS)
+    if "literal" in stages:
+        skips["literal"] = _literal_reason(bound)
+    reasons = [skips[stage] for stage in stages]
+    kept = np.flatnonzero(decision.stage == 0).tolist()
+    if kept:
+        opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)
+        for i in kept:
+            if decision.outcomes[i] == TRUE:
+                reasons[i] = "every row matches"
+            elif i in decision.notes:
+                reasons[i] = decision.notes[i]
+            elif decision.asked[i]:
+                reasons[i] = "the filter admits the value"
+            else:
+                reasons[i] = opaque or "nothing excludes it"
+    return reasons
+
+
+def _literal_reason(bound: Bound) -> str:
+    for term in terms_of(bound):
+        if isinstance(term, Members):
+            if term.null and not term.operands:
+                return "nothing equals NULL"
+            for operand in term.operands:
+                if operand.never and operand.reason:
+                    return operand.reason
+        elif isinstance(term, Interval):
+            continue
+    return _REASONS["literal"]
+
+
+__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "verdicts_of"]

@@ -1,0 +1,207 @@
+"""What the row groups of one file may give for a predicate, and what that cost.
+
+    partition values -> bounds and null counts -> filters, only of row groups that are still open
+
+A filter is asked only where its "no" could decide: with every open filter assumed to deny, the
+row group must fall. Terms are asked one after the other, so a row group that fell is asked no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.chunks.asking import Answers, Probes, ask
+from parquet_bloom.chunks.hive import Pairs, partition_value
+from parquet_bloom.chunks.spots import spots_of
+from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
+from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.predicates.bind import (
+    AllOf,
+    AnyOf,
+    Bound,
+    Element,
+    Interval,
+    Members,
+    NotOf,
+    Opaque,
+    Term,
+    terms_of,
+)
+from parquet_bloom.predicates.deciding import combine, denied, probes_of, same_for_all, term_masks
+from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks
+from parquet_bloom.storage.source import Source
+
+Groups = NDArray[np.int64]  # row groups, by their numbers
+RANGE_VALUES = 1000  # so many values of an integer range are asked for one by one
+
+
+@dataclass(slots=True)
+class Decision:
+    """What is known of each row group of a file; arrays have one element a row group.
+
+    outcomes    uint8, bits as in predicates.outcomes
+    stage       uint8: index into STAGES of what made TRUE impossible; 0 where it is possible
+    bytes_read  int64, of filters
+    asked       bool: some filter was asked
+    damaged     "row group 3, column id: ..." of filters that contradict themselves
+    notes       row group -> why a filter of it was not used
+    """
+
+    outcomes: Masks
+    stage: NDArray[np.uint8]
+    bytes_read: NDArray[np.int64]
+    asked: NDArray[np.bool_]
+    damaged: list[str] = field(default_factory=list)
+    notes: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def open(self) -> NDArray[np.bool_]:
+        """Row groups in which TRUE is possible."""
+        possible: NDArray[np.bool_] = (self.outcomes & TRUE) != 0
+        return possible
+
+
+STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
+_NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A bound predicate and how far to go for it.
+
+    pairs         the partition values of the file
+    nan           "ieee" or "largest", see bind.Schema
+    use_filters   False: bounds and partitions only
+    decide_true   ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
+    range_values  so many values of an integer range are asked for one by one
+    literal       literal_outcome of the predicate
+    """
+
+    bound: Bound
+    pairs: Pairs = ()
+    nan: str = "ieee"
+    use_filters: bool = True
+    decide_true: bool = False
+    range_values: int = RANGE_VALUES
+    literal: int = TRUE | FALSE | NULL
+
+
+def literal_outcome(bound: Bound, nan: str) -> int:
+    """What a predicate may give over any rows whatever: literals that no value can equal tell already."""
+    return int(combine(bound, [term_masks(term, nothing_known(1), nan) for term in terms_of(bound)], 1)[0])
+
+
+def partition_outcome(question: Question) -> int:
+    """What the predicate may give over rows of which only the partition values are known.
+
+    Literals tell nothing of the other columns: in a file not opened yet they may be of another type.
+    """
+    anything = np.full(1, ANY, np.uint8)
+    masks = [
+        anything
+        if isinstance(term, Opaque) or term.leaf.index >= 0
+        else term_masks(term, _partition_facts(term.leaf, 1, question.pairs), question.nan)
+        for term in terms_of(question.bound)
+    ]
+    return int(combine(question.bound, masks, 1)[0])
+
+
+def decide(source: Source, outline: Outline, question: Question) -> Decision:
+    """Decide about every row group of a file. Raises FileError where its bytes cannot be read."""
+    n = outline.n_row_groups
+    terms = terms_of(question.bound)
+    stage = np.zeros(n, np.uint8)
+    stage[outline.rows == 0] = _NO_ROWS
+    if not question.literal & TRUE:
+        stage[stage == 0] = _LITERAL
+    elif question.pairs and not partition_outcome(question) & TRUE:
+        stage[stage == 0] = _PARTITION
+    known = [_facts(term, outline, question.pairs) for term in terms]
+    masks = [term_masks(term, f, question.nan) for term, f in zip(terms, known, strict=True)]
+    outcomes = combine(question.bound, masks, n)
+    stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
+    decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
+    if question.use_filters and (stage == 0).any():
+        _ask_filters(source, outline, question, known, masks, decision)
+    decision.outcomes[outline.rows == 0] = 0
+    return decision
+
+
+def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:
+    n = outline.n_row_groups
+    if isinstance(term, Opaque):
+        return nothing_known(n)
+    leaf = term.leaf
+    if leaf.index < 0:
+        return _partition_facts(leaf, n, pairs)
+    if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
+        return all_null(n)  # a column of other files of the data set
+    return facts_of(outline, leaf)
+
+
+def _partition_facts(key: Leaf, n: int, pairs: Pairs) -> Facts:
+    value = partition_value(key, pairs)
+    return all_null(n) if value is None else one_value(n, value)
+
+
+def _ask_filters(
+    source: Source, outline: Outline, question: Question, known: Sequence[Facts], masks: list[Masks],
+    decision: Decision,
+) -> None:  # fmt: skip
+    terms = terms_of(question.bound)
+    n = outline.n_row_groups
+    single = not isinstance(question.bound, AllOf | AnyOf | NotOf)
+    may_deny: dict[int, NDArray[np.bool_]] = {}
+    best = list(masks)  # as if every filter that can be asked denied
+    for i, term in enumerate(terms):
+        if _has_filters(term, outline):
+            exists = spots_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
+            may_deny[i] = exists & ((masks[i] & TRUE) != 0)
+            best[i] = np.where(may_deny[i], denied(term, masks[i]), masks[i])
+    for i, may in may_deny.items():
+        hoped = best[i] if single else combine(question.bound, best, n)
+        decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
+        if question.decide_true:
+            decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
+        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.range_values)
+        if len(groups):
+            leaf = terms[i].leaf  # type: ignore[union-attr]
+            answers = ask(source, leaf.index, groups, probes)
+            _note(answers, leaf, groups, decision)
+            hit = groups[answers.denied]
+            masks[i] = masks[i].copy()
+            masks[i][hit] = denied(terms[i], masks[i][hit])
+            decision.outcomes = masks[i] if single else combine(question.bound, masks, n)
+            decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
+        best[i] = masks[i]
+
+
+def _has_filters(term: Term, outline: Outline) -> bool:
+    if not isinstance(term, Members | Interval | Element) or not 0 <= term.leaf.index < len(outline.leaves):
+        return False
+    leaf = term.leaf
+    if outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
+        return False
+    return bool(spots_of(outline, leaf.index).exists.any())
+
+
+def _probes(term: Term, facts: Facts, groups: Groups, most: int) -> tuple[Groups, Probes]:
+    """The row groups that can be asked, and what for."""
+    if not len(groups) or same_for_all(term):
+        found = probes_of(term, facts, int(groups[0]), most) if len(groups) else None
+        return (groups, found) if found is not None else (groups[:0], ())
+    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, facts, g, most)) is not None]
+    return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
+
+
+def _note(answers: Answers, leaf: Leaf, groups: Groups, decision: Decision) -> None:
+    decision.bytes_read[groups] += answers.bytes_read
+    decision.asked[groups] = True
+    decision.damaged += [f"row group {g}, column {leaf.name}: {reason}" for g, reason in answers.damaged.items()]
+    decision.notes |= {g: f"filter ignored: {reason}" for g, reason in answers.damaged.items()}
+    decision.notes |= {g: f"filter not used: {reason}" for g, reason in answers.unknown.items()}

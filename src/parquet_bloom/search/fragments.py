@@ -1,0 +1,68 @@
+"""Row groups of a file as a fragment of a pyarrow Dataset, with the values of its folder's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from parquet_bloom.chunks.hive import Pairs, partition_value
+from parquet_bloom.formats.metadata.schema import INT32, Leaf
+from parquet_bloom.limits import Limits, limits
+
+FORMAT = ds.ParquetFileFormat()
+
+
+def file_format() -> ds.ParquetFileFormat:
+    """As FORMAT, for footers of which this process allows more than pyarrow."""
+    allowed, usual = limits(), Limits()
+    if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
+        return FORMAT
+    options = ds.ParquetFragmentScanOptions(
+        thrift_string_size_limit=max(allowed.max_string_bytes, usual.max_string_bytes),
+        thrift_container_size_limit=max(allowed.max_list_elements, usual.max_list_elements),
+    )
+    return ds.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+def fragment(path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
+    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
+
+    path  on the file system, or a file of pyarrow's that is open
+    """
+    ranked = []
+    for rank, group in enumerate(groups):
+        ranked.append(_Ranked(group))
+        ranked[-1].rank = rank
+    return file_format().make_fragment(
+        path, filesystem if isinstance(path, str) else None, partition, row_groups=ranked
+    )
+
+
+class _Ranked(int):
+    """A row group that has its rank for its hash, so that a set of them is in order."""
+
+    rank: int
+
+    def __hash__(self) -> int:
+        return self.rank
+
+
+def partition_expression(keys: Sequence[Leaf], pairs: Pairs) -> pc.Expression | None:
+    """What is true of every row of a file, by its folder's name."""
+    expression = None
+    for key in keys:
+        value = partition_value(key, pairs)
+        name = pc.field(key.path[0])
+        text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+        scalar = pa.scalar(text, partition_type(key).value_type)
+        one = name.is_null() if value is None else name == scalar
+        expression = one if expression is None else expression & one
+    return expression
+
+
+def partition_type(key: Leaf) -> pa.DictionaryType:
+    return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())

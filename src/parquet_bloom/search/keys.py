@@ -1,0 +1,282 @@
+"""Many keys against whole filters: which row groups can hold any of them, for semi-joins.
+
+Keys become the column's physical values once, sorted by value; a row group is asked only for those
+within its bounds, by the kernel. Values that cannot be in the column (out of range, a fraction)
+leave at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.chunks.asking import counted, headers_of
+from parquet_bloom.chunks.hive import Pairs, partition_value
+from parquet_bloom.chunks.locate import Place, Places, check_blank, read_filter
+from parquet_bloom.chunks.spots import Spots, header_of, is_pointed_at, spots_of
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
+from parquet_bloom.formats.draft_2015 import decoded
+from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
+from parquet_bloom.formats.literals import own
+from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.formats.operands import operand
+from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
+from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+from parquet_bloom.predicates.names import misfit_error
+from parquet_bloom.storage.source import Source
+
+Integers = NDArray[np.int64]
+_MOST_BYTES = 1 << 26  # of whole filters in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys as one column stores them.
+
+    stored  Arrow array of physical values, no nulls; sorted by `order` where there is one
+    order   the same in the order of bounds.domain_of: int64, uint64, float64 or objects
+    hashes  uint64, XXH64 of each
+    open    some key's meaning for this column is not certain: no row group may be skipped for it
+    reason  why
+    """
+
+    stored: pa.Array
+    order: NDArray[Any]
+    hashes: NDArray[np.uint64]
+    open: bool = False
+    reason: str = ""
+
+
+def as_many(values: Any) -> Any:
+    """Keys that can be looked at again and again. Raises RequestError for what is no list of keys."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise RequestError("values takes an array or a list of keys")
+    return values if isinstance(values, pa.Array | pa.ChunkedArray | np.ndarray) else list(values)
+
+
+def folder_key(key: Leaf, values: Any) -> Leaf:
+    """A folder's key as these values see it: dates are texts as well."""
+    return key_for(key, values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else values)
+
+
+def keys_of_file(values: Any, leaf: Leaf, first: Leaf) -> Keys:
+    """As keys_for, of a column that may have another type in the first file of its data set.
+
+    Keys of which one may mean something else there are open. Raises RequestError for a key that can never
+    be compared with the first file's column.
+    """
+    if same_type(leaf, first):
+        return keys_for(values, leaf, strict=True)
+    if not same_kind(leaf, first):
+        return _open(f"{leaf.name} is {described(leaf)}, but {described(first)} in the first file")
+    there = keys_for(values, first, strict=True)
+    return there if there.open else keys_for(values, leaf)
+
+
+def keys_for(values: Any, leaf: Leaf, strict: bool = False) -> Keys:
+    """Cast keys, as as_many gives them, to a column.
+
+    strict  a key that can never be compared with the column is a RequestError
+    """
+    domain = domain_of(leaf)
+    plain = leaf.logical in (None, "INTEGER") and leaf.physical in (INT32, INT64)
+    array = _as_array(values)
+    if array is not None and plain and pa.types.is_integer(array.type):
+        return _integers(array, leaf)
+    text = leaf.physical == BYTE_ARRAY and domain == "bytes"
+    if array is not None and text and _is_text(array.type):
+        stored = array.cast(pa.large_binary()).unique().drop_null().sort()
+        order = np.empty(len(stored), object)
+        order[:] = stored.to_pylist()
+        return Keys(stored, order, hash_array(stored))
+    return _one_by_one(values if array is None else array, leaf, strict)
+
+
+def _as_array(values: Any) -> pa.Array | None:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, list) and any(getattr(value, "nanosecond", 0) for value in values):
+        return None  # pyarrow would cut pandas' Timestamps off
+    try:
+        return values if isinstance(values, pa.Array) else pa.array(values)
+    except (pa.ArrowException, TypeError, OverflowError, ValueError):
+        return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind))
+
+
+def _integers(array: pa.Array, leaf: Leaf) -> Keys:
+    numbers = array.drop_null().to_numpy(zero_copy_only=False)
+    low, high = limits(leaf) or (0, 0)
+    kind = np.iinfo(numbers.dtype)
+    if kind.min < low or kind.max > high:
+        numbers = numbers[(numbers >= low) & (numbers <= high)]
+    numbers = np.sort(numbers)
+    differs = numbers[1:] != numbers[:-1]
+    if not differs.all():  # np.unique takes ten times as long
+        numbers = numbers[np.concatenate([[True], differs])]
+    width = leaf.width
+    signed = numbers.astype(np.uint64 if low == 0 else np.int64, copy=False)
+    bits = signed.astype(f"<u{width}" if low == 0 else f"<i{width}", copy=False)
+    stored = pa.array(bits.view(f"<i{width}"))
+    return Keys(stored, signed, hash_array(stored))
+
+
+def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
+    probes: dict[bytes, Any] = {}
+    for value in values:
+        try:
+            literal = own(literal_of(value) if isinstance(value, pa.Scalar) else value)
+        except OutOfReachError as error:
+            return _open(str(error))
+        if literal is None:
+            continue
+        found = operand(literal, leaf)
+        if found.misfit and strict:
+            raise misfit_error(literal, leaf)
+        if not found.known or (not found.never and found.probes is None):
+            return _open(found.reason)
+        if not found.never:
+            probes.update((plain, found.low) for plain in found.probes or ())
+    pairs = sorted(probes.items(), key=lambda pair: (pair[1], pair[0]))
+    stored = pa.array([plain for plain, _ in pairs], pa.large_binary())
+    order = np.empty(len(pairs), object)
+    order[:] = [place for _, place in pairs]
+    return Keys(stored, order, hash_array(stored))
+
+
+def _open(reason: str) -> Keys:
+    return Keys(pa.array([], pa.binary()), np.empty(0, object), np.empty(0, np.uint64), True, reason)
+
+
+def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> list[int | None]:
+    """As hits_of, of a column that is in the folder's name."""
+    holds = None if keys.open else int(partition_value(leaf, pairs) in keys.order.tolist())
+    return [0 if rows == 0 else holds for rows in outline.rows.tolist()]
+
+
+def hits_of(
+    source: Source, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
+) -> list[int | None]:
+    """How many keys each row group may hold; None where nothing says. 0: certainly none.
+
+    count  without it a filter is left at the first key that it admits: 1 stands for one or more
+    """
+    facts = facts_of(outline, leaf)
+    spots = spots_of(outline, leaf.index)
+    first, last = _within(keys, facts, outline.n_row_groups, exact=domain_of(leaf) != "float")
+    some = (outline.rows > 0) & facts.some_value & (keys.open | (first < last))
+    hits: list[int | None] = [None if one else 0 for one in some.tolist()]
+    if keys.open or not use_filters or leaf.refusal is not None:
+        return hits
+    asked = some & spots.exists
+    fitting = np.flatnonzero(asked & spots.fits)
+    if len(fitting):
+        counts = _ask_whole(source, spots, fitting, keys.hashes, first[fitting], last[fitting], count)
+        for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
+            if n != NONE:
+                asked[group] = False
+                hits[group] = n
+    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, :, leaf.index])
+    for group in np.flatnonzero(asked & ~pointed_at).tolist():
+        stored = keys.stored[first[group] : last[group]]
+        hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
+    asked &= pointed_at
+    if asked.any():
+        places = Places(source.footer())
+        for group in np.flatnonzero(asked).tolist():
+            hits[group] = _hits(source, places[group, leaf.index], keys.stored[first[group] : last[group]], count)
+    return hits
+
+
+def _within(keys: Keys, facts: Facts, n: int, exact: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The keys between the bounds of each row group, as slices; a float key may stand for its neighbours."""
+    first, last = np.zeros(n, np.intp), np.full(n, len(keys.order), np.intp)
+    if exact and len(keys.order):
+        low, high = facts.has_low, facts.has_high
+        first[low] = _search(keys.order, facts.low[low], "left")
+        last[high] = _search(keys.order, facts.high[high], "right")
+    return first, last
+
+
+def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "right"]) -> Any:
+    if order.dtype == object:  # bytes: numpy would cut zeros off
+        find = bisect_left if side == "left" else bisect_right
+        return [find(order, bound) for bound in bounds.tolist()]
+    return np.searchsorted(order, bounds, side)
+
+
+def _hits(source: Source, place: Place | None, stored: pa.Array, count: bool) -> int | None:
+    """As hits_of, of a filter of any form."""
+    if place is None:
+        return None
+    try:
+        bloom = read_filter(source, place)
+        if not bloom.blocks.any():
+            check_blank(place.counts)
+        admitted = bloom.might_contain_array(stored)
+    except (UnknownFilterError, FilterFormatError, DamagedFileError):
+        return None
+    return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+
+
+def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count: bool) -> int | None:
+    """As hits_of, of a filter that the footer holds itself; one that it points at goes before."""
+    try:
+        bloom = decoded(outline, outline.leaves[key[1]], key[0])
+    except FilterFormatError:
+        return None
+    if bloom is None:
+        return None
+    admitted = bloom.might_contain_array(stored)
+    return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+
+
+def _ask_whole(
+    source: Source, spots: Spots, row_groups: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
+
+    count    say how many a filter admits; without it 1 stands for one or more
+    returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
+    """
+    from parquet_bloom.chunks import ask_kernel
+
+    offset, size = spots.offset[row_groups], spots.num_bytes[row_groups]
+    kinds, heads, head_bytes = headers_of(size)
+    if source.fd is None:
+        return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
+    said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
+    ask_kernel.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
+    counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
+    hits[(said == ask_kernel.OTHER_HEADER) | (said == ask_kernel.BLANK)] = NONE
+    return hits
+
+
+def _ask_whole_by_ranges(
+    source: Source, offset: Integers, size: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
+    count: bool,
+) -> Integers:  # fmt: skip
+    hits = np.full(len(offset), NONE)
+    for some in np.split(np.arange(len(offset)), np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1):
+        headers = [header_of(n) for n in size[some].tolist()]
+        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
+        found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
+        for i, header, data in zip(some.tolist(), headers, found, strict=True):
+            if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
+                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
+                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
+    return hits

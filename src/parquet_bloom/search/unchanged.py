@@ -1,0 +1,129 @@
+"""While pyarrow reads rows of files that were searched: its errors become ours, and a changed file is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError, first_line
+from parquet_bloom.search.search import Searched
+from parquet_bloom.storage.remote import Location, side_by_side
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.stores import store_of
+
+PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
+
+
+class Reading:
+    """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
+
+    def __init__(self, files: Sequence[Searched]) -> None:
+        self._files = files
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is not None and not issubclass(kind, PYARROW_ERRORS):
+            return
+        for file, same in zip(self._files, side_by_side(_is_same, self._files), strict=True):
+            if not same:
+                reason = "was changed by another program while it was read; read it again"
+                raise FileChangedError(file.found, reason) from error
+        if isinstance(error, PYARROW_ERRORS):
+            where = str(self._files[0].found) if len(self._files) == 1 else "one of the files"
+            raise read_error(where, error) from error
+
+
+def _is_same(file: Searched) -> bool:
+    try:
+        with Source(file.found) as now:
+            return _fits(now, file)
+    except StorageError:
+        return False
+
+
+def _fits(source: Source, file: Searched | Version) -> bool:
+    return source.stamp == file.stamp and source.size == file.size
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A file as it was when it was searched."""
+
+    location: Location
+    size: int
+    stamp: object
+
+
+def version_of(file: Searched) -> Version:
+    return Version(Location(path_of(file), file.found.filesystem, str(file.found)), file.size, file.stamp)
+
+
+def opened_same(file: Version) -> Source:
+    """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError."""
+    source = Source(file.location)
+    if _fits(source, file):
+        return source
+    source.close()
+    raise FileChangedError(file.location, "was changed by another program meanwhile; ask again")
+
+
+class SearchedDataset(ds.FileSystemDataset):
+    """A pyarrow Dataset that is scanned only while its files are the ones that were searched.
+
+    Row groups were chosen by one version of a file; of another one they would be others, without a word. The files
+    are looked at before each scan, and once more after what ends here. Not when they are opened: Arrow's threads do
+    that, and an error of Python's in one of them can wait for ever for the thread that waits for it.
+    """
+
+    def __init__(
+        self, fragments: Sequence[Any], schema: pa.Schema, format: ds.FileFormat, filesystem: Any,
+        versions: Sequence[Version],
+    ) -> None:  # fmt: skip
+        super().__init__(fragments, schema, format, filesystem)
+        self._made_of = (tuple(fragments), schema, format, filesystem, tuple(versions))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
+
+    def check_unchanged(self) -> None:
+        """Raise FileChangedError, or StorageError for a file that is gone."""
+        side_by_side(lambda version: opened_same(version).close(), self._made_of[-1])
+
+    def scanner(self, *arguments: Any, **options: Any) -> ds.Scanner:
+        self.check_unchanged()
+        return super().scanner(*arguments, **options)
+
+    def get_fragments(self, *arguments: Any, **options: Any) -> Any:
+        self.check_unchanged()
+        return super().get_fragments(*arguments, **options)
+
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+        table = super().to_table(*arguments, **options)
+        self.check_unchanged()
+        return table
+
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        yield from super().to_batches(*arguments, **options)
+        self.check_unchanged()
+
+    def replace_schema(self, schema: pa.Schema) -> SearchedDataset:
+        fragments, _, *rest = self._made_of
+        return type(self)(fragments, schema, *rest)
+
+
+def path_of(file: Searched) -> str:
+    """A file's path as pyarrow's file system takes it."""
+    return store_of(file.found).absolute(file.found.path)
+
+
+def read_error(path: str, error: Exception) -> ParquetBloomError:
+    first = first_line(error)
+    if isinstance(error, UnicodeError):
+        first = f"a column's name is no UTF-8, as pyarrow needs it ({first})"
+    return DamagedFileError(path, f"cannot be read: {first}")

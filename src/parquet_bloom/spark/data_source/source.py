@@ -1,0 +1,217 @@
+"""A data source for Spark that skips row groups by any filter this package reads.
+
+    spark.dataSource.register(ParquetBloomSource)
+    spark.read.format("parquet_bloom").option("where", "id = 5 OR name = 'a'").load("s3a://bucket/events")
+
+The driver reads one footer and lists little (units.py); each task lists, asks and reads its own files
+(file_rows.py). Spark gives Python data sources no list of the columns that a query needs,
+so `columns` says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.predicates.rows import row_filter
+from parquet_bloom.predicates.tree import And, Predicate, leaves_of
+from parquet_bloom.search.search import as_predicate
+from parquet_bloom.spark.data_source.arrow_types import arrow_schema, spark_schema
+from parquet_bloom.spark.data_source.file_rows import Reading
+from parquet_bloom.spark.data_source.inference import infer_schema
+from parquet_bloom.spark.data_source.pushed import translate
+from parquet_bloom.spark.data_source.units import files_of, plan, refusal
+from parquet_bloom.spark.listing import look_around
+from parquet_bloom.spark.storages import Storages, every_setting
+
+_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "pushdown", "rawfiles")
+_NAMES = "where, columns, mergeSchema, partitions, pushdown, rawFiles"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options of a read say, checked.
+
+    names       files, folders and globs
+    predicate   of the option `where`; None: all rows
+    columns     None: all
+    partitions  None: as many as units.plan finds good
+    raw_files   also files of an Iceberg, Delta or Hudi table, dead ones too
+    """
+
+    names: tuple[str, ...]
+    where: Storages
+    predicate: Predicate | None
+    columns: tuple[str, ...] | None
+    merge: bool
+    partitions: int | None
+    pushdown: bool
+    raw_files: bool
+
+    def refuse_tables(self) -> None:
+        """Raise TableFormatError for names that are, or lie in, a table's folder; listings tell those below."""
+        tables = refusal(self.raw_files)
+        if tables is not None:
+            look_around(self.names, self.where, tables)
+
+
+def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> Request:
+    """Read the options; their names come in any case. Raises RequestError."""
+    options = {name.lower(): value for name, value in options.items()}
+    strange = [name for name in options if name not in _OPTIONS and "." not in name]
+    if strange:
+        raise RequestError(f"unknown option {strange[0]}; there are: {_NAMES}")
+    given = {name: value for name, value in options.items() if name.startswith("fs.")}
+    where = Storages({**settings, **given}, given.get("fs.defaultfs", default))
+    names = json.loads(options["paths"]) if "paths" in options else []
+    names += [options["path"]] if "path" in options else []
+    if not names:
+        raise RequestError("name what to read: .load(path)")
+    columns = None
+    if "columns" in options:
+        columns = tuple(_listed(options["columns"]))
+    text = options.get("where")
+    return Request(
+        tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
+        columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
+        _flag(options, "pushdown", False), _flag(options, "rawfiles", False),
+    )  # fmt: skip
+
+
+def _listed(text: str) -> list[str]:
+    """Names with commas between, or a JSON list of names that have commas themselves."""
+    try:
+        names = json.loads(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
+    except ValueError:
+        names = []
+    if not names or len(set(map(str, names))) != len(names) or not all(isinstance(n, str) and n for n in names):
+        raise RequestError(f"columns {text}: give each name once, with commas between")
+    return names
+
+
+def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise RequestError(f"{name} is true or false, not {text}")
+    return text == "true"
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is not None and not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
+        raise RequestError(f"{name} is a number of tasks, not {text}")
+    return None if text is None else int(text)
+
+
+class ParquetBloomSource(DataSource):
+    """Spark's format "parquet_bloom"; docs/spark.md has its options."""
+
+    settings: ClassVar[Mapping[str, str]] = {}
+    default: ClassVar[str] = "file:///"
+
+    @classmethod
+    def name(cls) -> str:
+        return "parquet_bloom"
+
+    def schema(self) -> StructType:
+        """Of the first file, or of all with mergeSchema; partition columns behind."""
+        request = self._request()
+        asked = [] if request.predicate is None else _columns_of(request.predicate)
+        wanted = None if request.columns is None else [*request.columns, *asked]
+        request.refuse_tables()
+        found = infer_schema(request.names, request.where, wanted, request.merge, request.raw_files)
+        if request.predicate is not None:
+            row_filter(request.predicate, found.of(asked), nan="largest")
+        return spark_schema(found.of(request.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        request = self._request()
+        request.refuse_tables()
+        return (PushingReader if request.pushdown else Reader)(request, schema)
+
+    def _request(self) -> Request:
+        return request_of(dict(self.options), self.settings, self.default)
+
+
+def register(spark: Any) -> None:
+    """Register the format, with the session's Hadoop settings for its storages.
+
+    The settings of s3a, abfss and gs are those of this moment. They travel with the format to where
+    plans are made, which knows no session.
+    """
+    settings, default = every_setting(spark)
+    spark.dataSource.register(type("SessionSource", (ParquetBloomSource,), {"settings": settings, "default": default}))
+
+
+class Reader(DataSourceReader):
+    """Reads without pushed filters: Spark 4.3 keeps the last query's, see PushingReader."""
+
+    def __init__(self, request: Request, schema: StructType) -> None:
+        if request.columns is not None and list(request.columns) != schema.names:
+            raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
+        self.request = request
+        self.schema = arrow_schema(schema)
+        self.predicates: list[Predicate] = [] if request.predicate is None else [request.predicate]
+        self.beside = pa.schema([])
+        if request.predicate is not None:
+            self.beside = self._types_beside(request.predicate)
+
+    def _types_beside(self, predicate: Predicate) -> pa.Schema:
+        """The columns that only `where` names, by their types; checks it against the rows, before any task."""
+        names = [name for name in _columns_of(predicate) if name not in self.schema.names]
+        beside = pa.schema([])
+        if names:
+            request = self.request
+            inferred = infer_schema(request.names, request.where, names, request.merge, request.raw_files)
+            beside = inferred.of(names)
+        row_filter(predicate, pa.schema([*self.schema, *beside]), nan="largest")
+        return beside
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return plan(self.request.names, self.request.where, self.request.partitions, self.request.raw_files)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        reading = Reading(self.schema, self.beside, And(tuple(self.predicates)))
+        for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
+            yield from reading.rows(found, part, parts)
+
+
+class PushingReader(Reader):
+    """Takes over the filters that rows can be filtered by exactly as Spark does (option pushdown=true).
+
+    Not the default: Spark keeps one plan of a read for all that is made of one load(). A later query
+    without filters to push, and another use of it in the same query, get the rows of these filters.
+    Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters of Spark 4.3.
+    """
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        return [pushed for pushed in filters if not self._takes(pushed)]
+
+    def _takes(self, pushed: Any) -> bool:
+        predicate = translate(pushed)
+        if predicate is None:
+            return False
+        try:
+            row_filter(predicate, self.schema, nan="largest")
+        except RequestError:  # lists, structs, types of which a literal is none: Spark's to check
+            return False
+        self.predicates.append(predicate)
+        return True
+
+
+def _columns_of(predicate: Predicate) -> list[str]:
+    """The top-level columns of a predicate, each once. Raises UnknownColumnError for one without a name."""
+    names: list[str] = []
+    for leaf in leaves_of(predicate):
+        path = getattr(leaf, "path", ())
+        if not path:
+            raise UnknownColumnError(f"rows cannot be filtered by {leaf}")
+        names.append(path[0])
+    return list(dict.fromkeys(names))

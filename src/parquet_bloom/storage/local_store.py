@@ -1,0 +1,113 @@
+"""The file system of this machine, as a Store. Files are read with pread(2): see storage.source for why not mapped."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+
+from parquet_bloom.errors import StorageError
+from parquet_bloom.storage.remote import Location, OpenFile
+from parquet_bloom.storage.store import Kind, Store
+
+
+class LocalStore(Store):
+    """The file system of this machine."""
+
+    is_local = True
+
+    def same(self, other: Store) -> bool:
+        return other.is_local
+
+    def real(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
+    def names(self, at: Location) -> tuple[str, ...]:
+        return os.path.abspath(at.path), os.path.realpath(at.path)
+
+    def folders(self, at: Location) -> list[Location]:
+        return [Location(path) for path in dict.fromkeys(map(os.path.dirname, self.names(at)))]
+
+    def chain(self, folder: Location) -> list[Location]:
+        paths = [os.path.abspath(folder.path)]
+        while (above_it := os.path.dirname(paths[-1])) != paths[-1]:
+            paths.append(above_it)
+        return [Location(path) for path in paths]
+
+    def open(self, at: Location, pin: bool) -> OpenFile:
+        return _LocalFile(at)
+
+    def version(self, at: Location) -> object:
+        return _version(os.stat(at.path))
+
+    def kinds(self, paths: Sequence[str]) -> list[Kind]:
+        return [False if os.path.isdir(path) else True if os.path.lexists(path) else None for path in paths]
+
+    def names_in(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def start_of(self, path: str, most: int) -> bytes:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe waits
+            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+
+    def size(self, path: str) -> int | None:
+        try:
+            return -1 if os.path.isdir(path) else os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def entries(self, folder: str) -> Iterator[tuple[str, int]]:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield entry.name, -1
+                    elif entry.is_file():  # a link to a folder may lead in circles
+                        yield entry.name, entry.stat().st_size
+                except FileNotFoundError:  # gone meanwhile, or a link to nothing
+                    continue
+
+
+class _LocalFile:
+    pinned = True
+
+    def __init__(self, at: Location) -> None:
+        # A pipe would make us wait for its other end.
+        self.fd: int | None = os.open(at.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._opened = os.fstat(self.fd)
+        if not stat.S_ISREG(self._opened.st_mode):
+            self.close()
+            raise StorageError(at, "is not a regular file")
+        self.size = self._opened.st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        assert self.fd is not None
+        parts: list[bytes] = []
+        while length:
+            part = os.pread(self.fd, length, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> object:
+        return _version(self._opened)
+
+    def etag(self) -> None:
+        return None
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev

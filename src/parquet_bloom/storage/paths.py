@@ -1,0 +1,337 @@
+"""Files, folders, globs and URIs -> files; and where each one's output goes. Checked before any work."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
+from parquet_bloom.storage.remote import Location, open_remote, storage_error
+from parquet_bloom.storage.remote_store import RemoteStore
+from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.store import Kind
+from parquet_bloom.storage.stores import GLOB, SUFFIXES, Store, Stores, is_data, store_of, store_on
+from parquet_bloom.storage.table_folders import Tables, without_data
+
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
+Partitions = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Location):
+    """A file to work on.
+
+    relative    its place in an output folder
+    partitions  the key=value folders it lies in, Hive's way, outermost first; None is null
+    """
+
+    relative: str = ""
+    partitions: Partitions = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A file that could not be worked on."""
+
+    path: str
+    error: ParquetBloomError
+
+    @property
+    def reason(self) -> str:
+        """The error without the file's name."""
+        return self.error.message.removeprefix(f"{self.path}: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The files of a call.
+
+    filesystem  of all of them; None: the local one
+    single      whether one plain file was named: its error is then the caller's, not one line among many
+    failed      names among several that gave no file, and folders that could not be searched
+    """
+
+    filesystem: Any
+    found: list[Found]
+    single: bool
+    failed: list[Failed]
+
+
+def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> Located:
+    """Find the files of a call: paths, folders, globs, `file:` and other URIs, or several of them.
+
+    A named file counts whatever its name; folders are searched for Parquet files. Hidden files and
+    folders (leading "." or "_", as Hadoop does) are passed over in folders.
+
+    sources     may also be Found files: they are taken as they are, and nothing is searched
+    filesystem  of pyarrow or fsspec; plain paths are then on it
+    tables      gets those that the files have to do with, and may refuse them; None: nobody looks
+    Raises RequestError for none, or for several on different file systems; StorageError for one
+    name alone that is not there or holds no Parquet file, TableFormatError for a table's folder.
+    """
+    many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = [source for source in many if isinstance(source, Found)]
+    if many and len(found) == len(many):
+        return Located(found[0].filesystem, found, len(found) == 1, [])
+    return _Search(sources, Stores(filesystem), tables).run()
+
+
+def expand(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> list[Found]:
+    """Find the files, as `locate` does; the first name that gives none is an error."""
+    located = locate(sources, filesystem, tables)
+    if located.failed:
+        raise located.failed[0].error
+    return located.found
+
+
+class _Search:
+    def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores, tables: Tables | None) -> None:
+        many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+        if not many:
+            raise RequestError("no file was named")
+        self._named = [stores.locate(os.fspath(source)) for source in many]
+        self._texts = [os.fspath(source) for source in many]
+        self._alone = len(many) == 1
+        self._failed: list[Failed] = []
+        self._single = False
+        self._tables = tables
+        self._store = self._named[0][0]
+        for text, (store, _) in zip(self._texts, self._named, strict=True):
+            if not store.same(self._store):
+                both = without_secret(f"{self._texts[0]} and {text}")
+                raise RequestError(f"{both} are on different file systems; use one call for each")
+
+    def run(self) -> Located:
+        named = []
+        asked: list[Kind] = [None] * len(self._named)
+        if isinstance(self._store, RemoteStore) and not self._alone:
+            asked = self._store.kinds([path.rstrip("/") for _, path in self._named])
+        trees: list[tuple[str, list[Found]]] = []  # what was named, and its files
+        for (store, path), kind in zip(self._named, asked, strict=True):
+            failed = len(self._failed)
+            try:
+                files = self._found(store, path, kind)
+                if not files and len(self._failed) == failed:
+                    self._empty(store, path)
+                trees.append((path, files))
+                if self._tables is not None:
+                    named.append(self._tables.lies_in(store.location(path.rstrip("/") or "/"), files))
+            except (StorageError, TableFormatError) as error:
+                if self._alone:
+                    raise
+                self._failed.append(Failed(error.path, error))
+        found: dict[str, Found] = {}
+        for file in _apart(trees):
+            found.setdefault(store_of(file).real(file.path), file)
+        if self._alone and not found:
+            raise self._failed[0].error
+        if self._tables is not None:
+            self._tables.around(named)
+        return Located(self._store.filesystem, list(found.values()), self._single, self._failed)
+
+    def _missing(self, store: Store, path: str, reason: str) -> None:
+        raise StorageError(store.location(path), reason)
+
+    def _empty(self, store: Store, path: str) -> None:
+        if (table := without_data(at := store.location(path.rstrip("/")))) is not None:
+            raise TableFormatError(at, table)
+        self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
+
+    def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> Found:
+        """A file named itself (no root), or found below a root."""
+        at = store.location(path)
+        below = path if root is None else os.path.relpath(path, root)
+        relative = below.rsplit("/", 1)[-1] if root is None else below
+        partitions = () if root is None and self._alone else partitions_of(below)
+        return Found(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
+
+    def _found(self, store: Store, path: str, kind: Kind) -> list[Found]:
+        return self._remote(store, path, kind) if isinstance(store, RemoteStore) else self._local(store, path)
+
+    def _local(self, store: Store, path: str) -> list[Found]:
+        if os.path.isdir(path):
+            return self._local_folder(store, path, path)
+        if os.path.lexists(path) or not set(path) & GLOB:
+            self._single = self._alone
+            if not os.path.exists(path):
+                self._missing(store, path, "no such file or folder")
+            return [self._file(store, path)]
+        return self._local_glob(store, path)
+
+    def _local_folder(self, store: Store, folder: str, root: str) -> list[Found]:
+        files = []
+
+        def fail(error: OSError) -> None:
+            failed = storage_error(store.location(error.filename or folder), error)
+            self._failed.append(Failed(failed.path, failed))
+
+        for where, folders, names in os.walk(folder, onerror=fail):
+            if self._tables is not None:
+                self._tables.walked(store.location(folder), where, folders)
+            folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
+            files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
+        return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
+
+    def _local_glob(self, store: Store, pattern: str) -> list[Found]:
+        parts = pattern.split(os.sep)
+        first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
+        root = os.sep.join(parts[:first]) or (os.sep if pattern.startswith(os.sep) else ".")
+        files = []
+        hidden = any(part.startswith("_") for part in parts)  # asked for, as glob itself has it with dots
+        for path in sorted(glob.glob(pattern, recursive=True)):
+            if not hidden and any(part.startswith("_") for part in os.path.relpath(path, root).split(os.sep)):
+                continue
+            files += self._local_folder(store, path, root) if os.path.isdir(path) else [self._file(store, path, root)]
+        if not files:
+            self._missing(store, pattern, "no file fits this pattern")
+        return files
+
+    def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[Found]:
+        """kind  what `kinds` said, if it was asked."""
+        is_pattern = bool(set(path) & GLOB)
+        if self._alone and not is_pattern and not path.endswith("/"):
+            # A file, most likely; opening it says so, and is the one request that reading needs anyway.
+            try:
+                opened = open_remote(store.location(path))
+            except Exception as error:
+                # S3 says so where there is no such object; other errors it would only repeat.
+                asked = store.filesystem.type_name != "s3" or isinstance(error, FileNotFoundError)
+                [kind] = store.kinds([path]) if asked else [True]
+                if kind is True:
+                    raise storage_error(store.location(path), error) from error
+            else:
+                self._single = True
+                return [self._file(store, path, opened=opened)]
+        elif self._alone:
+            [kind] = store.kinds([path.rstrip("/")])
+        if isinstance(kind, ParquetBloomError):
+            raise kind
+        if kind is False:
+            folder = path.rstrip("/")
+            entries = store.list_folder(folder)
+            self._listed(store, folder, entries, True)
+            names = [name for name, is_file in entries if is_file]
+            return [self._file(store, n, folder) for n in names if is_data(n.removeprefix(folder).strip("/"))]
+        if kind is None and is_pattern:
+            root, names = store.match(path, self._listed)
+            if not names:
+                self._missing(store, path, "no file fits this pattern")
+            return [self._file(store, name, root) for name in names]
+        self._single = self._alone
+        if kind is None:
+            self._missing(store, path, "no such file or folder")
+        return [self._file(store, path)]
+
+    def _listed(self, store: Store, folder: str, entries: Sequence[tuple[str, bool]], recursive: bool) -> None:
+        if self._tables is not None:
+            self._tables.listed(store.location(folder), entries, recursive)
+
+
+def _apart(trees: Sequence[tuple[str, list[Found]]]) -> Iterator[Found]:
+    """The files of all names. In an output folder each of several trees gets a folder of its own.
+
+    That is the folder's name or, where two have the same name, its path below what all have in common.
+
+    trees  (path or pattern, its files); a file that was named itself is no tree
+    """
+    roots = {path: _root(path, files) for path, files in trees if any(file.path != path for file in files)}
+    labels = dict.fromkeys(roots, "")
+    if len(trees) > 1:
+        labels = {path: os.path.basename(root) for path, root in roots.items()}
+        if len(set(labels.values())) < len(set(roots.values())):
+            shared = os.path.commonpath([os.path.dirname(root) for root in roots.values() if root])
+            labels = {path: os.path.relpath(root, shared) if root else "" for path, root in roots.items()}
+    for path, files in trees:
+        label = labels.get(path, "")
+        yield from (replace(f, relative=f"{label}/{f.relative}") for f in files) if label else files
+
+
+def _root(path: str, files: Sequence[Found]) -> str:
+    """The absolute folder that a path names, or below which a pattern looks; "" for a pattern of this folder."""
+    root = files[0].path.removesuffix(files[0].relative) if files else path
+    return os.path.abspath(root) if root else ""
+
+
+def partitions_of(path: str) -> Partitions:
+    """The key=value folders of a path below a data set's root."""
+    split = [folder.partition("=") for folder in path.split("/")[:-1]]
+    return tuple(
+        (unquote(key), None if value == HIVE_NULL else unquote(value)) for key, sign, value in split if key and sign
+    )
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the new version of each file goes; the rest as in Located."""
+
+    targets: dict[Found, Location]
+    single: bool
+    failed: list[Failed]
+
+
+def targets(
+    sources: PathLike | Sequence[PathLike],
+    output: PathLike | None,
+    in_place: bool,
+    overwrite: bool,
+    filesystem: Any = None,
+    tables: Tables | None = None,
+) -> Outputs:
+    """Pair each source file with where its new version goes; the two may be on different file systems.
+
+    One file may go to a file or into a folder that exists (or ends with a slash); several sources
+    or a folder need a folder, which is made if missing and keeps the tree. Of several folders each
+    keeps its name: a/ and b/ into out/ are out/a/... and out/b/...
+
+    Raises RequestError (neither or both of output and in_place, equal targets, target = source),
+    StorageError for an existing target without overwrite.
+    """
+    if in_place and output is not None:
+        raise RequestError(parameter("output") + " and " + parameter("in_place") + " exclude each other; give one")
+    if not in_place and output is None:
+        place = parameter("in_place", True)
+        raise RequestError("give " + parameter("output") + " for a new file, or " + place + " to replace the source")
+    stores = Stores(filesystem)
+    located = _Search(sources, stores, tables).run()
+    if output is None:
+        return Outputs({file: file for file in located.found}, located.single, located.failed)
+    store, path = stores.locate(os.fspath(output))
+    folder = path.endswith("/") or store.is_folder(path)
+    if not folder and not located.single:
+        if store.exists(path):
+            raise StorageError(store.location(path), "is not a folder, which several sources need")
+        folder = True
+    pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in located.found]
+    _check_pairs(pairs, store, store.same(store_on(located.filesystem)), overwrite)
+    return Outputs(dict(pairs), located.single, located.failed)
+
+
+def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
+    def real(at: Location) -> str:
+        return store_of(at).real(at.path)
+
+    taken: dict[str, Location] = {}
+    for source, target in pairs:
+        if real(target) in taken:
+            raise RequestError(f"{taken[real(target)]} and {source} would both go to {target}")
+        taken[real(target)] = source
+    sources_real = {real(source) for source, _ in pairs} if same_store else set()
+    kinds = store.kinds([target.path for _, target in pairs])
+    for kind in kinds:
+        if isinstance(kind, ParquetBloomError):
+            raise kind
+    for (source, target), kind in zip(pairs, kinds, strict=True):
+        if real(target) in sources_real:
+            raise RequestError(f"{target} is itself a source; give " + parameter("in_place", True) + " to replace it")
+        if kind is False:
+            raise StorageError(target, "is a folder; the new file would have that name")
+        if kind and not overwrite:
+            raise StorageError(target, EXISTS + f" with the new version of {source}")

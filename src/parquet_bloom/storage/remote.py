@@ -1,0 +1,222 @@
+"""Files on other storages: opened with one request, read in ranges, several side by side.
+
+Two kinds: what pyarrow opens itself (S3, GCS, Azure, HDFS), and what fsspec does. An fsspec file
+is never opened: its buffering would fetch megabytes for the fifty bytes of a filter's block.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.storage.secrets import without_secret
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_THREADS = 16  # requests on their way at a time, for the whole process
+# What tells one version of a file from the next, by the names that fsspec's file systems give it.
+_VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified",
+                 "updated", "created", "ino")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A path on a file system.
+
+    filesystem  pyarrow's object; None: the local one
+    shown       what people are told, such as s3://bucket/key; the path itself unless given
+    opened      at most one file, open already: finding out that it is one opened it
+    """
+
+    path: str
+    filesystem: Any = field(default=None, compare=False)
+    shown: str = ""
+    opened: list[OpenFile] = field(default_factory=list, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.shown or self.path
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @property
+    def is_local(self) -> bool:
+        return self.filesystem is None
+
+
+class OpenFile(Protocol):
+    """A file that is open for reading, which is safe from several threads.
+
+    fd      the descriptor of a local file, else None
+    pinned  whether `version` tells one version of the file from the next
+    """
+
+    size: int
+    fd: int | None
+    pinned: bool
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Fewer bytes only where the file ends."""
+
+    def version(self) -> object:
+        """The version token: it changes when the file is replaced or written to."""
+
+    def etag(self) -> str | None:
+        """What the store calls these very bytes, as it told when the file was opened; None where it did not."""
+
+    def close(self) -> None: ...
+
+
+def storage_error(path: object, error: BaseException) -> StorageError:
+    """Say what the operating system or the store said, in one line that names the file."""
+    said = error.strerror if isinstance(error, OSError) else None
+    if isinstance(error, FileNotFoundError) and (said is None or "Path does not exist" in said):
+        said = "no such file"
+    lines = without_secret(said or str(error)).strip().splitlines()
+    return StorageError(path, lines[0] if lines else type(error).__name__)
+
+
+def fsspec_of(filesystem: Any) -> Any:
+    """The fsspec file system that pyarrow's object wraps; None where it is one of pyarrow's own."""
+    return getattr(getattr(filesystem, "handler", None), "fs", None)
+
+
+def open_remote(location: Location, pin: bool = False) -> OpenFile:
+    """Open a file of another storage, with one request where the store allows it.
+
+    pin  so that `version` tells later whether the file has changed since
+    Raises what the file system raises.
+    """
+    if location.opened:
+        opened = location.opened.pop()
+        if not pin or opened.pinned:
+            return opened
+        opened.close()
+    fsspec = fsspec_of(location.filesystem)
+    if fsspec is not None:
+        return _FsspecFile(fsspec, location.path)
+    return _ArrowFile(location.filesystem, location.path, pin)
+
+
+class _ArrowFile:
+    fd: int | None = None
+
+    def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
+        etag = getattr(filesystem, "type_name", "") == "s3"
+        self._info = filesystem.get_file_info(path) if pin and not etag else None
+        self.pinned = etag or self._info is not None
+        self._file = filesystem.open_input_file(path)
+        self.size = self._file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        data: bytes = self._file.read_at(length, offset)
+        return data
+
+    def version(self) -> object:
+        if self._info is not None:
+            return self._info.size, self._info.mtime_ns
+        told = self._file.metadata() or {}
+        return self.size, _told(told, "ETag"), _told(told, "Last-Modified")
+
+    def etag(self) -> str | None:
+        return _told(self._file.metadata() or {}, "ETag") if self._info is None else None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _FsspecFile:
+    fd: int | None = None
+    pinned = True
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        info = filesystem.info(path)
+        if info["type"] != "file":
+            raise IsADirectoryError(f"is a {info['type']}, not a file")
+        if info.get("size") is None:
+            raise OSError("the storage does not tell its size")
+        self._filesystem, self._path = filesystem, path
+        self.size = int(info["size"])
+        self._version = (self.size, *(str(info.get(key)) for key in _VERSION_KEYS))
+
+    def read(self, offset: int, length: int) -> bytes:
+        data: bytes = self._filesystem.cat_file(self._path, start=offset, end=offset + length)
+        return data
+
+    def version(self) -> object:
+        return self._version
+
+    def etag(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def arrow_filesystem(filesystem: Any) -> Any:
+    """pyarrow's object for a file system of pyarrow or fsspec; None stays None. Raises RequestError."""
+    if filesystem is None:
+        return None
+    from pyarrow import fs
+
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
+        return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
+
+
+def _told(metadata: dict[Any, Any], name: str) -> str | None:
+    value = metadata.get(name, metadata.get(name.encode()))
+    return value.decode() if isinstance(value, bytes) else value
+
+
+# --- requests side by side ------------------------------------------------------------------------
+
+_pool: ThreadPoolExecutor | None = None
+_own = threading.local()  # whether a thread is one of the pool's
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None  # its threads stayed behind in the parent process
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+
+def _mark() -> None:
+    _own.thread = True
+
+
+def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
+    """Start one request. One that another one starts is done at once: its threads wait for none."""
+    global _pool
+    if getattr(_own, "thread", False):
+        future: Future[R] = Future()
+        try:
+            future.set_result(work(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+    if _pool is None:
+        _pool = ThreadPoolExecutor(_THREADS, "parquet-bloom-remote", _mark)
+    return _pool.submit(work, *arguments)
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Do one request an item; the first error, by the items' order, after the others have ended."""
+    if len(items) == 1:
+        return [work(items[0])]
+    futures = [submit(work, item) for item in items]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        wait([future for future in futures if not future.cancel()])

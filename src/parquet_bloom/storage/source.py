@@ -1,0 +1,298 @@
+"""Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
+
+Data files are opened by stores (storage.local_store, storage.remote). No memory map: another program may truncate the
+file while we look at it, and that must be an error, not a crash.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from parquet_bloom.errors import (
+    ConflictError,
+    DamagedFileError,
+    EncryptedFileError,
+    EncryptedFooterError,
+    FooterError,
+    FooterLimitError,
+    LimitError,
+    NotParquetError,
+    ParquetBloomError,
+    StorageError,
+)  # fmt: skip
+from parquet_bloom.formats.metadata.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
+from parquet_bloom.formats.metadata.outline import Outline, walk_outline
+from parquet_bloom.formats.metadata.walked import WalkedFooter
+from parquet_bloom.storage.outlines import decode_outline
+from parquet_bloom.storage.readahead import ReadAhead
+from parquet_bloom.storage.remote import Location, arrow_filesystem, side_by_side, storage_error
+from parquet_bloom.storage.stores import store_of
+
+_WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
+_TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
+# Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
+_LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
+_REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
+
+PathLike = str | os.PathLike[str]
+Range = tuple[int, int]  # offset, length
+
+
+class Source:
+    """A file that is open for reading; its reads may come from several threads.
+
+    path                  as people are told it
+    requests, bytes_read  what has been asked of the storage since it was opened
+    fd                    the descriptor of a local file, else None
+    """
+
+    def __init__(self, path: PathLike | Location, filesystem: Any = None, pin: bool = False) -> None:
+        """Open a file.
+
+        filesystem  pyarrow's or fsspec's object; None: the one that `path` says, or the local one
+        pin         so that check_unchanged works on every storage; may cost a request
+        Raises StorageError.
+        """
+        self.location = path if isinstance(path, Location) else Location(os.fspath(path), arrow_filesystem(filesystem))
+        self.path = str(self.location)
+        self.requests = 0
+        self.bytes_read = 0
+        self._footer: Footer | None = None
+        self._outline: Outline | None = None
+        self._footer_data: tuple[bytes, int] | None = None
+        self._counting = threading.Lock()
+        self._held: list[tuple[int, bytes]] = []
+        self._tail: list[tuple[int, bytes]] = []
+        self._store = store_of(self.location)
+        try:
+            self._file = self._store.open(self.location, pin)
+        except StorageError:
+            raise
+        except Exception as error:  # fsspec's file systems raise whatever their libraries do
+            raise storage_error(self.path, error) from error
+        self.size = self._file.size
+
+    @property
+    def fd(self) -> int | None:
+        return self._file.fd
+
+    @property
+    def is_remote(self) -> bool:
+        return not self.location.is_local
+
+    def arrow_file(self, span: tuple[int, int] | None = None) -> Any:
+        """Open the same file once more, for pyarrow: the very file, whatever its path names by now.
+
+        span  where reading will be in order, from start to end: a remote file is read ahead there
+        pyarrow would take "~" and "s3:" in a path for more than a name.
+        """
+        import pyarrow as pa
+
+        if self.fd is None:
+            return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
+        return self.native_file()
+
+    def native_file(self) -> Any:
+        """Open the same local file once more, as one that outlives this object."""
+        import pyarrow as pa
+
+        same = f"/proc/self/fd/{self.fd}"
+        return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.location.path), "r")
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def check_unchanged(self) -> None:
+        """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
+        if self._store.version(self.location) != self._file.version():
+            raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
+
+    @property
+    def stamp(self) -> object:
+        """What changes when the file is replaced or written to; None where that cannot be told.
+
+        Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
+        nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
+        """
+        return self._file.version() if self._file.pinned else None
+
+    @property
+    def etag(self) -> str | None:
+        """What the store calls these very bytes, as it told when the file was opened; S3 only."""
+        return self._file.etag()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read exactly `length` bytes at `offset`.
+
+        Raises DamagedFileError where the file has fewer, StorageError for the system's errors.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
+        held = self._from_held(offset, length)
+        if held is not None:
+            return held
+        with self._counting:
+            self.requests += 1
+            self.bytes_read += length
+        data = self._fetch(offset, length)
+        if len(data) != length:
+            at = offset + len(data)
+            raise DamagedFileError(self.path, f"ends at byte {at}, it had {self.size} when it was opened")
+        return data
+
+    def count(self, requests: int, bytes_read: int) -> None:
+        """Count what was read of this file by other ways than `read`."""
+        with self._counting:
+            self.requests += requests
+            self.bytes_read += bytes_read
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        """Ask the storage; fewer bytes only where the file ends."""
+        try:
+            return self._file.read(offset, length) if length else b""
+        except ParquetBloomError:  # a file that is made of others
+            raise
+        except Exception as error:
+            raise storage_error(self.path, error) from error
+
+    def read_up_to(self, offset: int, length: int) -> bytes:
+        """Read `length` bytes at `offset`, or as many as there are before the file's end."""
+        return self.read(offset, max(0, min(length, self.size - offset)))
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Read (offset, length) ranges: those that lie close together at once, the others side by side."""
+        if not self.is_remote:
+            blocks = _joined(sorted(set(ranges)), _LOCAL_GAP, self.size)
+            answers = dict(answer for block in blocks for answer in self._read_block(block))
+            return [answers[one] for one in ranges]
+        pieces = {one: _pieces(*one) for one in set(ranges)}
+        blocks = _joined(sorted({piece for parts in pieces.values() for piece in parts}), _REMOTE_GAP, _REMOTE_MOST)
+        answers = dict(answer for block in side_by_side(self._read_block, blocks) for answer in block)
+        return [
+            answers[one] if len(pieces[one]) == 1 else b"".join(answers[piece] for piece in pieces[one])
+            for one in ranges
+        ]
+
+    def _read_block(self, block: list[Range]) -> list[tuple[Range, bytes]]:
+        start, stop = block[0][0], max(offset + length for offset, length in block)
+        data = self.read(start, stop - start)
+        return [
+            ((o, n), data if (o, n) == (start, stop - start) else data[o - start : o - start + n]) for o, n in block
+        ]
+
+    def prefetch(self, ranges: Iterable[Range]) -> None:
+        """Read ranges of a remote file side by side and keep them, until the next call, for `read`.
+
+        What lies outside the file is passed over; on a local file nothing is gained, or done.
+        """
+        if not self.is_remote:
+            return
+        self._held = []
+        inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
+        whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
+        self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
+
+    def _from_held(self, offset: int, length: int) -> bytes | None:
+        for held in (self._tail, self._held):
+            at = bisect_right(held, offset, key=lambda block: block[0]) - 1
+            if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
+                start = offset - held[at][0]
+                return held[at][1][start : start + length]
+        return None
+
+    def footer(self) -> Footer:
+        """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError.
+
+        Of a large one Thrift objects are decoded when somebody asks for one; that raises the same.
+        """
+        if self._footer is None:
+            with self._footer_errors():
+                data, start = self._footer_bytes()
+                found = walk_outline(data, start) if len(data) >= _walk_from() else None
+            if found is None:
+                self._footer = self._read_footer()
+            else:
+                self._outline, self._footer = found, WalkedFooter(found, lambda: self._read_footer().metadata)
+        return self._footer
+
+    def outline(self) -> Outline:
+        """Read the footer, once, as what deciding about row groups needs of it. Raises as `footer`."""
+        if self._outline is None:
+            with self._footer_errors():
+                self._outline = decode_outline(*self._footer_bytes())
+        return self._outline
+
+    def adopt(self, outline: Outline) -> None:
+        """Take an outline that was read before from a file of the same stamp."""
+        self._outline = outline
+
+    def _read_footer(self) -> Footer:
+        with self._footer_errors():
+            return decode_footer(*self._footer_bytes())
+
+    def _footer_bytes(self) -> tuple[bytes, int]:
+        """The footer's bytes and where they lie."""
+        if self._footer_data is None:
+            tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
+            try:
+                length = footer_length(tail, self.size)
+            except EncryptedFooterError:
+                raise
+            except FooterError as error:
+                # The magic is right and the length is not: damage. Without the magic: something else.
+                kind = DamagedFileError if tail[-4:] == MAGIC and self.size >= 12 else NotParquetError
+                raise kind(self.path, str(error)) from error
+            if self.is_remote:
+                self._tail = [(self.size - len(tail), tail)]  # its end is asked for again by checks
+            start = self.size - TAIL_BYTES - length
+            held = len(tail) - TAIL_BYTES
+            data = tail[held - length : held] if length <= held else self.read(start, length)
+            self._footer_data = data, start
+        return self._footer_data
+
+    @contextmanager
+    def _footer_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except EncryptedFooterError as error:
+            raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
+        except FooterLimitError as error:
+            raise LimitError(self.path, error.message + "; raise it for a file that you trust") from error
+        except FooterError as error:
+            raise DamagedFileError(self.path, str(error)) from error
+
+
+def _walk_from() -> int:
+    return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
+
+
+def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
+    """Sorted ranges in blocks: those no further apart than `gap`, while they take `most` bytes together."""
+    blocks: list[list[Range]] = []
+    start = stop = 0
+    for offset, length in ranges:
+        if blocks and offset <= stop + gap and max(stop, offset + length) - start <= most:
+            blocks[-1].append((offset, length))
+            stop = max(stop, offset + length)
+        else:
+            blocks.append([(offset, length)])
+            start, stop = offset, offset + length
+    return blocks
+
+
+def _pieces(offset: int, length: int) -> list[Range]:
+    return [(at, min(_REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, _REMOTE_MOST)] or [
+        (offset, length)
+    ]

@@ -1,0 +1,135 @@
+"""What people name, as a file system and a path on it: plain paths, URIs, a file system given.
+
+s3://bucket/year=2026/a%20b.parquet?region=eu-north-1
+|    |      |                       options, as pyarrow.fs.FileSystem.from_uri has them
+|    |      path; %20 and the like are decoded, and encoded again where people are told
+scheme, authority -> one file system for all URIs of a call that have them in common
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.storage.local_store import LocalStore
+from parquet_bloom.storage.remote import Location, arrow_filesystem, fsspec_of, storage_error
+from parquet_bloom.storage.remote_store import RemoteStore
+from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.store import GLOB as GLOB
+from parquet_bloom.storage.store import SUFFIXES as SUFFIXES
+from parquet_bloom.storage.store import Store as Store
+from parquet_bloom.storage.store import is_data as is_data
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "hdfs": "hdfs",
+    "viewfs": "hdfs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+}
+
+
+LOCAL = LocalStore()
+
+
+class Stores:
+    """The file systems of one call: each is made once."""
+
+    def __init__(self, filesystem: Any = None) -> None:
+        self.given = _given(filesystem)
+        self._made: dict[tuple[str, str, str], Store] = {}
+
+    def locate(self, text: str) -> tuple[Store, str]:
+        """A name as a store and a path on it. Raises RequestError, StorageError."""
+        local = _FILE.fullmatch(text)
+        if local is not None:
+            return LOCAL, unquote(local[1])
+        uri = _URI.fullmatch(text)
+        if uri is None:
+            return self.given, self.given.base + text
+        shown = without_secret(text)
+        if shown != text and "@" not in uri[2]:
+            raise RequestError(f"{shown}: a / in the secret of a URI must be written as %2F")
+        if uri[1].lower() == "file":
+            raise RequestError(f"{shown}: a file: URI names no other machine, write file:///{uri[2]}{uri[3]}")
+        if not self.given.is_local:
+            return self._on_given(text, uri)
+        key = (uri[1].lower(), uri[2], uri[4] or "")
+        if key not in self._made:
+            self._made[key] = _from_uri(*key)
+        store = self._made[key]
+        rest = uri[3].lstrip("/")
+        return store, store.base + (unquote(rest) if store.quoted else rest)
+
+    def _on_given(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
+        scheme, given = uri[1].lower(), self.given.filesystem
+        fsspec = fsspec_of(given)
+        if fsspec is not None:
+            protocols = (fsspec.protocol,) if isinstance(fsspec.protocol, str) else tuple(fsspec.protocol)
+            if scheme in protocols:
+                return RemoteStore(given, fsspec._strip_protocol(""), f"{scheme}://"), fsspec._strip_protocol(text)
+        elif _SCHEMES.get(scheme) == given.type_name and not self.given.base:
+            rest = unquote(uri[3])
+            if given.type_name == "hdfs":
+                return RemoteStore(given, "/", f"{scheme}://{uri[2]}/", True), rest
+            bucket = uri[2].rpartition("@")[2] if given.type_name != "abfs" else uri[2].partition("@")[0]
+            shown = f"{scheme}://{uri[2]}/" if given.type_name == "abfs" else f"{scheme}://{bucket}/"
+            return RemoteStore(given, f"{bucket}/", shown, True), f"{bucket}/{rest.lstrip('/')}"
+        raise RequestError(f"{without_secret(text)} is not on the file system given, {given.type_name}")
+
+
+def _given(filesystem: Any) -> Store:
+    from pyarrow import fs
+
+    given, base = arrow_filesystem(filesystem), ""
+    while isinstance(given, fs.SubTreeFileSystem):
+        base = given.base_path + base
+        given = given.base_fs
+    protocol = getattr(fsspec_of(given), "protocol", ())
+    if isinstance(given, fs.LocalFileSystem) or "file" in ((protocol,) if isinstance(protocol, str) else protocol):
+        given = None  # our own ways are better there
+    return store_on(given, base)
+
+
+def _from_uri(scheme: str, authority: str, query: str) -> Store:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    user, at, host = authority.rpartition("@")
+    shown = f"{scheme}://{host if ':' in user else user + at + host}/"  # never a password
+    uri = f"{scheme}://{authority}/" + (f"?{query}" if query else "")
+    try:
+        filesystem, base = fs.FileSystem.from_uri(uri)
+        return RemoteStore(filesystem, base.rstrip("/") + "/", shown, True)
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem type" not in str(error):
+            said = without_secret(str(error).replace(uri, shown).splitlines()[0])
+            raise RequestError(f"{shown}: {said}") from None  # its cause has the URI as it was
+    except Exception as error:
+        raise storage_error(shown, error) from error
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise RequestError(f"{shown}: pyarrow knows no storage {scheme}:, and fsspec is not installed") from None
+    try:
+        made, base = url_to_fs(uri)
+    except Exception as error:
+        said = without_secret(first_line(error))
+        raise RequestError(f"{shown}: {said}") from None
+    return RemoteStore(arrow_filesystem(made), base.rstrip("/") + "/", shown)
+
+
+def store_on(filesystem: Any, base: str = "", root: str = "", quoted: bool = False) -> Store:
+    """The store of a file system of pyarrow; None is the local one."""
+    return (LocalStore if filesystem is None else RemoteStore)(filesystem, base, root, quoted)
+
+
+def store_of(at: Location) -> Store:
+    return LOCAL if at.is_local else RemoteStore(at.filesystem)

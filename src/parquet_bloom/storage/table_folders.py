@@ -1,0 +1,309 @@
+"""Tables of Delta, Iceberg and Hudi: which one files lie in, and what is said about it.
+
+A table's folder keeps files and rows that were deleted, and only the table's log tells them from live
+ones; the log holds the sizes of files too. So rows are not read, and files not changed, without a word.
+
+    folder above, or the named one     each asked for _delta_log/, .hoodie/ and metadata/
+    folder below                       a listing that is made anyway tells
+    local folder beside                an Iceberg table whose metadata say that its data lie here
+    footer                             what the writers of tables leave in it: a note, never a refusal
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import unquote
+
+from parquet_bloom.errors import StorageError, TableFormatError, TableWarning, parameter
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.storage.remote import Location, side_by_side, storage_error
+from parquet_bloom.storage.stores import GLOB, store_of
+from parquet_bloom.storage.table_signs import SIGNS, data_path, footer_note, kind_of, names_in, table_in
+
+logger = logging.getLogger("parquet_bloom")
+
+# Local folders that are looked at beside what was named, and Iceberg tables among them whose metadata are
+# read, on each of so many levels, for so many names.
+_BESIDE, _READ, _LEVELS, _NAMES = 100, 8, 4, 16
+_READERS = {
+    "Delta": "deltalake (DeltaTable(...).file_uris() names live files), Polars or Spark",
+    "Iceberg": "pyiceberg (table.scan().plan_files() names live files), Polars or Spark",
+    "Hudi": "Spark and Hudi's bundle",
+}
+# Who takes a file's size from the table's log and so looks for the footer at the old end; as tests show it.
+_TRUSTING = {
+    "Delta": 'deltalake and Polars\' scan_delta fail on them ("magic bytes not found"), DuckDB does not',
+    "Iceberg": 'Polars\' scan_iceberg fails on them ("magic bytes not found"), pyiceberg and DuckDB do not',
+    "Hudi": "readers that take sizes from the log may fail on them",
+}
+_Key = tuple[int, str]  # a file system and a path
+RAW_FILES = parameter("raw_files", True)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that what was named has to do with.
+
+    kind      "Delta", "Iceberg" or "Hudi"
+    folder    of its log, as people are told it
+    named     what was named
+    relation  of what was named to the table: "is", "in", "holds" (a folder that has the table below it),
+              "data" (holds its data, and the log lies elsewhere)
+    """
+
+    kind: str
+    folder: str
+    named: str
+    relation: str
+
+    def __str__(self) -> str:
+        kind = f"{'an' if self.kind == 'Iceberg' else 'a'} {self.kind} table"
+        match self.relation:
+            case "is":
+                return f"is {kind}"
+            case "in":
+                return f"lies in the {self.kind} table {self.folder}"
+            case "data":
+                return f"holds data of the {self.kind} table {self.folder}"
+        return f"holds the {self.kind} table {self.folder}"
+
+
+class Tables:
+    """The tables that the files of a call have to do with. Each folder is looked at once.
+
+    found    folder -> its table
+    refuses  who looks wants to read rows: `around` and `join`, which look last, raise TableFormatError for a
+             table, and say that its files are read all the same with this
+    """
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.found: dict[str, Table] = {}
+        self._footers: dict[str, str] = {}
+        self._kinds: dict[_Key, str | Exception | None] = {}  # of a folder itself
+        self._near: dict[_Key, tuple[str, str] | Exception | None] = {}  # at or above a folder
+        self._real: dict[str, str] = {}  # where a local folder's name leads
+
+    # --- looks ------------------------------------------------------------------------------------
+
+    def above(self, at: Location) -> Table | None:
+        """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
+        near = self._nearest(store_of(at).folders(at))
+        if isinstance(near, Exception):
+            forced = parameter("force", True) + " goes on"
+            reason = "cannot tell whether it lies in a table (" + forced + f"): {storage_error(at, near).reason}"
+            raise StorageError(at, reason) from near
+        return None if near is None else Table(*near, str(at), "in")
+
+    def around(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
+        """Look at folders and at all above them. Those that may not be looked at are passed over.
+
+        named  (what was named, folders: it, or those it lies in)
+        """
+        named = list(named)
+        starts = {_key(folder): folder for _, folders in named for folder in folders}
+        self._ask(step for folder in starts.values() for step in store_of(folder).chain(folder))
+        for at, folders in named:
+            near = self._nearest(folders)
+            if isinstance(near, Exception):
+                logger.info("cannot tell whether %s lies in a table: %s", at, near)
+            elif near is not None:
+                self.add(Table(*near, str(at), "is" if near[1] in store_of(at).names(at) else "in"))
+        for at, folders in named[: 0 if self.found else _NAMES]:
+            if at.is_local:
+                for start in [at] if os.path.lexists(at.path) else folders[:_NAMES]:
+                    self._beside(at, start.path)
+        if self.refuses:
+            self._refuse_reading()
+
+    def lies_in(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
+        """What was named, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
+        fits = set(at.path) & GLOB and not (at.is_local and os.path.lexists(at.path))
+        if at.is_local and (fits or not os.path.islink(at.path)):
+            inside = {os.path.dirname(os.path.abspath(one.path)) for one in (files if fits else [at])}
+            for folder in inside - set(self._real):
+                self._real[folder] = os.path.realpath(folder)
+            return at, [Location(folder) for folder in sorted(inside | {self._real[folder] for folder in inside})]
+        folders = store_of(at).folders(at)
+        while fits and folders and set(folders[0].path) & GLOB:
+            folders = store_of(at).folders(folders[0])
+        return at, folders
+
+    def walked(self, named: Location, folder: str, below: Sequence[str]) -> None:
+        """Notice a table in a local folder, at `named` or below it, by the names of the folders in it."""
+        kind = table_in(Location(folder), below)
+        if kind is not None:
+            is_named = folder.rstrip(os.sep) == named.path.rstrip(os.sep)
+            self.add(Table(kind, os.path.abspath(folder), str(named), "is" if is_named else "holds"))
+
+    def listed(self, named: Location, entries: Iterable[tuple[str, bool]], recursive: bool = True) -> None:
+        """Notice tables in a listing of a storage: (path, whether it is a file) of all below `named`."""
+        inside: dict[str, list[str]] = {}
+        for path, is_file in entries:
+            log, _, name = path.rpartition("/")
+            if is_file and log.endswith(SIGNS) and log.rpartition("/")[2] in SIGNS:
+                inside.setdefault(log, []).append(name)
+            elif not is_file and not recursive and name in SIGNS:
+                inside.setdefault(path, [])
+        base = named.path.rstrip("/")
+        for log, names in sorted(inside.items()):
+            folder, _, sign = log.rpartition("/")
+            at = Location(folder, named.filesystem, str(named).rstrip("/") + folder.removeprefix(base))
+            kind = kind_of(at, sign, names) if names else table_in(at, [sign])
+            if kind is not None:
+                self.add(Table(kind, str(at), str(named), "is" if folder == base else "holds"))
+
+    def see(self, path: str, footer: Footer | Outline) -> str | None:
+        """Notice what a footer says of a table; a note for the first of each kind."""
+        note = footer_note(path, footer.metadata, footer.leaves)
+        return note[1] if note is not None and self._footers.setdefault(*note) is note[1] else None
+
+    def add(self, table: Table) -> None:
+        self.found.setdefault(table.folder, table)
+
+    def join(self, tables: Iterable[Table]) -> None:
+        """Take over tables that were found elsewhere, such as by executors. Raises as `around`."""
+        for table in tables:
+            self.add(table)
+        if self.refuses:
+            self._refuse_reading()
+
+    def _nearest(self, folders: Sequence[Location]) -> tuple[str, str] | Exception | None:
+        """Kind and folder of the nearest table at or above these folders, or else the first error in asking."""
+        error = None
+        for folder in folders:
+            key = _key(folder)
+            if key not in self._near:
+                self._near[key] = self._first_in(store_of(folder).chain(folder))
+            near = self._near[key]
+            if isinstance(near, tuple):
+                return near
+            error = error or near
+        return error
+
+    def _first_in(self, chain: Sequence[Location]) -> tuple[str, str] | Exception | None:
+        self._ask(chain)
+        kinds = [(self._kinds[_key(step)], str(step)) for step in chain]
+        tables = ((kind, folder) for kind, folder in kinds if isinstance(kind, str))
+        return next(tables, None) or next((kind for kind, _ in kinds if isinstance(kind, Exception)), None)
+
+    def _ask(self, folders: Iterable[Location]) -> None:
+        new = {key: folder for folder in folders if (key := _key(folder)) not in self._kinds}
+        remote = [folder for folder in new.values() if not folder.is_local]
+        answers = iter(side_by_side(names_in, [(folder, sign) for folder in remote for sign in SIGNS]))
+        for key, folder in new.items():
+            told = [names_in((folder, s)) if folder.is_local else next(answers) for s in SIGNS]
+            kinds = [kind_of(folder, s, names) for s, names in zip(SIGNS, told, strict=True) if isinstance(names, list)]
+            errors = [names for names in told if isinstance(names, Exception)]
+            self._kinds[key] = next(filter(None, kinds), None) or next(iter(errors), None)
+
+    def _beside(self, at: Location, start: str) -> None:
+        """Find an Iceberg table in a folder beside a file or folder, or beside the next ones above it."""
+        here = beside = os.path.realpath(start)
+        for _ in range(_LEVELS):
+            beside, last = os.path.dirname(beside), beside
+            if beside == last:
+                return
+            with suppress(OSError), os.scandir(beside) as entries:
+                some = (Location(entry.path) for entry in islice(entries, _BESIDE) if entry.path != last)
+                for table in islice((one for one in some if table_in(one, ["metadata"])), _READ):
+                    place = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(table) or "")
+                    names = (place[1], unquote(place[1])) if place is not None else ()
+                    if any(_nested(os.path.realpath(name), here) for name in names):
+                        self.add(Table("Iceberg", table.path, str(at), "data"))
+                        return
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    def _refuse_reading(self) -> None:
+        if not self.found:
+            return
+        table, text = self._first()
+        raise TableFormatError(
+            table.named,
+            f"{text}, whose files also hold dead and deleted rows: read it with {_READERS[table.kind]}; "
+            "or every file as it is with " + self.refuses,
+        )
+
+    def refuse(self, at: Location, target: Location, force: bool) -> None:
+        """Raise TableFormatError if writing `target` would change a file of a table, unless forced."""
+        table = None if force else self.above(target)
+        if table is not None:
+            raise TableFormatError(at, _sizes(table))
+
+    def notes(self) -> list[str]:
+        """What those are told who look at filters only: of the tables, or else of what footers say."""
+        if not self.found:
+            return list(self._footers.values())
+        table, text = self._first()
+        return [f"{table.named} {text}: files that its log no longer names may be among these"]
+
+    def change(self, force: bool) -> list[str]:
+        """Files are to be changed in place, where `refuse` sees no table whose log lies elsewhere.
+
+        Raises TableFormatError for such a table. With force: TableWarning, once a kind of table, of what
+        breaks; and its texts.
+        """
+        for table in self.found.values():
+            if table.relation == "data" and not force:
+                raise TableFormatError(table.named, _sizes(table))
+        if not force:
+            return []
+        texts = {
+            table.kind: f"{table.named} {table}, whose log holds file sizes: "
+            f"where files grow, {_TRUSTING[table.kind]}; `remove` in place undoes what `add` did"
+            for table in self.found.values()
+        }
+        for text in texts.values():
+            warnings.warn(text, TableWarning, stacklevel=4)
+        return list(texts.values())
+
+    def _first(self) -> tuple[Table, str]:
+        """The table that is told of, and how; the others are counted."""
+        tables = sorted(self.found.values(), key=lambda table: (table.relation == "holds", table.folder))
+        if len(tables) == 1 or tables[0].relation != "holds":
+            return tables[0], str(tables[0])
+        return tables[0], f"holds {len(tables):,} tables, such as the {tables[0].kind} table {tables[0].folder}"
+
+
+def refusing(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
+    """What reading rows looks with; None where files are to be read as they are, as `how` says to ask for."""
+    return None if raw_files else Tables(refuses=how)
+
+
+def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
+    """What writing looks with, before any work: copies of dead files are refused, of changes see `change`."""
+    return refusing(raw_files or force) if copies else Tables()
+
+
+def _sizes(table: Table) -> str:
+    return f"{table}, whose log holds file sizes; rewrite it through the table, or give " + parameter("force", True)
+
+
+def without_data(folder: Location) -> str | None:
+    """What to say of a folder that has no Parquet file in it, if it is a table's."""
+    kind = table_in(folder, SIGNS)
+    if kind is None:
+        return None
+    place = data_path(folder) if kind == "Iceberg" else None
+    where = f"whose data lie at {place}" if place is not None else "with no Parquet file in its folder"
+    return f"is {'an' if kind == 'Iceberg' else 'a'} {kind} table {where}; read it with {_READERS[kind]}"
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def _key(folder: Location) -> _Key:
+    return id(folder.filesystem), folder.path
+
+
+def _nested(one: str, other: str) -> bool:
+    return os.path.commonpath([one, other]) in (one, other)

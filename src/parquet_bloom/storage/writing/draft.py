@@ -1,0 +1,201 @@
+"""A new version of a file while it is being written, wherever it goes.
+
+NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
+  Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
+  StoredFile   storage.writing.s3: only new bytes are at hand, of the others it is noted which ones they are
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from parquet_bloom.errors import StorageError
+from parquet_bloom.storage.operating_system import copy_range
+from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.source import Source
+
+_READ_STEP = 32 << 20  # of a remote file
+_WRITE_STEP = 32 << 20
+_PASSING_STEP = 8 << 20  # of a file that is not to stay in memory
+_COMPARE_STEP = 4 << 20
+
+
+@dataclass(slots=True)
+class Travel:
+    """What a new version cost the network: bytes sent, bytes copied inside the store, and why not more of them."""
+
+    sent: int = 0
+    copied: int = 0
+    why: str = ""
+
+
+class NewVersion(ABC):
+    """A new file while it is being written: locally, or for another storage. Leaving it gives it up.
+
+    at      where the next append goes
+    travel  what it cost the network
+    """
+
+    def __init__(self, named: object) -> None:
+        self.at = 0
+        self.travel = Travel()
+        self._told = named
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.discard()
+        if isinstance(error, OSError):
+            raise storage_error(self._told, error) from error
+
+    def append(self, data: bytes) -> None:
+        """Write new bytes at the end."""
+        self.write_at(self.at, data)
+        self.at += len(data)
+
+    @abstractmethod
+    def write_at(self, at: int, data: bytes) -> None:
+        """Write new bytes at an offset."""
+
+    @abstractmethod
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        """Copy [start, stop) of a source, local or remote, to an offset."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until what was written so far is on the disk, where there is one to wait for."""
+
+    @abstractmethod
+    def reopen(self) -> Source:
+        """Open what was written so far, to check it before it counts."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Give it up; the target stays what it was."""
+
+    @abstractmethod
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Take the target's place. Raises StorageError; the target is then what it was, or the error says otherwise.
+
+        last_check  called right before the target changes; may raise
+        """
+
+
+class Draft(NewVersion):
+    """A new version whose bytes are in a local file, and what people are told it is.
+
+    fd        -1 before it is open and after it is closed
+    sync      wait for the disk in `flush`, and let it begin before
+    cached    leave it to the system which bytes stay in memory; otherwise those that are on the disk leave it
+    remember  note what is written, for `compare`
+    """
+
+    def __init__(self, named: object, sync: bool, cached: bool, remember: bool) -> None:
+        super().__init__(named)
+        self.fd = -1
+        self.path = ""  # where there is a name to open it by
+        self._sync = sync
+        self._cached = cached
+        self._remember = remember
+        self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
+        self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
+
+    def write_at(self, at: int, data: bytes) -> None:
+        if self._remember:
+            self._written.append((at, len(data), zlib.crc32(data)))
+        view = memoryview(data)
+        while view:
+            n = os.pwrite(self.fd, view, at)
+            view, at = view[n:], at + n
+
+    def copy_to(self, at: int, source_fd: int, start: int, stop: int) -> None:
+        """Copy [start, stop) of another file to an offset; it stays open until this one is in its place."""
+        if self._remember:
+            self._copied.append((at, source_fd, start, stop))
+        step = _WRITE_STEP if self._cached else _PASSING_STEP
+        while start < stop:
+            n = min(stop - start, step)
+            copy_range(source_fd, self.fd, start, at, n)
+            self._start_writing(at, n)
+            start, at = start + n, at + n
+
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        if source.fd is not None:
+            self.copy_to(at, source.fd, start, stop)
+            return
+        while start < stop:
+            n = min(stop - start, _READ_STEP)
+            self.write_at(at, source.read_ranges([(start, n)])[0])
+            start, at = start + n, at + n
+
+    def reopen(self) -> Source:
+        """Open what was written so far, to check it before it counts: this very file, whatever has its name."""
+        same = f"/proc/self/fd/{self.fd}"
+        return Source(Location(same if os.path.exists(same) else self.path, shown=str(self._told)))
+
+    def _start_writing(self, at: int, n: int) -> None:
+        """Let the disk begin with these bytes while we go on; the fsync at the end has less to wait for.
+
+        The same call lets go of what the disk has by now.
+        """
+        if self._sync:
+            first = at if self._cached else 0
+            self._leave_memory(first, at + n - first)
+
+    def _leave_memory(self, at: int, n: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self.fd, at, n, os.POSIX_FADV_DONTNEED)
+
+    def flush(self) -> None:
+        """Wait until what was written so far is on the disk, unless sync is off."""
+        if self._sync:
+            os.fsync(self.fd)
+            if not self._cached:
+                self._start_writing(0, self.at)
+
+    def compare(self) -> None:
+        """Read everything back, from the disk, and compare. Raises StorageError; the draft is not to be used then."""
+        os.fsync(self.fd)
+        self._leave_memory(0, 0)
+        for at, n, wanted in self._written:
+            if self._sum(at, n) != wanted:
+                raise self._differs(at, n)
+        for at, source, start, stop in self._copied:
+            while start < stop:
+                n = min(stop - start, _COMPARE_STEP)
+                if _read(self.fd, at, n) != _read(source, start, n):
+                    raise self._differs(at, n)
+                start, at = start + n, at + n
+
+    def _sum(self, at: int, n: int) -> int:
+        found, stop = 0, at + n
+        while at < stop:
+            data = _read(self.fd, at, min(stop - at, _COMPARE_STEP))
+            if not data:
+                break
+            found, at = zlib.crc32(data, found), at + len(data)
+        return found
+
+    def _differs(self, at: int, n: int) -> StorageError:
+        reason = f"bytes {at:,} to {at + n:,} of the new version do not read back as they were written"
+        return StorageError(self._told, f"{reason}; nothing was changed")
+
+
+def _read(fd: int, at: int, length: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(fd, length, at)
+        if not part:
+            break
+        parts.append(part)
+        at, length = at + len(part), length - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

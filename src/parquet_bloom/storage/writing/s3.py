@@ -1,0 +1,279 @@
+"""S3: a new version of an object is put together inside the store; only what is new travels.
+
+    old object   [ body .......................................... ][footer]
+                   |  UploadPartCopy, 5 MiB to 5 GiB a part, pinned by the ETag
+    new object   [ body .......................................... ][filters][footer']
+                                                                      UploadPart
+
+Until CompleteMultipartUpload the target is what it was; on any error the upload is aborted.
+Needs boto3 (the extra `s3`); its options are those of pyarrow's file system.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+import threading
+from bisect import insort
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from parquet_bloom.errors import ConflictError, StorageError, parameter
+from parquet_bloom.storage.remote import Location, side_by_side, storage_error
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.draft import NewVersion
+from parquet_bloom.storage.writing.s3_client import abort, abort_lost, client_of, etag_of, may_have_begun, told_of
+from parquet_bloom.storage.writing.s3_parts import Part, Piece, plan_parts
+
+_KEPT = (
+    "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires", "Metadata",
+    "ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass", "WebsiteRedirectLocation",
+)  # fmt: skip
+_NOTHING_TO_COPY = "no run of unchanged bytes has the 5 MiB that S3 copies at least"
+_FROM_ELSEWHERE = "the source is on another storage"
+_CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
+_UNKNOWN_CONDITION = {"NotImplemented", "501"}
+
+
+class StoredFile(NewVersion):
+    """A new version of an object while it is being put together in the store.
+
+    source  the old one, on the same storage or elsewhere: then all its bytes are sent
+    force   also if the old object's tags cannot be read, and so not be kept
+    """
+
+    def __init__(self, source: Source, target: Location, overwrite: bool, force: bool) -> None:
+        super().__init__(target)
+        self._source, self._target = source, target
+        self._overwrite, self._force = overwrite, force
+        old = source.location.filesystem
+        self._inside = old is not None and old.equals(target.filesystem) and source.etag is not None
+        self._pieces: list[Piece] = []
+        self._writing = threading.Lock()
+        self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
+        self._spooled = 0
+
+    def discard(self) -> None:
+        """Give the new version up; nothing has been asked of the store yet."""
+        self._spool.close()
+
+    def flush(self) -> None:
+        """There is no disk to wait for."""
+
+    def write_at(self, at: int, data: bytes) -> None:
+        """New bytes, kept in a temporary file."""
+        with self._writing:
+            origin, self._spooled = self._spooled, self._spooled + len(data)
+            insort(self._pieces, Piece(at, at + len(data), origin, False))
+        view = memoryview(data)
+        while view:
+            n = os.pwrite(self._spool.fileno(), view, origin)
+            view, origin = view[n:], origin + n
+
+    def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
+        """Bytes of the old object: they are only noted."""
+        assert source is self._source
+        if start < stop:
+            with self._writing:
+                insort(self._pieces, Piece(at, at + stop - start, start, True))
+
+    def pieces(self) -> list[Piece]:
+        """The new file as it is so far."""
+        joined: list[Piece] = []
+        for piece in self._pieces:
+            last = joined[-1] if joined else None
+            if last and (last.stop, last.copied, last.origin + last.stop - last.at) == (
+                piece.at, piece.copied, piece.origin,
+            ):  # fmt: skip
+                joined[-1] = Piece(last.at, piece.stop, last.origin, last.copied)
+            else:
+                joined.append(piece)
+        return joined
+
+    def reopen(self) -> Source:
+        """The new object before it exists, as a file that a Source reads like any other of the storage."""
+        assembled = _Assembled(self.pieces(), self._source, self._spool.fileno())
+        return Source(Location(self._target.path, self._target.filesystem, str(self._target), [assembled]))
+
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Put the object together and let it take the target's place. Raises StorageError."""
+        try:
+            self._upload(client_of(self._target.filesystem), last_check)
+        except Exception as error:  # also botocore's parsers, which raise what is no BotoCoreError
+            raise self._error_of(error) from error
+
+    def _error_of(self, error: Exception, more: str = "") -> StorageError:
+        """What the store said, in one line; `more` comes after it."""
+        from botocore.exceptions import ClientError
+
+        if isinstance(error, ClientError):
+            told = error.response.get("Error", {})
+            code = str(told.get("Code", ""))
+            if code in _CONDITION_FAILED:
+                return ConflictError(
+                    self._target, f"was changed by another program meanwhile; nothing was written{more}"
+                )
+            reason = f"{error.operation_name}: {code} {told.get('Message', '')}".strip().splitlines()[0]
+            return StorageError(self._target, reason + more)
+        if isinstance(error, StorageError):
+            return error if not more else type(error)(error.path, error.reason + more)
+        return StorageError(self._target, storage_error(self._target, error).reason + more)
+
+    def _upload(self, client: Any, last_check: Callable[[], None]) -> None:
+        bucket, _, key = self._target.path.partition("/")
+        where = {"Bucket": bucket, "Key": key}
+        kept = self._kept(client) if self._inside else {}
+        parts = plan_parts(self.pieces() if self._inside else [Piece(0, self.at, 0, False)])
+        upload = {**where, "UploadId": self._begin(client, where, kept)}
+        try:
+            with self.reopen() as new:
+
+                def send(number: int) -> dict[str, object]:
+                    part = parts[number - 1]
+                    if part.origin is None:
+                        tag = self._send(client, upload, number, new.read(part.at, part.stop - part.at))
+                    else:
+                        tag = self._copy(client, upload, number, part)
+                    return {"ETag": tag, "PartNumber": number}
+
+                done = side_by_side(send, range(1, len(parts) + 1))
+            self.travel.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
+            if not self.travel.copied:
+                self.travel.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+            self.travel.sent = sum(part.stop - part.at for part in parts if part.origin is None)
+            last_check()
+            self._complete(client, upload, done)
+        except BaseException as error:
+            left = abort(client, upload)
+            if left and isinstance(error, Exception):
+                raise self._error_of(error, left) from error
+            raise
+
+    def _begin(self, client: Any, where: dict[str, str], kept: dict[str, Any]) -> str:
+        """Begin an upload. One whose answer got lost has begun too, and goes."""
+        try:
+            answer = client.create_multipart_upload(**where, **kept)
+        except Exception as error:
+            if may_have_begun(error):
+                raise self._error_of(error, abort_lost(client, where, None)) from error
+            raise
+        found = told_of(answer, "UploadId", self._target)
+        if answer["ResponseMetadata"].get("RetryAttempts"):
+            abort_lost(client, where, found)
+        return found
+
+    def _send(self, client: Any, upload: dict[str, str], number: int, data: bytes) -> str:
+        md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        answer = client.upload_part(**upload, PartNumber=number, Body=data, ContentMD5=md5)
+        return told_of(answer, "ETag", self._target)
+
+    def _copy(self, client: Any, upload: dict[str, str], number: int, part: Part) -> str:
+        assert part.origin is not None
+        bucket, _, key = self._source.location.path.partition("/")
+        answer = client.upload_part_copy(
+            **upload,
+            PartNumber=number,
+            CopySource={"Bucket": bucket, "Key": key},
+            CopySourceIfMatch=self._source.etag,
+            CopySourceRange=f"bytes={part.origin}-{part.origin + part.stop - part.at - 1}",
+        )
+        return told_of(answer.get("CopyPartResult") or {}, "ETag", self._target)
+
+    def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
+        from botocore.exceptions import ClientError, ParamValidationError
+
+        condition: dict[str, object] = {}
+        if not self._overwrite:
+            condition = {"IfNoneMatch": "*"}
+        elif self._inside and self._source.location.path == self._target.path:
+            condition = {"IfMatch": self._source.etag}
+        finished = {**upload, "MultipartUpload": {"Parts": done}}
+        try:
+            try:
+                answer = client.complete_multipart_upload(**finished, **condition)
+            except (ClientError, ParamValidationError) as error:
+                told = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
+                if not condition or told not in _UNKNOWN_CONDITION:
+                    raise
+                # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
+                answer = client.complete_multipart_upload(**finished)
+            told_of(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
+        except Exception as error:
+            # The answer may have got lost, and what was asked for again is refused then: it is done already.
+            if not self._is_there(client, upload, done, error):
+                raise
+
+    def _is_there(
+        self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception
+    ) -> bool:  # fmt: skip
+        """Whether the target is what was to be put together, by its ETag. Raises StorageError where nobody can tell."""
+        from botocore.exceptions import ClientError
+
+        wanted = etag_of([str(part["ETag"]) for part in done])
+        try:
+            there = client.head_object(Bucket=upload["Bucket"], Key=upload["Key"])
+            return wanted is not None and there.get("ETag", "").strip('"') == wanted
+        except ClientError as missing:
+            if missing.response.get("Error", {}).get("Code") in ("404", "NoSuchKey", "NotFound"):
+                return False
+        except Exception:  # it is not to be reached any more
+            pass
+        more = "; it may be the old one or the new one, whole: the store does not answer"
+        raise self._error_of(error, more) from error
+
+    def _kept(self, client: Any) -> dict[str, Any]:
+        """What the old object has beside its bytes, for the new one. Raises StorageError."""
+        from botocore.exceptions import ClientError
+
+        bucket, _, key = self._source.location.path.partition("/")
+        head = client.head_object(Bucket=bucket, Key=key)
+        if head.get("ETag") != self._source.etag:
+            raise ConflictError(self._source.path, "was changed by another program meanwhile; nothing was written")
+        kept = {name: head[name] for name in _KEPT if head.get(name)}
+        try:
+            tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
+                forced = parameter("force", True) + " to lose them"
+                reason = f"its tags cannot be read ({code}), and so not be kept; give " + forced
+                raise StorageError(self._source.path, reason) from error
+            tags = []
+        if tags:
+            from urllib.parse import urlencode
+
+            kept["Tagging"] = urlencode([(tag["Key"], tag["Value"]) for tag in tags])
+        return kept
+
+
+class _Assembled:
+    """An OpenFile: old bytes from the old object, new ones from the temporary file."""
+
+    fd: int | None = None
+    pinned = False
+
+    def __init__(self, pieces: Sequence[Piece], source: Source, spool: int) -> None:
+        self.size = pieces[-1].stop if pieces else 0
+        self._pieces, self._source, self._spool = list(pieces), source, spool
+
+    def read(self, offset: int, length: int) -> bytes:
+        parts = []
+        for piece in self._pieces:
+            start, stop = max(offset, piece.at), min(offset + length, piece.stop)
+            if start < stop:
+                at = piece.origin + start - piece.at
+                parts.append(
+                    self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
+                )
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> None:
+        return None
+
+    def etag(self) -> None:
+        return None
+
+    def close(self) -> None:
+        """What it is made of is closed by others."""

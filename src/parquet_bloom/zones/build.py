@@ -1,0 +1,265 @@
+"""Building zone indexes: values in, zones out, a few megabytes at a time.
+
+    fragment -> rows of all columns -> a ZoneMaker a column -> Pieces -> one file a column
+
+`pieces_of` works on one fragment and knows nothing of the others, so that fragments can be shared
+out; a file is the pieces of its fragments one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.formats import lance as form
+from parquet_bloom.formats import roaring
+from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.workers import chained, processors
+from parquet_bloom.storage.writing.new_file import local_target
+from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
+from parquet_bloom.zones.sources import Column, Data, Fragment, hashed_kind, open_data
+
+_PIECE_BYTES = 2 << 20  # of filters in one piece, or one filter
+_PIECES_AHEAD = 4  # of each fragment that is read ahead, while another's are written
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Zones of one column of one fragment, in order.
+
+    zones  RecordBatch of ZONE_SCHEMA
+    nulls  Roaring bitmap of the fragment's null rows, with its last piece; else None
+    """
+
+    column: int
+    fragment: int
+    zones: pa.RecordBatch
+    nulls: bytes | None
+
+
+class ZoneMaker:
+    """Turns the rows of one column of one fragment into zones."""
+
+    def __init__(self, column: int, fragment: int, parameters: form.Parameters) -> None:
+        self._column, self._fragment = column, fragment
+        self._items = parameters.items
+        self._blocks = parameters.num_bytes // BLOCK_BYTES
+        self._room = max(1, _PIECE_BYTES // parameters.num_bytes)
+        self._scratch = np.empty(1 << 16, np.uint64)
+        self._nulls = roaring.Writer()
+        self._live = 0  # rows in the zone that is open
+        self._start()
+
+    def _start(self) -> None:
+        self._words = np.zeros((self._room, self._blocks, 8), np.uint32)
+        self._first: list[int] = []
+        self._last: list[int] = []
+        self._has_null: list[bool] = []
+
+    def add(self, offsets: NDArray[np.int64] | int, values: pa.Array) -> Iterator[Piece]:
+        """Take rows; yields what became full."""
+        n = len(values)
+        before = None  # values that are no nulls, before each row
+        if values.null_count:
+            nulls = values.is_null().to_numpy(zero_copy_only=False)
+            before = np.concatenate(([0], np.cumsum(~nulls)))
+            at = np.flatnonzero(nulls)
+            self._nulls.add(at + offsets if isinstance(offsets, int) else offsets[at])
+        hashes = hash_array(values, "xxh64", 0, self._scratch)
+        row = 0
+        while row < n:
+            if self._live == 0:
+                if len(self._first) == self._room:
+                    yield self._piece(None)
+                self._first.append(_at(offsets, row))
+                self._last.append(0)
+                self._has_null.append(False)
+            stop = min(n, row + self._items - self._live)
+            a, b = (row, stop) if before is None else (int(before[row]), int(before[stop]))
+            insert_hashes(self._words[len(self._first) - 1], hashes[a:b])
+            self._last[-1] = _at(offsets, stop - 1)
+            self._has_null[-1] |= b - a < stop - row
+            self._live = (self._live + stop - row) % self._items
+            row = stop
+
+    def finish(self) -> Piece:
+        """The rest of the fragment, and its nulls."""
+        return self._piece(self._nulls.finish())
+
+    def _piece(self, nulls: bytes | None) -> Piece:
+        n, size = len(self._first), self._blocks * BLOCK_BYTES
+        first = np.array(self._first, np.uint64)
+        length = np.array(self._last, np.uint64) + np.uint64(1) - first if n else first
+        places = pa.py_buffer((np.arange(n + 1) * size).astype(np.int32))
+        data = pa.Array.from_buffers(pa.binary(), n, [None, places, pa.py_buffer(self._words[:n])])
+        columns = [pa.array(np.full(n, self._fragment, np.uint64)), pa.array(first), pa.array(length)]
+        columns += [pa.array(self._has_null, pa.bool_()), data]
+        zones = pa.RecordBatch.from_arrays(columns, schema=form.ZONE_SCHEMA)
+        self._start()
+        return Piece(self._column, self._fragment, zones, nulls)
+
+
+def _at(offsets: NDArray[np.int64] | int, row: int) -> int:
+    return offsets + row if isinstance(offsets, int) else int(offsets[row])
+
+
+def pieces_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Parameters) -> Iterator[Piece]:
+    """The zones of all columns of one fragment, in one pass over it. Raises FileError, RequestError."""
+    makers = [ZoneMaker(i, fragment.number, parameters) for i in range(len(columns))]
+    for rows in fragment.rows(columns):
+        yield from makers[rows.column].add(rows.offsets, rows.values)
+    for maker in makers:
+        yield maker.finish()
+
+
+@dataclass(slots=True)
+class BuiltIndex:
+    """One index that was written: where, over which column, and how large."""
+
+    path: str
+    column: str
+    type: str
+    zones: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class BuildReport:
+    """What `build_index` did."""
+
+    indexes: list[BuiltIndex] = field(default_factory=list)
+    fragments: int = 0
+    filter_bytes: int = 0
+    seconds: float = 0.0
+
+
+def index_path(folder: PathLike, column: str) -> str:
+    """Where the index of a column lies below a folder."""
+    return os.path.join(os.fspath(folder), column.replace("/", "%2F"), form.FILE_NAME)
+
+
+def build_index(
+    source: PathLike | Sequence[PathLike],
+    columns: Sequence[str],
+    output: PathLike,
+    *,
+    items: int = 8192,
+    probability: float = 0.00057,
+    overwrite: bool = False,
+    sync: bool = True,
+    threads: int | None = None,
+    filesystem: Any = None,
+    progress: ProgressCallback | None = None,
+    raw_files: bool = False,
+) -> BuildReport:
+    """Build a zone index over each column of Parquet files, or of a Lance data set.
+
+    source       files, folders, globs, URIs; or one Lance data set
+    columns      names or patterns
+    output       folder; the index of `user.id` becomes `output/user.id/bloomfilter.lance`
+    items        live rows a zone
+    probability  false positive rate that the size of a zone's filter is chosen for
+    overwrite    replace indexes that are there
+    sync         wait until an index is on the disk before it gets its name
+    threads      that read fragments side by side; default: one a processor
+    filesystem   of pyarrow or fsspec; source then names Parquet files on it
+    progress     is called with a Progress for every fragment
+    raw_files    also files of an Iceberg, Delta or Hudi table, dead ones too
+
+    Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TableFormatError for files of a
+    table without raw_files. Nothing is left of an index that could not be finished.
+    """
+    begun = time.perf_counter()
+    parameters = form.Parameters(items, probability)
+    if isinstance(columns, str) or not columns:
+        raise RequestError("columns takes a list of names, at least one")
+    data = open_data(source, columns, filesystem, raw_files)
+    report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
+
+    def work(fragment: Fragment) -> Iterator[Piece]:
+        return pieces_of(fragment, data.columns, parameters)
+
+    with closing(chained(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
+        counted = _counted(pieces, data, progress)
+        report.indexes = write_indexes(data, parameters, counted, output, overwrite, sync)
+    report.seconds = time.perf_counter() - begun
+    return report
+
+
+def _counted(pieces: Iterable[Piece], data: Data, progress: ProgressCallback | None) -> Iterator[Piece]:
+    """The pieces as they are; a fragment is finished with the last column's last piece."""
+    meter = Meter(progress, [getattr(f, "found", f"fragment {f.number}") for f in data.fragments])
+    for piece in pieces:
+        yield piece
+        if piece.nulls is not None and piece.column == len(data.columns) - 1:
+            meter.finish()
+
+
+def write_indexes(
+    data: Data,
+    parameters: form.Parameters,
+    pieces: Iterable[Piece],
+    output: PathLike,
+    overwrite: bool = False,
+    sync: bool = True,
+) -> list[BuiltIndex]:
+    """Join pieces, fragments in the order of `data`, to one file a column."""
+    output = local_target(output)
+    built = []
+    said = {column.name: _identities(data, column, output) for column in data.columns}
+    with ExitStack() as stack:
+        writers = []
+        for column in data.columns:
+            metadata = {
+                **parameters.metadata,
+                FRAGMENTS: json.dumps(said[column.name], ensure_ascii=False),
+                COLUMN: json.dumps(_said_of(data, column), ensure_ascii=False),
+            }
+            writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
+        for piece in pieces:
+            if piece.zones.num_rows:
+                writers[piece.column].write(piece.zones)
+            if piece.nulls is not None:
+                writers[piece.column].add_nulls(piece.fragment, piece.nulls)
+        for column in data.columns:
+            for was, now in zip(said[column.name], _identities(data, column, output), strict=True):
+                if was != now:
+                    raise StorageError(was["path"], "was changed by another program meanwhile; nothing was written")
+        for column, writer in zip(data.columns, writers, strict=True):
+            writer.commit()
+            size = os.path.getsize(writer.path)
+            built.append(BuiltIndex(writer.path, column.name, str(hashed_kind(column.kind)), writer.zones, size))
+    return built
+
+
+def _said_of(data: Data, column: Column) -> dict[str, str]:
+    said = {"name": column.name, "type": str(hashed_kind(column.kind))}
+    if data.lance is not None:
+        said["dataset"] = os.path.abspath(data.lance.uri) if os.path.isdir(data.lance.uri) else data.lance.uri
+    return said
+
+
+def _identities(data: Data, column: Column, output: PathLike) -> list[dict[str, Any]]:
+    return [identity_in(f, column, output) for f in data.fragments]
+
+
+def identity_in(fragment: Fragment, column: Column, output: PathLike) -> dict[str, Any]:
+    """What the index says of a fragment; a local file also by its way from the index, as both may move."""
+    said = {"fragment": fragment.number, **fragment.identity(column)}
+    if os.path.isabs(said["path"]):
+        folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))
+        said["relative"] = os.path.relpath(said["path"], folder)
+    return said

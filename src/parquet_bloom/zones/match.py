@@ -1,0 +1,235 @@
+"""Which indexes there are, over which columns, and whether the data are still those they are of.
+
+An index of ours names its fragments (path, size, CRC-32 of the footer). A file that it names and
+that has changed makes it stale, and a stale index is refused; a file that it does not name is read
+as if there were no index. pylance's own indexes name nothing: the data set's manifest does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
+from parquet_bloom.formats import lance as form
+from parquet_bloom.formats.metadata.schema import split_path
+from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.zones.container import ZoneFile
+from parquet_bloom.zones.reader import lance_errors, pylance
+from parquet_bloom.zones.roots import Root
+from parquet_bloom.zones.sources import fingerprint, lance_identity
+from parquet_bloom.zones.stretches import Cover
+
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
+
+
+def parse_kind(text: str) -> pa.DataType:
+    """An Arrow type by its name: int64, string, date32[day], timestamp[us, tz=UTC]. Raises RequestError."""
+    zoned = _ZONED.fullmatch(text.strip())
+    try:
+        return pa.timestamp(*zoned.groups()) if zoned else pa.type_for_alias(text.strip())
+    except ValueError:
+        raise RequestError(f"{text[:100]}: no type of Arrow; write int64, string, timestamp[us], ...") from None
+
+
+def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    """The index files that are named, or lie in named folders. Raises StorageError for a name without any."""
+    found: list[str] = []
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        text = os.fspath(path)
+        if not os.path.isdir(text):
+            found.append(text)
+            continue
+        below = sorted(
+            os.path.join(folder, name) for folder, _, names in os.walk(text) for name in names if name == form.FILE_NAME
+        )
+        if not below:
+            raise StorageError(text, f"no {form.FILE_NAME} in it")
+        found += below
+    return list(dict.fromkeys(found))
+
+
+def cover_of(path: str, column: str | None = None, kind: str | None = None) -> Cover:
+    """An index file with the column it is over: as it says itself, as its data set says, or as the caller does.
+
+    Raises RequestError where nobody says.
+    """
+    file = ZoneFile(path)
+    if file.column is not None:
+        said = file.column
+        try:
+            return Cover(file, split_path(str(said["name"])), parse_kind(str(said["type"])))
+        except RequestError as error:
+            raise DamagedFileError(path, str(error)) from error
+    uri = dataset_around(path)
+    for cover in covers_of_dataset(uri) if uri is not None else ():
+        if os.path.samefile(cover.file.path, path):
+            return cover
+    if column is None or kind is None:
+        both = parameter("column") + " and " + parameter("type")
+        raise RequestError(f"{path} does not say of which column it is; give " + both)
+    return Cover(file, split_path(column), parse_kind(kind))
+
+
+def dataset_around(path: str) -> str | None:
+    """The Lance data set in whose `_indices/<uuid>` an index lies."""
+    parts = os.path.abspath(path).split(os.sep)
+    uri = os.sep.join(parts[:-3])
+    return uri if len(parts) > 3 and parts[-3] == "_indices" and os.path.isdir(os.path.join(uri, "_versions")) else None
+
+
+def covers_of_dataset(uri: str) -> list[Cover]:
+    """The zone indexes of a Lance data set, each for the fragments that the manifest says it covers."""
+    covers = []
+    with lance_errors(uri):
+        dataset = pylance().dataset(uri)
+        for index in dataset.describe_indices():
+            if not str(index.type_url).endswith("BloomFilterIndexDetails") or len(index.field_names) != 1:
+                continue
+            path = _path_of(dataset, int(index.fields[0]))
+            if path is None:
+                continue
+            for segment in index.segments:
+                file = os.path.join(dataset.uri, "_indices", str(segment.uuid), form.FILE_NAME)
+                fragments = frozenset(int(f) for f in segment.fragment_ids)
+                covers.append(Cover(ZoneFile(file), path, _kind_at(dataset.schema, path), fragments))
+    return covers
+
+
+def _path_of(dataset: Any, field_id: int) -> tuple[str, ...] | None:
+    def search(fields: Any, above: tuple[str, ...]) -> tuple[str, ...] | None:
+        for one in fields:
+            path = (*above, one.name())
+            found = path if one.id() == field_id else search(one.children(), path)
+            if found is not None:
+                return found
+        return None
+
+    return search(dataset.lance_schema.fields(), ())
+
+
+def _kind_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    field = schema.field(path[0])
+    for part in path[1:]:
+        field = field.type.field(part)
+    return field.type
+
+
+# --- is it still so -------------------------------------------------------------------------------
+
+
+def numbers_of(file: ZoneFile, found: Sequence[Found]) -> dict[Found, int]:
+    """The fragment that each file is, by its path; files that the index does not name are left out.
+
+    Raises StaleIndexError where it names none of them.
+    """
+    if file.fragments is None:
+        raise StaleIndexError(file.path, "does not say of which files it is; parquet-bloom index build makes one")
+    named: dict[str, int] = {}
+    for one in file.fragments:
+        for name in _names(file, one):
+            named.setdefault(name, one["fragment"])
+    numbers = {}
+    for at in found:
+        number = next((named[key] for key in store_of(at).names(at) if key in named), None)
+        if number is not None:
+            numbers[at] = number
+    if found and not numbers:
+        some = next(iter(named), "none")
+        raise StaleIndexError(file.path, f"is an index of other files, such as {some}; build one over these")
+    return numbers
+
+
+def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
+    """What a fragment's file may be called. These are words that are compared; nothing is looked up on a disk."""
+    folder = os.path.dirname(os.path.abspath(file.path))
+    folders = {folder, os.path.realpath(folder)} if "relative" in one else ()
+    names = [os.path.normpath(os.path.join(folder, one["relative"])) for folder in folders]
+    return [*names, os.path.normpath(one["path"]) if os.path.isabs(one["path"]) else one["path"]]
+
+
+def check_fingerprint(file: ZoneFile, number: int, source: Source) -> None:
+    """Raise StaleIndexError unless a file is the very one that the index is of."""
+    said = file.by_number.get(number, {})
+    for key, now in fingerprint(source).items():
+        if said.get(key) != now:
+            reason = f"is not as it was when {file.path} was built: {key} is {now}, was {said.get(key)}"
+            raise StaleIndexError(source.path, f"{reason}; build the index again")
+
+
+def check_dataset(cover: Cover, dataset: Any) -> frozenset[int]:
+    """The fragments of a Lance data set that an index of ours is of. Raises StaleIndexError if any is not as it was."""
+    name, file = ".".join(cover.path), cover.file
+    if file.fragments is None or file.column is None or "dataset" not in file.column:
+        raise StaleIndexError(file.path, "is no index of a Lance data set's fragments, or does not say of which")
+    with lance_errors(dataset.uri):
+        there = {int(f.fragment_id): f for f in dataset.get_fragments()}
+        for one in file.fragments:
+            number = one.get("fragment")
+            now = lance_identity(dataset, there[number], name) if number in there else None
+            if now is None or any(one.get(key) != value for key, value in now.items()):
+                what = "is gone" if now is None else "has other data files"
+                raise StaleIndexError(file.path, f"fragment {number} of {dataset.uri} {what}; build the index again")
+    return frozenset(int(one["fragment"]) for one in file.fragments)
+
+
+def open_dataset(cover: Cover, root: PathLike | None = None) -> Any:
+    """The Lance data set that an index of ours names.
+
+    Raises DamagedFileError where it is not there, StaleIndexError where it is not below the root.
+    """
+    assert cover.file.column is not None
+    uri = Root(cover.file, root).dataset(cover.file.column["dataset"])
+    with lance_errors(uri):
+        return pylance().dataset(uri)
+
+
+def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[Found, int]:
+    """The Parquet files that an index of ours names, in its order.
+
+    root  below which they lie, see Root
+    Raises StaleIndexError for one that is not there, or not below the root.
+    """
+    if not file.fragments:
+        return {}
+    place = Root(file, root)
+    found = {place.file(one): one["fragment"] for one in file.fragments}
+    if len(found) < len(file.fragments):
+        raise DamagedFileError(file.path, "names one file as several fragments")
+    return found
+
+
+def opened(file: ZoneFile, found: Found, root: PathLike | None) -> Source:
+    """A file that an index names, with its footer read. Raises StaleIndexError that shows nothing of what it holds."""
+    try:
+        source = Source(found)
+        try:
+            source.footer()
+        except BaseException:
+            source.close()
+            raise
+    except FileError as error:
+        raise Root(file, root).unreadable(found, error) from error
+    return source
+
+
+def check_sources(cover: Cover, root: PathLike | None = None) -> list[int]:
+    """Raise StaleIndexError unless all data that an index of ours names are there, and as they were.
+
+    returns  fragments of a Lance data set that came later
+    """
+    assert cover.file.column is not None
+    if "dataset" in cover.file.column:
+        dataset = open_dataset(cover, root)
+        known = check_dataset(cover, dataset)
+        return sorted({int(f.fragment_id) for f in dataset.get_fragments()} - known)
+    for found, number in sources_of(cover.file, root).items():
+        with opened(cover.file, found, root) as source:
+            check_fingerprint(cover.file, number, source)
+    return []

@@ -1,0 +1,164 @@
+"""A predicate over zone indexes alone: which zones may hold a row for which it is TRUE."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
+from parquet_bloom.predicates.names import Schema
+from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
+from parquet_bloom.search.search import as_predicate
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
+from parquet_bloom.zones.reader import lance_errors, pylance
+from parquet_bloom.zones.sources import is_lance, leaves_of_arrow
+from parquet_bloom.zones.stretches import Cover, Evidence
+
+
+class Zone(NamedTuple):
+    """Rows of a fragment that may match.
+
+    start, length  row offsets in the fragment; a span, deleted rows included
+    path           of the fragment, where the index says; else None
+    """
+
+    fragment: int
+    start: int
+    length: int
+    path: str | None = None
+
+
+@dataclass(slots=True)
+class Matches:
+    """What `query_index` found.
+
+    zones      that may match, in order; with indexes over several columns, the parts of zones
+    rows       that these span
+    total_zones, total_rows   that were looked at
+    uncovered  fragments of the data set that no index covers, of which nothing is known: read them whole
+    unused     (part, reason) of each part of the predicate that told nothing
+    """
+
+    zones: list[Zone] = field(default_factory=list)
+    total_zones: int = 0
+    total_rows: int = 0
+    uncovered: list[int] = field(default_factory=list)
+    unused: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(zone.length for zone in self.zones)
+
+
+def query_index(
+    index: PathLike | Sequence[PathLike],
+    predicate: object,
+    *,
+    column: str | None = None,
+    type: str | None = None,
+    check: bool = True,
+    nan: str = "ieee",
+    root: PathLike | None = None,
+) -> Matches:
+    """Find the zones in which a row may match.
+
+    index      `bloomfilter.lance` files, folders of them, or one Lance data set with its own indexes
+    predicate  SQL text, DNF lists or a pyarrow Expression; `=`, IN, IS NULL, AND, OR and small ranges of
+               integers tell, other parts are no evidence
+    column, type  of an index that does not say of which column it is: its name, and its Arrow type
+    check      whether the data are as they were when an index of ours was built
+    root       the folder (or URI, or Lance data set) that the data are in: an index opens nothing else. Default:
+               the folder that holds the folder of indexes, so data/ beside data-index/
+
+    Raises StaleIndexError, DamagedFileError, StorageError, TextError, RequestError.
+    """
+    many = [index] if isinstance(index, str | os.PathLike) else list(index)
+    tree = as_predicate(predicate)
+    if len(many) == 1 and is_lance(many[0]):
+        return _query_dataset(os.fspath(many[0]), tree, nan)
+    covers = [cover_of(path, column, type) for path in find_indexes(many)]
+    uncovered: set[int] = set()
+    if check:
+        uncovered.update(*(check_sources(cover, root) for cover in covers if cover.file.column is not None))
+    _same_data(covers)
+    leaves = tuple(replace(_leaf(cover), index=i) for i, cover in enumerate(covers))
+    names = {cover.path for cover in covers}
+    bound = bind(_only(tree, names), Schema(leaves))
+    paths: dict[int, str] = {}
+    numbers: set[int] = set()
+    for cover in covers:
+        numbers.update(cover.file.fragment.tolist())
+        paths |= {int(one["fragment"]): str(one["path"]) for one in cover.file.fragments or [] if "path" in one}
+    matches = _matches(bound, covers, sorted(numbers), paths, nan)
+    matches.uncovered = sorted(uncovered)
+    return matches
+
+
+def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: str) -> Matches:
+    evidence = Evidence(bound, covers, nan)
+    matches = Matches()
+    matches.unused = [(str(t.part), t.reason) for t in terms_of(bound) if isinstance(t, Opaque)]
+    matches.unused += evidence.unused.items()
+    for number in numbers:
+        found = evidence.stretches(number)
+        matches.total_zones += len(found.start)
+        matches.total_rows += int((found.stop - found.start).sum())
+        for start, stop in zip(found.start[found.open].tolist(), found.stop[found.open].tolist(), strict=True):
+            matches.zones.append(Zone(number, start, stop - start, paths.get(number)))
+    return matches
+
+
+def _query_dataset(uri: str, tree: Predicate, nan: str) -> Matches:
+    with lance_errors(uri):
+        dataset = pylance().dataset(uri)
+        there = sorted(int(f.fragment_id) for f in dataset.get_fragments())
+        leaves, _ = leaves_of_arrow(dataset.schema)
+    covers = covers_of_dataset(uri)
+    if not covers:
+        raise RequestError(f"{uri} has no zone index; parquet-bloom index build and register make one")
+    covered = frozenset().union(*(cover.fragments or () for cover in covers))
+    matches = _matches(bind(tree, Schema(leaves)), covers, [n for n in there if n in covered], {}, nan)
+    matches.uncovered = [n for n in there if n not in covered]
+    return matches
+
+
+def _same_data(covers: Sequence[Cover]) -> None:
+    """Fragment 3 must be the same fragment in all indexes of a call."""
+
+    def fragments(cover: Cover) -> list[tuple[object, ...]] | None:
+        said = cover.file.fragments
+        of_lance = cover.file.column is not None and "dataset" in cover.file.column
+        keys = ["fragment"] if of_lance else ["fragment", "path", "size", "footer_crc32"]  # there columns lie apart
+        return None if said is None else [tuple(one.get(key) for key in keys) for one in said]
+
+    for cover in covers[1:]:
+        first = covers[0]
+        if fragments(cover) is None or fragments(cover) != fragments(first):
+            raise RequestError(f"{first.file.path} and {cover.file.path} are indexes of different data; ask one")
+        if (cover.file.column or {}).get("dataset") != (first.file.column or {}).get("dataset"):
+            raise RequestError(f"{first.file.path} and {cover.file.path} are indexes of different data; ask one")
+
+
+def _leaf(cover: Cover) -> Leaf:
+    leaves, _ = leaves_of_arrow(pa.schema([pa.field("c", cover.kind)]))
+    if len(leaves) != 1:
+        raise RequestError(f"{cover.file.path}: a column of {cover.kind} has no zone index")
+    return replace(leaves[0], path=cover.path)
+
+
+def _only(tree: Predicate, names: set[tuple[str, ...]]) -> Predicate:
+    """The predicate with parts over other columns, of which nothing is known here, as Unknown."""
+    if isinstance(tree, And | Or):
+        return type(tree)(tuple(_only(part, names) for part in tree.parts))
+    if isinstance(tree, Not):
+        return Not(_only(tree.part, names))
+    if isinstance(tree, Unknown):
+        return Unknown(tree.text, tree.reason)  # its names may be columns of the data
+    return tree if tree.path in names else Unknown(str(tree), "no index over this column was given")

@@ -1,0 +1,261 @@
+"""The command: its output, exit statuses, JSON, one line for every error, and what it imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpus import corpus_file
+from samples import FIXTURES, command, digest, leftovers, write_keys
+
+DEMO = FIXTURES / "pyarrow/trace_ids.parquet"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return write_keys(tmp_path / "keys.parquet")
+
+
+def test_the_whole_way(tmp_path: Path) -> None:
+    out, back = tmp_path / "out.parquet", tmp_path / "back.parquet"
+    done = command("add", DEMO, "--column", "*_id", "--output", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 filters on trace_id, user_id in 5 row groups" in done.stdout
+    done = command("inspect", out)
+    assert done.returncode == 0
+    assert "10 filters" in done.stdout
+    assert command("verify", out).returncode == 0
+    done = command("check", out, "user_id = 4611686018427387904")
+    assert done.returncode == 0
+    assert "4 of 5 row groups skipped (filter 4)" in done.stdout
+    assert " ".join(done.stdout.split()).endswith((f"{out}: row group 3", f"{out} row group 3"))
+    done = command("read", out, "--where", "user_id = 4611686018427387904", "--columns", "status", "--format", "ndjson")
+    assert (done.returncode, done.stdout) == (0, '{"status": "ok"}\n')
+    assert "1 row; 4 of 5 row groups skipped (filter 4)" in done.stderr
+    assert command("check", out, "user_id = 7").returncode == 1, "no row group can match"
+    assert command("remove", out, "--output", back).returncode == 0
+    assert digest(back) == digest(DEMO)
+
+
+def test_json_is_one_document(tmp_path: Path, keys: Path) -> None:
+    done = command("add", keys, "--in-place", "--json", "--column-fpp", "id=0.001", "--fpp", "0.05")
+    document = json.loads(done.stdout)
+    assert document["failed"] == []
+    assert document["files"][0]["filters"][0]["column"] == "id"
+    document = json.loads(command("inspect", keys, "--json").stdout)
+    assert document["files"][0]["filters"][0]["problems"] == []
+    assert document["files"][0]["filter_bytes"] > 0
+    document = json.loads(command("verify", keys, "--json").stdout)
+    assert {f["status"] for f in document["files"][0]["filters"]} == {"right"}
+    document = json.loads(command("check", keys, "id = -1", "--json").stdout)
+    assert document["verdicts"][0]["outcome"] == ["FALSE"]
+    assert document["totals"]["by"] == {"bounds": 3}
+    document = json.loads(command("remove", keys, "--in-place", "--json").stdout)
+    assert document["files"][0]["removed"] == 15
+
+
+def test_help_and_version_are_quick_and_light() -> None:
+    script = (
+        "import sys; from parquet_bloom.cli import run; status = run(['--help']);"
+        "heavy = {'numba', 'pyarrow', 'numpy', 'rich'} & set(sys.modules);"
+        "print(heavy, file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == "set()\n"
+    assert "add" in done.stdout
+    assert command("--version").stdout.startswith("parquet-bloom")
+
+
+@pytest.mark.parametrize("arguments", [["inspect", str(DEMO)], ["check", str(DEMO), "user_id = 5"]])
+def test_reading_commands_do_not_import_numba(arguments: list[str]) -> None:
+    script = f"import sys; from parquet_bloom.cli import run; run({arguments!r}); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+
+
+BAD = [
+    (["add", "nowhere.parquet", "-o", "x"], "nowhere.parquet: no such file"),
+    (["add", "empty", "-o", "x"], "empty: the file is empty"),
+    (["add", "folder", "-o", "x"], "folder: no Parquet file"),
+    (["add", "text", "-o", "x"], "text: the file ends with"),
+    (["add", "keys.parquet"], "--output for a new file, or --in-place"),
+    (["add", "keys.parquet", "-o", "x", "--in-place"], "exclude each other"),
+    (["add", "keys.parquet", "-o", "x", "-c", "nmae"], "keys.parquet: no column nmae; near names: name"),
+    (["add", "keys.parquet", "-o", "x", "-c", "flag"], "keys.parquet: column flag (BOOLEAN)"),
+    (["add", "keys.parquet", "-o", "x", "--fpp", "0"], "fpp 0.0 is not between 0 and 1"),
+    (["add", "keys.parquet", "-o", "x", "--fpp", "1.0"], "fpp 1.0 is not between 0 and 1"),
+    (["add", "keys.parquet", "-o", "x", "--fpp", "much"], "'much' is not a valid float"),
+    (["add", "keys.parquet", "-o", "x", "--column-fpp", "id"], "expected COLUMN=RATE"),
+    (["add", "keys.parquet", "-o", "x", "--column-fpp", "idd=0.1"], "no column idd"),
+    (["add", "keys.parquet", "-o", "x", "--spec", "2019"], "unknown spec 2019; there are: final, parquet-41"),
+    (
+        ["add", "keys.parquet", "-o", "x", "--spec", "parquet-41", "--placement", "footer"],
+        "placement footer is not for",
+    ),
+    (["add", "keys.parquet", "-o", "x", "--max-bytes", "5"], "max-bytes 5 is less than"),
+    (["add", "keys.parquet", "-o", "x", "--ndv", "0"], "ndv 0 is not positive"),
+    (["add", "keys.parquet", "-o", "x", "--threads", "0"], "threads 0 is not positive"),
+    (["add", "keys.parquet", "-o", "keys.parquet", "--overwrite"], "itself a source"),
+    (["add", "keys.parquet", "-o", "text"], "text: exists; give --overwrite"),
+    (["add", "magic", "-o", "x"], "magic: "),
+    (["add", "length", "-o", "x"], "length: the footer claims 4294967280 bytes"),
+    (["check", "keys.parquet", "id = 'abc"], "'abc"),
+    (["read", "keys.parquet", "--where", "idd = 5"], "keys.parquet: no column idd; near names: id"),
+    (["read", "keys.parquet", "--columns", "id,nam"], "no column nam; near names: name"),
+    (["read", "keys.parquet", "--where", "lower(name) = 'x'"], "rows cannot be filtered by lower(name) = 'x'"),
+    (["read", "keys.parquet", "--where", "name > 5"], "name"),
+    (["read", "keys.parquet", "-o", "rows.xyz"], "its suffix names no format; give --format"),
+    (["read", "keys.parquet", "-o", "text", "--format", "csv"], "text: exists; give --overwrite"),
+    (["read", "keys.parquet", "--limit", "-1"], "-1 is not in the range"),
+    (["read", "text"], "text: the file ends with"),
+    (["check", "keys.parquet", "name = x"], "no column x; there are: id, name"),
+    (["check", "keys.parquet", "name = 5"], "5 is no literal for it; write a text in single quotes: '5'"),
+    (["read", "keys.parquet", "--where", "id = 'x'"], "keys.parquet: column id is INT64: 'x' is no literal for it"),
+    (["check", "keys.parquet", "idd = 5"], "keys.parquet: no column idd; near names: id"),
+    (["verify", "text"], "text: the file ends with"),
+    (["inspect", "cut.parquet"], "cut.parquet: the file ends with"),
+    (["remove", "keys.parquet"], "--output for a new file, or --in-place"),
+    (["nonsense"], "no command nonsense; there are: add, remove"),
+    (["inspct", "keys.parquet"], "no command inspct; did you mean inspect?"),
+    (["index", "qury", "x"], "no command qury; did you mean query?"),
+    (["add", "keys.parquet", "--colunm", "id"], "--column"),
+    (["check", "keys.parquet"], "no predicate after keys.parquet, as in: parquet-bloom check FILES"),
+    (["check", "id = 5"], "no files before the predicate"),
+    (["index", "query", "keys.parquet"], "no predicate after keys.parquet"),
+    (["add", "keys.parquet", "-o", "x", "--max-bytes", "64K"], "'64K' is no number of bytes; write 65536, 64KiB"),
+    (["add", "keys.parquet", "-o", "x", "--max-bytes", "0.01kB"], "max-bytes 10 is less than"),
+    (["add"], "Missing argument"),
+]
+
+
+@pytest.fixture
+def bad_folder(tmp_path: Path) -> Path:
+    keys = write_keys(tmp_path / "keys.parquet")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "text").write_text("no Parquet at all, only some text\n")
+    (tmp_path / "magic").write_bytes(b"PAR1" + bytes(8) + b"PAR1")
+    (tmp_path / "length").write_bytes(b"PAR1" + bytes(20) + (2**32 - 16).to_bytes(4, "little") + b"PAR1")
+    (tmp_path / "cut.parquet").write_bytes(keys.read_bytes()[:-5])
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def run_here(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> tuple[int, str, str]:
+    """Run in this process: what the bad-input cases test is cli.run, and starting Python is slow."""
+    from parquet_bloom.cli import run
+
+    monkeypatch.chdir(folder)
+    status = run(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize(("arguments", "says"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_one_line_and_changes_nothing(
+    arguments: list[str], says: str, bad_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    before = {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()}
+    status, _, errors = run_here(arguments, bad_folder, monkeypatch, capsys)
+    assert status == 2
+    assert says in errors
+    lines = 3 if "'abc" in says else 1  # the text and the mark under it
+    assert errors.count("\n") == lines, errors
+    assert "Traceback" not in errors
+    assert {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "encrypted/hardwood__encrypted_footer.parquet",
+        "encrypted/hardwood__encrypted_plaintext_footer.parquet",
+        "encrypted/parquet-testing__encrypt_columns_plaintext_footer.parquet.encrypted",
+        "encrypted/parquet-testing__uniform_encryption.parquet.encrypted",
+        "bloom/parquet-testing__encrypt_columns_and_footer_bloom_filter.parquet.encrypted",
+    ],
+)
+def test_encrypted_files_are_refused_by_every_command(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    path = str(corpus_file(name))
+    for arguments in (["add", path, "-o", "x"], ["inspect", path], ["verify", path], ["check", path, "a = 1"],
+                      ["remove", path, "-o", "x"]):  # fmt: skip
+        status, _, errors = run_here(arguments, tmp_path, monkeypatch, capsys)
+        assert status == 2
+        assert "encrypted" in errors
+        assert path in errors
+        assert errors.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_cut_anywhere_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
+    data = write_keys(tmp_path / "keys.parquet").read_bytes()
+    cut = tmp_path / "cut.parquet"
+    for length in [*range(0, len(data), max(1, len(data) // 60)), *range(len(data) - 30, len(data))]:
+        cut.write_bytes(data[:length])
+        for arguments in (["add", "cut.parquet", "-o", "x.parquet"], ["inspect", "cut.parquet"]):
+            status, _, errors = run_here(arguments, tmp_path, monkeypatch, capsys)
+            assert (status, errors.count("\n")) == (2, 1), (length, errors)
+            assert "cut.parquet" in errors
+    assert not (tmp_path / "x.parquet").exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_of_several_files_the_worst_counts(bad_folder: Path, monkeypatch, capsys) -> None:
+    status, out, errors = run_here(
+        ["add", "keys.parquet", "text", "empty", "-o", "new"], bad_folder, monkeypatch, capsys
+    )
+    assert status == 2
+    assert errors.splitlines()[-1] == "parquet-bloom: 2 of 3 files failed"
+    assert "filters" in out
+    assert (bad_folder / "new/keys.parquet").exists()
+    status, _, errors = run_here(["check", "new/keys.parquet", "text", "id = -1"], bad_folder, monkeypatch, capsys)
+    assert status == 2, "an error is worse than a no"
+    assert "text: " in errors
+
+
+def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    for spec in ("parquet-41", "parquet-41-early", "parquet-41-raw"):
+        status, _, errors = run_here(["add", "keys.parquet", "-o", spec, "--spec", spec], tmp_path, monkeypatch, capsys)
+        assert status == 0
+        assert errors.count("\n") == 1
+        assert "DuckDB" in errors
+        assert spec in errors
+    _, _, errors = run_here(["add", "keys.parquet", "-o", "final"], tmp_path, monkeypatch, capsys)
+    assert errors == ""
+
+
+def test_damaged_filters_warn_in_one_line() -> None:
+    done = command("check", corpus_file("malformed_lab/09_length_too_big_padding64.parquet"), "id = 5")
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "2128" in done.stderr
+    assert "2064" in done.stderr
+
+
+def test_verify_says_one_when_a_filter_is_wrong() -> None:
+    done = command("verify", corpus_file("malformed_lab/13e_numbytes_half_nolen.parquet"))
+    assert done.returncode == 1
+    assert "8 wrong" in done.stdout
+
+
+def test_dry_run_tells_columns_and_space(keys: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    status, out, _ = run_here(["add", "keys.parquet", "--in-place", "--dry-run"], tmp_path, monkeypatch, capsys)
+    assert status == 0
+    assert "would add 15 filters on id, name" in out
+    assert "of disk" in out
+
+
+def test_a_reader_that_closes_early_ends_it_quietly(keys: Path, tmp_path: Path) -> None:
+    command("add", keys, "--in-place")
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "parquet_bloom", "inspect", *[str(keys)] * 1, "--json"],
+        stdout=write, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(read)
+    os.close(write)
+    _, errors = process.communicate(timeout=100)
+    assert (process.returncode, errors) == (0, "")

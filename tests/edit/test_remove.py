@@ -1,0 +1,185 @@
+"""remove_filters: what `add` put in comes out again, byte for byte; others' filters as far as they can."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpus import corpus_file
+from samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
+
+import parquet_bloom
+from parquet_bloom.formats.filters import FORMATS
+
+PLACES = [(spec, placement) for spec, form in FORMATS.items() for placement in form.placements]
+
+
+@pytest.mark.parametrize(("spec", "placement"), PLACES)
+@pytest.mark.parametrize("index", [False, True], ids=["no-index", "page-index"])
+def test_add_and_remove_give_the_same_file(tmp_path: Path, spec: str, placement: str, index: bool) -> None:
+    source = write_keys(tmp_path / "keys.parquet", write_page_index=index, data_page_size=500)
+    before = digest(source)
+    parquet_bloom.add_filters(source, in_place=True, spec=spec, placement=placement, sync=False, columns=["*"])
+    assert digest(source) != before
+    report = parquet_bloom.remove_filters(source, in_place=True, sync=False).files[0]
+    assert report.bytes_stay == 0
+    assert digest(source) == before
+    assert leftovers(tmp_path) == []
+
+
+def test_filters_added_in_several_goes_leave_in_any_order(tmp_path: Path) -> None:
+    source = write_keys(tmp_path / "keys.parquet", write_page_index=True)
+    before = digest(source)
+    goes = [("id", "final", "footer"), ("name", "final", "chunk-start"), ("user.id", "parquet-41-raw", "chunk-start")]
+    for order in itertools.permutations(goes):
+        for column, spec, placement in order:
+            parquet_bloom.add_filters(
+                source, in_place=True, columns=[column], spec=spec, placement=placement, sync=False
+            )
+        table = pq.read_table(source)
+        assert table.equals(keys_table())
+        assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
+        rules = {(f.column, f.rule) for f in parquet_bloom.inspect(source).files[0].filters}
+        assert ("user.id", "murmur3 seed 1361930890 mask") in rules, "provenance follows filters that moved"
+        for column, _, _ in order:
+            parquet_bloom.remove_filters(source, in_place=True, columns=[column], sync=False)
+        assert digest(source) == before
+
+
+def test_removing_some_columns_leaves_the_others_usable(tmp_path: Path) -> None:
+    source = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id", "name"], spec="parquet-41-raw", sync=False)
+    report = parquet_bloom.remove_filters(source, in_place=True, columns=["id"], sync=False).files[0]
+    assert report.removed == ROW_GROUPS
+    infos = parquet_bloom.inspect(source).files[0].filters
+    assert {f.column for f in infos} == {"name"}
+    assert {f.rule for f in infos} == {"murmur3 seed 1361930890 mask"}
+    (entry,) = json.loads(pq.read_metadata(source).metadata[b"parquet_bloom"])
+    assert entry["columns"] == ["name"]
+    assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
+
+
+def test_others_key_values_stay(tmp_path: Path) -> None:
+    source = tmp_path / "keys.parquet"
+    table = keys_table().replace_schema_metadata({"mine": "1", "parquet_bloom": "not ours", "z": "2"})
+    pq.write_table(table, source, use_dictionary=False)
+    before = digest(source)
+    parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False)
+    assert pq.read_schema(source).metadata[b"mine"] == b"1"
+    parquet_bloom.remove_filters(source, in_place=True, sync=False)
+    assert digest(source) == before
+
+
+@pytest.mark.parametrize("name", ["pyarrow/types_filters", "duckdb/types", "datafusion/types", "spark/nested"])
+def test_filters_of_other_programs_leave_with_their_bytes(tmp_path: Path, name: str) -> None:
+    source, out = FIXTURES / f"{name}.parquet", tmp_path / "out.parquet"
+    had = parquet_bloom.inspect(source).files[0]
+    report = parquet_bloom.remove_filters(source, out, sync=False).files[0]
+    assert report.removed == len(had.filters) > 0
+    assert report.bytes_stay == 0
+    assert report.bytes_before - report.bytes_after > had.filter_bytes, "bitsets and headers are gone"
+    assert parquet_bloom.inspect(out).files[0].filters == []
+    assert same_rows(pq.read_table(out), pq.read_table(source)), "the data is equal"
+
+
+def test_garbage_filters_lose_their_fields_and_keep_their_bytes(tmp_path: Path) -> None:
+    source, out = corpus_file("malformed_lab/06_garbage_ff.parquet"), tmp_path / "out.parquet"
+    report = parquet_bloom.remove_filters(source, out, sync=False).files[0]
+    assert report.bytes_stay == report.removed == 8, "nobody knows how long garbage is"
+    assert parquet_bloom.inspect(out).files[0].filters == []
+    assert pq.read_table(out).equals(pq.read_table(source))
+
+
+def test_nothing_to_remove(tmp_path: Path) -> None:
+    source = write_keys(tmp_path / "keys.parquet")
+    stat = source.stat()
+    assert parquet_bloom.remove_filters(source, in_place=True).files[0].removed == 0
+    assert source.stat().st_mtime_ns == stat.st_mtime_ns
+    parquet_bloom.remove_filters(source, tmp_path / "copy.parquet")
+    assert digest(tmp_path / "copy.parquet") == digest(source)
+
+
+def test_dry_run(tmp_path: Path) -> None:
+    source = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False)
+    before = digest(source)
+    report = parquet_bloom.remove_filters(source, in_place=True, dry_run=True).files[0]
+    assert (report.removed, digest(source)) == (ROW_GROUPS, before)
+
+
+def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
+    from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+    from parquet_bloom.formats.thrift import compact
+
+    source = tmp_path / "keys.parquet"
+    pq.write_table(pa.table({"x": list(range(100))}), source, use_dictionary=False, store_schema=False)
+    data = source.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    metadata, _ = compact.decode(FileMetaData, data[-8 - length : -8])
+    for pairs in ([], None):
+        metadata.key_value_metadata = pairs
+        footer = compact.encode(metadata)
+        source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+        before = digest(source)
+        parquet_bloom.add_filters(source, in_place=True, sync=False, columns=["*"])
+        parquet_bloom.remove_filters(source, in_place=True, sync=False)
+        assert digest(source) == before
+
+
+def with_unknown_fields(data: bytes) -> bytes:
+    """A file whose footer carries, in every struct an edit opens, fields of later versions."""
+    from parquet_bloom.formats.metadata.edits import _FOOTER
+    from parquet_bloom.formats.thrift.compact_tree import BINARY, LIST, STRUCT, _Field, parse
+
+    length = int.from_bytes(data[-8:-4], "little")
+    root, _ = parse(data[-8 - length : -8], _FOOTER)
+    groups = root.get(4)
+    chunks = [chunk for group in groups for chunk in group.get(1)]
+    for n, node in enumerate([root, *groups, *chunks, *(chunk.get(3) for chunk in chunks), *(root.get(5) or [])]):
+        node.fields.append(_Field(77, LIST, -1, b"", b"\x2c\x15\x02\x00\x00"))  # two structs, one with an i32
+        node.fields.append(_Field(200 + n % 7, STRUCT, -1, b"", b"\x18\x03abc\x11\x00"))  # a text and a bool
+        node.fields.append(_Field(32766, BINARY, -1, b"", b"\x85\x00hello"))  # a length longer than need be
+    footer = root.encode()
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+@pytest.mark.parametrize(("spec", "placement"), PLACES)
+def test_unknown_fields_at_every_level_survive(tmp_path: Path, spec: str, placement: str) -> None:
+    source = write_keys(tmp_path / "keys.parquet", write_page_index=True)
+    source.write_bytes(with_unknown_fields(source.read_bytes()))
+    before, data = digest(source), source.read_bytes()
+    assert pq.read_table(source).equals(keys_table()), "other readers pass over what they do not know"
+    parquet_bloom.add_filters(source, in_place=True, columns=["id", "name"], spec=spec, placement=placement, sync=False)
+    added = source.read_bytes()
+    for marker in (b"\x85\x00hello", b"\x18\x03abc\x11\x00", b"\x2c\x15\x02\x00\x00"):
+        assert added.count(marker) == data.count(marker) > 20
+    assert pq.read_table(source).equals(keys_table())
+    assert all(f.status == "right" for f in parquet_bloom.verify(source).files[0].filters)
+    parquet_bloom.remove_filters(source, in_place=True, sync=False)
+    assert digest(source) == before
+
+
+def test_an_extension_is_kept_and_stops_moves_without_force(tmp_path: Path) -> None:
+    from parquet_bloom.errors import LayoutError
+    from parquet_bloom.formats.metadata.edits import _FOOTER
+    from parquet_bloom.formats.thrift.compact_tree import BINARY, _Field, parse
+
+    source = write_keys(tmp_path / "keys.parquet")
+    data = source.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    root, _ = parse(data[-8 - length : -8], _FOOTER)
+    root.fields.append(_Field(32767, BINARY, -1, b"", b"\x09extension"))
+    footer = root.encode()
+    source.write_bytes(data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    before = digest(source)
+    with pytest.raises(LayoutError, match="32767"):
+        parquet_bloom.add_filters(source, in_place=True, columns=["id"], placement="chunk-start")
+    for options in ({"placement": "footer"}, {"placement": "chunk-start", "force": True}):
+        parquet_bloom.add_filters(source, in_place=True, columns=["id"], sync=False, **options)
+        assert source.read_bytes().count(b"\x09extension") == 1
+        parquet_bloom.remove_filters(source, in_place=True, sync=False, force=True)
+        assert digest(source) == before

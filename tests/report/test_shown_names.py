@@ -1,0 +1,177 @@
+"""What files and people name never does anything to a terminal, and no message has a secret."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from samples import command
+
+import parquet_bloom
+from parquet_bloom import cli
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.storage.secrets import without_secret
+
+EVIL = "\x1b]0;title\x07\x1b[31mred\x1b[2K\x9b31m\u202egnp\u2066.\u200b"
+MARKUP = "[b]m[/x]"
+CODES = [c for c in EVIL if not c.isprintable()]
+SECRET = "wJalr/XUt+nFEMI/K7MDENG"
+CLI = Path(cli.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evil")
+    inside = folder / f"k={EVIL}"
+    inside.mkdir()
+    table = pa.table({EVIL: [1, 2, 3], "id": ["v1", "v2", EVIL], MARKUP: [1, 2, 3]})
+    plain = folder / "plain.parquet"
+    pq.write_table(table, plain, use_dictionary=False)
+    parquet_bloom.add_filters(plain, folder / "names.parquet", columns=["*"], sync=False)
+    parquet_bloom.add_filters(plain, inside / f"{EVIL}.parquet", columns=["*"], sync=False)
+    data = bytearray(plain.read_bytes())
+    data[4:150] = b"\xff" * 146
+    (folder / "damaged.parquet").write_bytes(data)
+    return folder
+
+
+def on_terminal(folder: Path, *words: str) -> str:
+    """What a terminal gets of a command."""
+    fd, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, stdin=end, stdout=end, stderr=end
+    )
+    os.close(end)
+    out = b""
+    while True:
+        try:
+            part = os.read(fd, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        out += part
+    os.close(fd)
+    process.wait()
+    return out.decode("utf-8", "surrogateescape")
+
+
+COLUMN = '"' + EVIL.replace('"', '""') + '"'
+WAYS = {
+    "add": ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*"],
+    "inspect": ["inspect", "names.parquet", "--all"],
+    "inspect json": ["inspect", "names.parquet", "--json"],
+    "verify": ["verify", f"k={EVIL}"],
+    "check": ["check", "names.parquet", f"{COLUMN} = 9 AND other({COLUMN})", "--explain"],
+    "check folder": ["check", ".", f"{COLUMN} = 2", "--explain"],
+    "read": ["read", "names.parquet"],
+    "read csv": ["read", "names.parquet", "--format", "csv"],
+    "read ndjson": ["read", "names.parquet", "--format", "ndjson"],
+    "no such column": ["add", "names.parquet", "-c", EVIL + "?", "-o", "x.parquet"],
+    "no such file": ["inspect", f"{EVIL}.parquet"],
+    "no such command": [EVIL],
+    "a damaged page": ["add", "damaged.parquet", "-c", "*", "-o", "x.parquet"],
+    "remove": ["remove", f"k={EVIL}", "--dry-run"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_terminal_gets_no_code_of_a_name(evil: Path, way: str) -> None:
+    out = on_terminal(evil, *WAYS[way])
+    own = out.replace("\r", "").replace("\x1b[K", "")  # the bar's own
+    assert not [c for c in CODES if c in own], repr(own)
+    assert "Traceback" not in own
+    assert "error that nobody expected" not in own
+
+
+def test_programs_get_values_as_they_are(evil: Path) -> None:
+    done = command("read", evil / "names.parquet", "--format", "csv")
+    rows = list(csv.reader(done.stdout.splitlines()))
+    assert (rows[0][0], rows[3][1]) == (EVIL, EVIL)
+    done = command("read", evil / "names.parquet", "--format", "ndjson")
+    assert json.loads(done.stdout.splitlines()[2])["id"] == EVIL
+    assert not [c for c in CODES if c in done.stdout], "JSON escapes them, and means the same"
+
+
+def test_markup_is_a_name(evil: Path) -> None:
+    for words in (["read", "names.parquet", "--columns", MARKUP], ["inspect", "names.parquet"]):
+        done = command(*words, cwd=evil)
+        assert (done.returncode, MARKUP in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("words", [["read"], ["read", "--format", "csv"], ["inspect"]], ids=" ".join)
+def test_output_in_ascii(evil: Path, words: list[str]) -> None:
+    done = command(*words, "names.parquet", cwd=evil, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_print_through_one_door() -> None:
+    """Whoever prints what a file says goes through say, aside, complain, print_table or print_json."""
+    doors = {"common.py": 3, "__init__.py": 1, "export_guava.py": 1}  # the help page; bytes
+    for module in sorted(CLI.glob("*.py")):
+        names = [ast.unparse(n.func) for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Call)]
+        prints = [name for name in names if name in ("click.echo", "print", "click.secho")]
+        assert len(prints) <= doors.get(module.name, 0), module.name
+
+
+# --- secrets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"s3://KEY:{SECRET}@bucket/a b", "s3://bucket/a b"),
+        (f"two: s3a://KEY:{SECRET}@b/x and s3://K:S@c", "two: s3a://b/x and s3://c"),
+        ("s3://KEY:123/456@bucket/x", "s3://bucket/x"),
+        ("abfs://account:pass@container/x", "abfs://container/x"),
+        ("hdfs://host:8020/user@home/x", "hdfs://host:8020/user@home/x"),
+        ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
+    ],
+)
+def test_a_uri_without_its_secret(text: str, shown: str) -> None:
+    assert without_secret(text) == shown
+
+
+COMMANDS = [["inspect"], ["inspect", "--json"], ["verify"], ["read"], ["add", "--in-place"], ["check"], ["remove"]]
+
+
+def secretless(capsys: pytest.CaptureFixture[str], *words: str) -> None:
+    assert cli.run(list(words)) == 2
+    told = "".join(capsys.readouterr())
+    assert not [part for part in ("wJalr", "XUt", "MDENG", "456") if part in told], told
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_message_has_a_secret(words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for secret in (SECRET, "123/456"):
+        uri = f"s3://KEY:{secret}@bucket/x.parquet"
+        for sources in ([uri], [uri, str(tmp_path)], [str(tmp_path), uri]):
+            secretless(capsys, *words, *sources, *(["a = 1"] if words == ["check"] else []))
+    secretless(capsys, "check", uri)  # the predicate is missing, and click names what is there
+
+
+@pytest.mark.parametrize("option", ["endpoint_override=127.0.0.1:1&scheme=http", "nonsense=1"])
+def test_no_message_of_a_store_has_a_secret(
+    option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    secretless(capsys, "inspect", f"s3://KEY:{SECRET.replace('/', '%2F')}@bucket/x.parquet?{option}")
+
+
+def test_no_exception_has_a_secret_in_its_chain() -> None:
+    for uri in (f"s3://KEY:{SECRET}@bucket/x", f"s3://KEY:{SECRET.replace('/', '%2F')}@bucket/x?nonsense=1"):
+        with pytest.raises(ParquetBloomError) as caught:
+            parquet_bloom.inspect(uri)
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert "wJalr" not in f"{error}{error!r}"
+            error = error.__cause__

@@ -1,0 +1,220 @@
+"""check: never a wrong skip, and what an answer costs in requests and bytes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+import uuid
+import warnings
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+from corpus import corpus_file
+from samples import FIXTURES, ROWS, keys_table, write_keys
+
+import parquet_bloom
+from parquet_bloom.chunks.locate import Places, probe
+from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
+from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.predicates.outcomes import Outcomes
+from parquet_bloom.storage.source import Source
+
+ABSENT = 4_000_000_000_000_000_001  # lies within the bounds of every row group
+
+
+def kept(path: Path, predicate: str) -> list[int]:
+    return [v.row_group for v in parquet_bloom.check(path, predicate) if not v.skipped]
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check")
+    source = write_keys(folder / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id", "name", "tags", "half_null"], sync=False)
+    return source
+
+
+def test_the_demo_file_answers_as_its_maker_says(tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    parquet_bloom.add_filters(FIXTURES / "pyarrow/trace_ids.parquet", out, sync=False, columns=["*"])
+    assert kept(out, "user_id = 4611686018427387904") == [3]
+    assert kept(out, "trace_id = '00000000000000000000000000c0ffee'") == [2]
+
+
+@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.placement is not None])
+def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path, spec: str) -> None:
+    source = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
+    ids = keys_table()["id"].to_pylist()
+    with Source(source) as opened:
+        places = Places(opened.footer())
+        for row in range(0, len(ids), 7):
+            plain = struct.pack("<q", ids[row])
+            answers = [probe(opened, places[group, 0], plain) for group in range(3)]
+            assert answers[row // ROWS], f"row {row} would be lost"
+        absent = [probe(opened, places[0, 0], struct.pack("<q", -i)) for i in range(1, 500)]
+    assert sum(absent) <= 20, "1 % is asked for"
+
+
+def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
+    with Source(filtered) as source:
+        footer = source.footer()
+        assert source.requests == 1, "the footer came with the first request"
+        places = Places(footer)
+        requests, read = source.requests, source.bytes_read
+        assert not probe(source, places[0, 0], struct.pack("<q", -5))
+        assert source.requests - requests <= 2
+        assert source.bytes_read - read <= 16 + 32 + 64, "the header and one block, not the filter"
+    verdicts = parquet_bloom.check(filtered, f"id = {ABSENT}")
+    assert all(v.skipped and v.decided_by == "filter" and v.bytes_read <= 112 for v in verdicts)
+    assert all(v.outcome == Outcomes.FALSE for v in verdicts), "and no NULL is there"
+
+
+@pytest.mark.parametrize("spec", ["parquet-41", "parquet-41-early", "parquet-41-raw"])
+def test_the_drafts_cost_a_header_and_a_block(tmp_path: Path, spec: str) -> None:
+    source = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
+    assert all(v.bytes_read <= 64 + 32 for v in parquet_bloom.check(source, f"id = {ABSENT}"))
+
+
+def test_what_a_filter_cannot_tell_is_kept(filtered: Path) -> None:
+    assert kept(filtered, "colour = 'g'") == [0, 1, 2], "no filter there, and bounds admit it"
+    assert kept(filtered, "colour = 'zzz'") == [], "bounds do not"
+    assert kept(filtered, "flag = TRUE") == [0, 1, 2]
+
+
+def test_what_no_value_can_equal_is_skipped_without_reading(filtered: Path) -> None:
+    for predicate in ("id = 9223372036854775808", "id = 1.5", "id = NULL", "colour = NULL", "id > 9223372036854775807"):
+        verdicts = parquet_bloom.check(filtered, predicate)
+        assert all(v.skipped and v.decided_by == "literal" and v.bytes_read == 0 for v in verdicts), predicate
+
+
+def test_nested_columns_by_path_and_by_prefix(filtered: Path) -> None:
+    value = keys_table()["tags"][ROWS + 3].as_py()[1]
+    for name in ("tags.list.element", "tags"):
+        assert kept(filtered, f"list_contains({name}, {value})") == [1], name
+        assert kept(filtered, f"list_contains({name}, {ABSENT})") == [], name
+    verdicts = parquet_bloom.check(filtered, f"tags = {ABSENT}")
+    assert verdicts.skipped == 0
+    assert verdicts.unused == [(f"tags = {ABSENT}", "tags is a list; list_contains(tags, ...) speaks of its elements")]
+    assert kept(filtered, "user = 5") == [0, 1, 2], "a group of two columns"
+    assert kept(filtered, "user.id = 5") == []
+
+
+VALUES = {
+    "int8": (pa.int8(), [-128, 5], "-128"),
+    "uint8": (pa.uint8(), [255, 5], "255"),
+    "uint32": (pa.uint32(), [2**32 - 1, 5], "4294967295"),
+    "uint64": (pa.uint64(), [2**64 - 1, 5], "18446744073709551615"),
+    "int64": (pa.int64(), [-(2**63), 5], "-9223372036854775808"),
+    "hex": (pa.int64(), [255, 5], "0xff"),
+    "float32": (pa.float32(), [0.1, 5.0], "0.1"),
+    "float64": (pa.float64(), [0.1, 5.0], "0.1"),
+    "exponent": (pa.float64(), [1e300, 5.0], "1e300"),
+    "negative_zero": (pa.float32(), [-0.0, 5.0], "0"),
+    "float16": (pa.float16(), [np.float16(1.5), np.float16(5)], "1.5"),
+    "decimal9": (pa.decimal128(9, 2), [Decimal("-12.30"), Decimal(5)], "-12.3"),
+    "decimal18": (pa.decimal128(18, 4), [Decimal("12.3456"), Decimal(5)], "12.3456"),
+    "decimal38": (pa.decimal128(38, 10), [Decimal("1e20"), Decimal(5)], "100000000000000000000"),
+    "string": (pa.string(), ["it's", "x"], "'it''s'"),
+    "empty": (pa.string(), ["", "x"], "''"),
+    "unicode": (pa.string(), ["naïve ☃", "x"], "'naïve ☃'"),
+    "binary": (pa.binary(), [b"\x00\xff", b"x"], "x'00ff'"),
+    "fixed": (pa.binary(3), [b"abc", b"xyz"], "x'616263'"),
+    "date": (pa.date32(), [dt.date(1969, 12, 31), dt.date(2026, 1, 1)], "DATE '1969-12-31'"),
+    "date_text": (pa.date32(), [dt.date(1969, 12, 31), dt.date(2026, 1, 1)], "'1969-12-31'"),
+    "ts_ms": (pa.timestamp("ms"), [dt.datetime(2026, 1, 31, 1, 2, 3), dt.datetime(2000, 1, 1)],
+              "TIMESTAMP '2026-01-31 01:02:03'"),
+    "ts_us_utc": (pa.timestamp("us", "UTC"), [dt.datetime(2026, 1, 31, 1, 2, 3, 4), dt.datetime(2000, 1, 1)],
+                  "TIMESTAMP '2026-01-31 03:02:03.000004+02:00'"),
+    "ts_ns": (pa.timestamp("ns"), [dt.datetime(1960, 1, 1, 0, 0, 0, 5), dt.datetime(2000, 1, 1)],
+              "TIMESTAMP '1960-01-01T00:00:00.000005'"),
+    "time_ms": (pa.time32("ms"), [dt.time(23, 59, 59, 1000), dt.time(1)], "TIME '23:59:59.001'"),
+    "time_us": (pa.time64("us"), [dt.time(23, 59, 59, 1), dt.time(1)], "TIME '23:59:59.000001'"),
+    "uuid": (pa.uuid(), [uuid.UUID(int=7).bytes, uuid.UUID(int=9).bytes],
+             "UUID '00000000-0000-0000-0000-000000000007'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(VALUES))
+@pytest.mark.parametrize("spec", ["final", "parquet-41"])
+def test_a_stored_value_is_found_by_its_literal(tmp_path: Path, case: str, spec: str) -> None:
+    kind, (value, other), literal = VALUES[case]
+    storage = pa.binary(16) if case == "uuid" else kind
+    column = pa.chunked_array([pa.array([value] * 3, storage), pa.array([other] * 3, storage)]).cast(kind)
+    path = tmp_path / "one.parquet"
+    options = {"row_group_size": 3, "use_dictionary": False, "store_decimal_as_integer": case.startswith("decimal")}
+    pq.write_table(pa.table({"c": column}), path, **options)
+    parquet_bloom.add_filters(path, in_place=True, spec=spec, sync=False, columns=["*"])
+    verdicts = parquet_bloom.check(path, f"c = {literal}")
+    assert not verdicts[0].skipped, "row group 0 holds it"
+    assert verdicts[1].skipped, f"row group 1 does not: {verdicts[1].reason}"
+
+
+def inside(path: Path) -> int:
+    """A value that lies within the bounds of every row group."""
+    facts = pq.ParquetFile(path).metadata
+    bounds = [facts.row_group(i).column(0).statistics for i in range(facts.num_row_groups)]
+    low, high = max(b.min for b in bounds), min(b.max for b in bounds)
+    assert low < high, "the row groups overlap"
+    return int(low + high) // 2
+
+
+@pytest.mark.parametrize("name", ["02_not_mult32", "06_garbage_ff", "09_length_too_big_padding64", "13_numbytes_0",
+                                  "13c_numbytes_1GiB", "13e_numbytes_half_nolen"])  # fmt: skip
+def test_damaged_filters_are_no_evidence_and_one_warning(name: str) -> None:
+    path = corpus_file(f"malformed_lab/{name}.parquet")
+    with pytest.warns(FilterWarning, match=rf"{name}.parquet: 4 damaged filters ignored, the first: ") as caught:
+        assert kept(path, f"id = {inside(path)}") == [0, 1, 2, 3]
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("name", ["malformed_lab/04_unknown_hash2", "bloom/parquetjs__fruits-bloomfilter"])
+def test_unknown_filters_are_no_evidence_and_no_warning(name: str) -> None:
+    path = corpus_file(f"{name}.parquet")
+    predicate = f"id = {inside(path)}" if "lab" in name else "quantity = 15"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(not v.skipped for v in parquet_bloom.check(path, predicate))
+
+
+@pytest.mark.parametrize("name", ["00_good_pow2", "01b_nonpow2_3blk", "03b_bare_hdr_murmur3_nocomp",
+                                  "07_draft_pageheader_murmur3", "10_no_length"])  # fmt: skip
+def test_foreign_filters_never_lose_a_row(name: str) -> None:
+    path = corpus_file(f"malformed_lab/{name}.parquet")
+    file = pq.ParquetFile(path)
+    for group in range(file.num_row_groups):
+        for value in file.read_row_group(group, ["id"])["id"].to_pylist()[::50]:
+            assert group in kept(path, f"id = {value}")
+
+
+def test_on_a_pyarrow_file_system(filtered: Path) -> None:
+    local = pa.fs.SubTreeFileSystem(str(filtered.parent), pa.fs.LocalFileSystem())
+    verdicts = parquet_bloom.check(filtered.name, f"id = {ABSENT}", filesystem=local)
+    assert [v.skipped for v in verdicts] == [True] * 3
+    infos = parquet_bloom.inspect(filtered.name, filesystem=local).files[0].filters
+    assert len(infos) == len(parquet_bloom.inspect(filtered).files[0].filters)
+    assert all(f.status == "right" for f in parquet_bloom.verify(filtered.name, filesystem=local).files[0].filters)
+
+
+def test_text_that_is_no_predicate_is_told_before_any_file_is_opened() -> None:
+    with pytest.raises(TextError) as caught:
+        parquet_bloom.check("never opened.parquet", "id = 5 AND")
+    assert str(caught.value).splitlines()[-1].endswith("^")
+
+
+def test_quoted_names(tmp_path: Path) -> None:
+    path = tmp_path / "names.parquet"
+    names = ["a.b", 'say "hi"', "with space", "ünïcode", "Id", "id"]
+    pq.write_table(pa.table({name: [i + 100] for i, name in enumerate(names)}), path, use_dictionary=False)
+    parquet_bloom.add_filters(path, in_place=True, sync=False, columns=["*"])
+    for i, text in enumerate(['"a.b"', '"say ""hi"""', '"with space"', "ünïcode", "Id", "id"]):
+        assert kept(path, f"{text} = {i + 100}") == [0]
+        assert kept(path, f"{text} = 7") == []
+    with pytest.raises(UnknownColumnError):
+        kept(path, "a.b = 100")

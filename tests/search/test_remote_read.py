@@ -1,0 +1,194 @@
+"""Verdicts and rows on an S3 API: equal to those of local files, and what they cost in requests and bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from object_store import ObjectStore, serving
+
+import parquet_bloom
+from parquet_bloom.chunks.footer_cache import FooterCache
+from parquet_bloom.errors import StorageError, TableFormatError
+
+GROUPS, ROWS = 8, 5_000
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with serving() as running:
+        running.client.create_bucket(Bucket="data")
+        for year in (2025, 2026):
+            for part in range(2):
+                running.put(f"data/events/year={year}/{part}.parquet", events(10 * year + part))
+        yield running
+
+
+def events(seed: int) -> bytes:
+    """Random ids with filters of 8 KiB each, and `at`, which grows from row group to row group."""
+    rng = np.random.default_rng(seed)
+    n = GROUPS * ROWS
+    table = pa.table({
+        "id": rng.integers(0, 2**62, n),
+        "at": np.arange(n) * 10,
+        "payload": [bytes(rng.bytes(40)) for _ in range(n)],
+    })  # fmt: skip
+    plain, out = io.BytesIO(), Path(f"/tmp/parquet-bloom-{seed}.parquet")
+    try:
+        pq.write_table(table, plain, row_group_size=ROWS, use_dictionary=False, compression="none")
+        out.write_bytes(plain.getvalue())
+        parquet_bloom.add_filters(out, in_place=True, columns=["id"], sync=False)
+        return out.read_bytes()
+    finally:
+        out.unlink(missing_ok=True)
+
+
+def table_of(store: ObjectStore, name: str) -> pa.Table:
+    return pq.read_table(io.BytesIO(store.get(name)))
+
+
+ABSENT = 2**61 + 12345
+
+
+def test_a_value_costs_the_footer_and_a_block_a_filter(store: ObjectStore) -> None:
+    store.wire.clear()
+    verdicts = parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT}", raw_files=True)
+    assert verdicts.skipped == GROUPS
+    assert [v.decided_by for v in verdicts] == ["filter"] * GROUPS
+    assert all(v.bytes_read <= 17 + 32 for v in verdicts), "a header and a block each"
+    assert store.wire.kinds == ["HEAD", "GET", "GET"], "the footer, and all blocks, which lie close together"
+    assert store.wire.down < 300_000
+
+
+def test_a_table_is_looked_for_with_one_round_of_requests(store: ObjectStore) -> None:
+    """Before any work; each folder of the name is asked for a log of three kinds, whatever its files."""
+    folders = ("data/events/year=2026", "data/events", "data")
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events/year=2026/0.parquet"), f"id = {ABSENT}")
+    assert store.wire.kinds == ["HEAD", *3 * len(folders) * ["LIST"], "GET", "GET"]
+    store.wire.clear()
+    parquet_bloom.check([store.uri(f"data/events/year=2026/{part}.parquet") for part in range(2)], f"id = {ABSENT}")
+    assert store.wire.kinds.count("LIST") == 3 * len(folders)
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events"), f"id = {ABSENT}", raw_files=True)
+    listing = store.wire.kinds.count("LIST")
+    store.wire.clear()
+    parquet_bloom.check(store.uri("data/events"), f"id = {ABSENT}")
+    assert store.wire.kinds.count("LIST") == listing + 3, "the bucket; the listing told of the rest"
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/00000000000000000000.json", ".hoodie/hoodie.properties", "metadata/v1.metadata.json"]
+)
+def test_a_table_in_the_store(store: ObjectStore, log: str) -> None:
+    whole = store.get("data/events/year=2025/0.parquet")
+    for name, data in ((f"lake/t/{log}", b"{}"), ("lake/t/k=1/x.parquet", whole), ("plain/x.parquet", whole)):
+        store.put(f"data/{name}", data)
+    try:
+        at = r"s3://data/lake/t: is an? .* table|s3://data/lake.*: (lies in|holds) the .* table s3://data/lake/t,"
+        for name in ("lake/t", "lake/t/", "lake", "lake/t/k=1/x.parquet", "lake/t/k=1", "lake/*", "lake/t/*/*.parquet"):
+            with pytest.raises(TableFormatError, match=at):
+                parquet_bloom.count(store.uri(f"data/{name}"))
+            assert parquet_bloom.count(store.uri(f"data/{name}"), raw_files=True) == GROUPS * ROWS
+        assert parquet_bloom.count(store.uri("data/plain")) == GROUPS * ROWS
+        assert "is a" in parquet_bloom.inspect(store.uri("data/lake/t")).notes[0]
+    finally:
+        for name in (f"lake/t/{log}", "lake/t/k=1/x.parquet", "plain/x.parquet"):
+            store.client.delete_object(Bucket="data", Key=name)
+
+
+def test_an_iceberg_table_whose_data_lie_elsewhere(store: ObjectStore) -> None:
+    said = {"format-version": 2, "location": "s3://data/t", "properties": {"write.data.path": "s3://other/x/"}}
+    store.put("data/t/metadata/00001-a.gz.metadata.json", gzip.compress(json.dumps(said).encode()))
+    with pytest.raises(TableFormatError, match="s3://data/t: is an Iceberg table whose data lie at s3://other/x; "):
+        parquet_bloom.count(store.uri("data/t"))
+
+
+def test_who_may_not_list_reads_on(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights to read an object do not tell whether a folder above is a table's."""
+
+    def forbid(request: Any) -> None:
+        if request.kind == "LIST":
+            raise PermissionError
+
+    name = "data/events/year=2026/0.parquet"
+    monkeypatch.setattr(store.wire, "before", forbid)
+    assert parquet_bloom.count(name, filesystem=store.filesystem) == GROUPS * ROWS
+    assert parquet_bloom.inspect(name, filesystem=store.filesystem).notes == []
+
+
+def test_bounds_make_filters_needless(store: ObjectStore) -> None:
+    store.wire.clear()
+    name = store.uri("data/events/year=2026/0.parquet")
+    verdicts = parquet_bloom.check(name, f"id = {ABSENT} AND at < 0", raw_files=True)
+    assert {v.decided_by for v in verdicts} == {"bounds"}
+    assert store.wire.kinds == ["HEAD", "GET"], "the footer"
+
+
+def test_rows_are_those_of_the_whole_and_few_bytes_travel(store: ObjectStore) -> None:
+    name = "data/events/year=2026/1.parquet"
+    whole = table_of(store, name)
+    value = whole["id"][3 * ROWS + 7].as_py()
+    store.wire.clear()
+    rows = parquet_bloom.read_table(store.uri(name), filters=f"id = {value}")
+    assert rows.equals(whole.filter(pc.field("id") == value))
+    down, size = store.wire.down, len(store.get(name))
+    assert down < size / 3, "one row group of eight, the footer and the filters' ends"
+
+
+def test_folders_partitions_and_file_systems(store: ObjectStore) -> None:
+    uri, filesystem = store.uri("data/events"), store.filesystem
+    one = table_of(store, "data/events/year=2025/1.parquet")
+    value = one["id"][5].as_py()
+    expected = pq.read_table("data/events", filters=[("id", "==", value)], filesystem=filesystem)
+    assert expected.num_rows == 1
+    for filters in (f"id = {value}", [("id", "==", value)], pc.field("id") == value):
+        assert parquet_bloom.read_table(uri, filters=filters).to_pylist() == expected.to_pylist()
+        assert (
+            parquet_bloom.read_table("data/events", filters=filters, filesystem=filesystem).to_pylist()
+            == expected.to_pylist()
+        )
+    scan = parquet_bloom.Scan(uri, f"id = {value} AND year = 2026")
+    assert scan.to_table().num_rows == 0
+    assert len(scan.excluded) == 2 - 1, "the first file is always opened, for the names of columns"
+    assert parquet_bloom.count(uri, "year = 2026") == 2 * GROUPS * ROWS
+    kept = parquet_bloom.prune(uri, f"id = {value}")
+    assert [path for path, _ in kept] == ["s3://data/events/year=2025/1.parquet"]
+
+
+def test_a_footer_cache_saves_the_footers(store: ObjectStore) -> None:
+    cache = FooterCache()
+    uri = store.uri("data/events")
+    first = parquet_bloom.check(uri, f"id = {ABSENT}", cache=cache)
+    store.wire.clear()
+    again = parquet_bloom.check(uri, f"id = {ABSENT}", cache=cache)
+    assert list(again) == list(first)
+    assert store.wire.kinds.count("GET") == 4, "one joined read of filters a file"
+
+
+def test_a_file_that_changes_in_between_is_an_error(store: ObjectStore) -> None:
+    name = "data/changing.parquet"
+    store.put(name, events(1))
+    scan = parquet_bloom.Scan(store.uri(name), "at < 100")
+    assert len(scan.verdicts) == GROUPS
+    store.put(name, events(2))
+    with pytest.raises(StorageError, match="changed by another program"):
+        scan.to_table()
+
+
+def test_keys_in_bulk(store: ObjectStore) -> None:
+    name = "data/events/year=2026/0.parquet"
+    whole = table_of(store, name)
+    keys = whole["id"].slice(2 * ROWS, 3)
+    kept = parquet_bloom.prune(store.uri(name), column="id", values=keys, count_hits=True)
+    assert 2 in kept[0][1]
+    assert kept.hits["s3://data/events/year=2026/0.parquet", 2] == 3

@@ -1,0 +1,131 @@
+"""Files, folders, globs and outputs; every conflict is found before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from samples import no_listing_of
+
+from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.storage.paths import expand, locate, targets
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet", "in/notes.txt", "in/_metadata",
+                 "in/.hidden.parquet", "in/_delta_log/e.parquet", "other/a.parquet", "bare"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path
+
+
+def names(tree: Path, *sources: object) -> list[str]:
+    return [Path(f.path).relative_to(tree).as_posix() for f in expand([str(s) for s in sources])]
+
+
+def test_a_folder_gives_its_parquet_files_sorted_without_hidden_ones(tree: Path) -> None:
+    assert names(tree, tree / "in") == ["in/a.parquet", "in/sub/b.parq", "in/sub/c.PQ", "in/x=1/d.parquet"]
+
+
+def test_a_named_file_counts_whatever_its_name_and_once(tree: Path) -> None:
+    assert names(tree, tree / "bare", tree / "bare", tree / "in/../bare") == ["bare"]
+
+
+def test_globs(tree: Path) -> None:
+    assert names(tree, tree / "in/*.parquet") == ["in/a.parquet"]
+    assert names(tree, tree / "in/**/*.pa*q*") == ["in/a.parquet", "in/sub/b.parq", "in/x=1/d.parquet"]
+    assert names(tree, tree / "in/s?b") == ["in/sub/b.parq", "in/sub/c.PQ"], "a glob may fit a folder"
+    (tree / "in/[odd].parquet").write_bytes(b"x")
+    assert names(tree, tree / "in/[odd].parquet") == ["in/[odd].parquet"], "a file of that very name goes first"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"), [("no", "no such file"), ("in/_delta_log/x*", "no file fits"), ("empty", "no Parquet file")]
+)
+def test_nothing_found(tree: Path, source: str, says: str) -> None:
+    (tree / "empty").mkdir()
+    with pytest.raises(StorageError, match=says) as caught:
+        expand(str(tree / source))
+    assert source in str(caught.value)
+
+
+def test_among_several_a_name_without_files_is_one_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "empty").mkdir()
+    located = locate([tree / "no", tree / "in/a.parquet", tree / "empty", tree / "in/x*y"])
+    assert [Path(f.path).name for f in located.found] == ["a.parquet"]
+    assert [Path(f.path).name for f in located.failed] == ["no", "empty", "x*y"]
+    assert not located.single
+    no_listing_of("sub", monkeypatch)
+    located = locate(tree / "in")
+    assert [Path(f.path).name for f in located.found] == ["a.parquet", "d.parquet"], "the other folders count"
+    assert [str(f.error) for f in located.failed] == [f"{tree}/in/sub: Permission denied"]
+    with pytest.raises(StorageError, match="Permission denied"):
+        locate(tree / "in/sub")
+
+
+def test_partitions(tree: Path) -> None:
+    for name in ("t/k=1/city=a%20b/x.parquet", "t/k=__HIVE_DEFAULT_PARTITION__/odd/=/y.parquet"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_bytes(b"x")
+    one, other = (("k", "1"), ("city", "a b")), (("k", None),)
+    assert [f.partitions for f in expand(tree / "t")] == [one, other]
+    assert [f.partitions for f in expand(tree / "t/k=1")] == [one[1:]], "below the folder that was named"
+    assert [f.partitions for f in expand(f"{tree}/t/*/*/*.parquet")] == [one], "below the fixed part"
+    file = tree / "t/k=1/city=a%20b/x.parquet"
+    assert [f.partitions for f in expand(file)] == [()], "one file alone"
+    assert [f.partitions for f in expand([file, tree / "bare"])] == [one, ()], "of several, the whole path"
+
+
+def test_file_uris(tree: Path) -> None:
+    (tree / "a b.parquet").write_bytes(b"x")
+    for uri in (f"file://{tree}/a%20b.parquet", f"file:{tree}/a%20b.parquet", f"file://localhost{tree}/a b.parquet"):
+        assert names(tree, uri) == ["a b.parquet"]
+    assert names(tree, f"file://{tree}/in/s*") == ["in/sub/b.parq", "in/sub/c.PQ"]
+    assert targets(tree / "bare", f"file://{tree}/new", False, False).targets[expand(tree / "bare")[0]].path == str(
+        tree / "new"
+    )
+
+
+def pairs(tree: Path, sources: object, output: str, **options: bool) -> dict[str, str]:
+    found = targets(sources, tree / output if not output.endswith("/") else f"{tree}/{output}", False, **options)
+    return {
+        Path(a).relative_to(tree).as_posix(): Path(b).relative_to(tree).as_posix() for a, b in found.targets.items()
+    }
+
+
+def test_outputs(tree: Path) -> None:
+    assert pairs(tree, str(tree / "bare"), "new", overwrite=False) == {"bare": "new"}
+    assert pairs(tree, str(tree / "bare"), "new/", overwrite=False) == {"bare": "new/bare"}
+    assert pairs(tree, str(tree / "bare"), "other", overwrite=False) == {"bare": "other/bare"}, "a folder that exists"
+    assert pairs(tree, str(tree / "in"), "new", overwrite=False) == {
+        "in/a.parquet": "new/a.parquet", "in/sub/b.parq": "new/sub/b.parq",
+        "in/sub/c.PQ": "new/sub/c.PQ", "in/x=1/d.parquet": "new/x=1/d.parquet",
+    }  # fmt: skip
+    several = [str(tree / "bare"), str(tree / "other/a.parquet")]
+    assert pairs(tree, several, "new", overwrite=False) == {"bare": "new/bare", "other/a.parquet": "new/a.parquet"}
+
+
+def test_conflicts(tree: Path) -> None:
+    bare = str(tree / "bare")
+    with pytest.raises(RequestError, match="give output for a new file, or in_place=True"):
+        targets(bare, None, False, False)
+    with pytest.raises(RequestError, match="exclude each other"):
+        targets(bare, "x", True, False)
+    with pytest.raises(RequestError, match="would both go to"):
+        targets([str(tree / "in/a.parquet"), str(tree / "other/a.parquet")], tree / "new", False, False)
+    with pytest.raises(RequestError, match="itself a source"):
+        targets(bare, bare, False, True)
+    (tree / "link").symlink_to("bare")
+    with pytest.raises(RequestError, match="itself a source"):
+        targets(bare, tree / "link", False, True)
+    with pytest.raises(StorageError, match="overwrite=True"):
+        targets(bare, tree / "other/a.parquet", False, False)
+    with pytest.raises(StorageError, match="not a folder"):
+        targets(str(tree / "in"), bare, False, True)
+    with pytest.raises(StorageError, match="is a folder"):
+        (tree / "out/bare").mkdir(parents=True)
+        targets(bare, tree / "out", False, True)
+    with pytest.raises(RequestError, match="no file was named"):
+        expand([])

@@ -1,0 +1,739 @@
+"""Other storages: S3 by moto's server on loopback, fsspec, pyarrow's wrappers; requests and bytes counted."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from object_store import ObjectStore, Request, serving
+from pyarrow import fs
+from samples import ROW_GROUPS, command, keys_table, leftovers, write_keys
+
+import parquet_bloom
+from parquet_bloom.cli import run
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning
+from parquet_bloom.storage.paths import expand, locate
+from parquet_bloom.storage.remote import Location, submit
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing import s3 as s3_module
+from parquet_bloom.storage.writing.s3_parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan_parts
+from parquet_bloom.storage.writing.target import Writing, disk_needed, new_version
+from parquet_bloom.storage.writing.upload import UploadedFile
+
+SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ObjectStore]:
+    with serving() as store:
+        yield store
+
+
+@pytest.fixture
+def store(server: ObjectStore) -> Iterator[ObjectStore]:
+    """An empty bucket `data`."""
+    server.client.create_bucket(Bucket="data")
+    server.wire.clear()
+    yield server
+    server.wire.before = None
+    server.drop("data")
+
+
+@pytest.fixture(scope="session")
+def big() -> bytes:
+    """12 MiB, uncompressed, four row groups; 128 thousand bytes of them are `id`."""
+    rng = np.random.default_rng(5)
+    n = 16_000
+    wide = {f"wide_{i}": [rng.bytes(190) for _ in range(n)] for i in range(4)}
+    table = pa.table({"id": pa.array(rng.integers(0, 2**62, n)), **wide})
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=n // 4, use_dictionary=False, compression="none", write_statistics=False)
+    return out.getvalue()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> bytes:
+    return write_keys(tmp_path / "small.parquet").read_bytes()
+
+
+def locally(tmp_path: Path, data: bytes, **options: object) -> bytes:
+    """What `add` makes of a local file."""
+    (tmp_path / "in.parquet").write_bytes(data)
+    parquet_bloom.add_filters(
+        tmp_path / "in.parquet", tmp_path / "local.parquet", sync=False, overwrite=True, **{"columns": ["*"], **options}
+    )
+    return (tmp_path / "local.parquet").read_bytes()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["uri", "filesystem", "uri on filesystem"])
+def test_a_footer_costs_two_requests(store: ObjectStore, small: bytes, named: str) -> None:
+    store.put("data/x.parquet", small)
+    store.wire.clear()
+    if named == "uri":
+        report = parquet_bloom.inspect(store.uri("data/x.parquet"))
+        assert report.files[0].path == "s3://data/x.parquet", "no key, no options"
+    else:
+        name = "s3://data/x.parquet" if "uri" in named else "data/x.parquet"
+        report = parquet_bloom.inspect(name, filesystem=store.filesystem)
+        assert report.files[0].path == name
+    assert report.files[0].rows == 1200
+    assert sorted(store.wire.kinds) == ["GET", "HEAD", *3 * ["LIST"]], "its size; 64 KiB; is the bucket a table's?"
+    assert [r.down for r in store.wire.requests if r.kind == "GET"] == [min(len(small), 64 << 10)]
+
+
+def test_ranges_are_joined_or_read_side_by_side(store: ObjectStore, big: bytes) -> None:
+    store.put("data/x.parquet", big)
+    with Source("data/x.parquet", store.filesystem) as source:
+        store.wire.clear()
+        near = [(i * 1000, 500) for i in range(50)]
+        far = [(i << 20, 100) for i in range(1, 11)]
+        ranges = [*far, *near, far[0]]
+        assert source.read_ranges(ranges) == [big[o : o + n] for o, n in ranges]
+        assert len(store.wire.requests) == source.requests == 11
+        assert source.bytes_read == store.wire.down == 49_500 + 10 * 100
+        assert source.read_ranges([(0, len(big))]) == [big], "what is long is read in pieces"
+        assert source.requests == 11 + 2
+        rng = np.random.default_rng(2)
+        many = [
+            (int(o), int(n)) for o, n in zip(rng.integers(0, 11 << 20, 5000), rng.integers(0, 300, 5000), strict=True)
+        ]
+        many += [(0, 10 << 20), (5, 9 << 20), (7, 0), (len(big), 0)]
+        assert source.read_ranges(many) == [big[o : o + n] for o, n in many]
+        assert len(set(submit(source.read_ranges, many).result())) > 1000, "also from one of its own threads"
+
+
+def test_inspect_reads_many_filters_with_few_requests(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
+    store.put("data/y.parquet", locally(tmp_path, small))
+    store.wire.clear()
+    report = parquet_bloom.inspect("data/y.parquet", filesystem=store.filesystem)
+    assert len(report.files[0].filters) == 7 * ROW_GROUPS
+    assert report.files[0].problems == 0
+    assert len(store.wire.requests) <= 3 + 3, "three look for a table's log"
+    assert not parquet_bloom.verify("data/y.parquet", filesystem=store.filesystem).files[0].wrong
+
+
+def test_a_column_chunk_is_decoded_with_one_request(store: ObjectStore, tmp_path: Path, big: bytes) -> None:
+    store.put("data/y.parquet", locally(tmp_path, big, columns=["id"]))
+    store.wire.clear()
+    verified = parquet_bloom.verify("data/y.parquet", filesystem=store.filesystem).files[0]
+    assert [f.status for f in verified.filters] == ["right"] * 4
+    assert sum(f.values for f in verified.filters) == 16_000
+    reading = [kind for kind in store.wire.kinds if kind != "LIST"]
+    assert reading == ["HEAD", "GET"] + 4 * ["GET"], "the filters came with the footer, each chunk as one"
+
+
+def test_folders_globs_and_lists(store: ObjectStore, small: bytes) -> None:
+    names = ("in/a.parquet", "in/year=2026/b.parq", "in/year=2026/city=a%2Fb/c.PQ", "in/_delta/e.parquet", "in/notes",
+             "in/.hidden.parquet", "in/year=__HIVE_DEFAULT_PARTITION__/d.parquet")  # fmt: skip
+    for name in names:
+        store.put(f"data/{name}", small)
+
+    def found(*sources: str) -> dict[str, object]:
+        return {f.path.removeprefix("data/in/"): f.partitions for f in expand(list(sources), store.filesystem)}
+
+    everything = {
+        "a.parquet": (),
+        "year=2026/b.parq": (("year", "2026"),),
+        "year=2026/city=a%2Fb/c.PQ": (("year", "2026"), ("city", "a/b")),
+        "year=__HIVE_DEFAULT_PARTITION__/d.parquet": (("year", None),),
+    }
+    assert found("data/in") == everything
+    assert found("data/in/") == everything
+    assert found("data/in/year=2026") == {"year=2026/b.parq": (), "year=2026/city=a%2Fb/c.PQ": (("city", "a/b"),)}
+    assert found("data/in/*.parquet") == {"a.parquet": ()}
+    assert found("data/in/**/*.p[aq]*") == {k: v for k, v in everything.items() if not k.endswith("PQ")}
+    assert found("data/in/year=*/?.parq") == {"year=2026/b.parq": (("year", "2026"),)}
+    assert set(found("data/i?")) == set(everything), "a glob may fit a folder"
+    assert found("data/in/_delta/*") == {"_delta/e.parquet": ()}
+    assert found("data/in/year=2026/b.parq") == {"year=2026/b.parq": ()}, "one file alone tells of no partitions"
+    assert found("data/in/year=2026/b.parq", "data/in/notes") == {"year=2026/b.parq": (("year", "2026"),), "notes": ()}
+    shown = [str(f) for f in expand(store.uri("data/in/year=2026"))]
+    assert shown == ["s3://data/in/year=2026/b.parq", "s3://data/in/year=2026/city=a%252Fb/c.PQ"]
+    with Source(expand(store.uri("data/in/year=2026"))[1]) as source:
+        assert source.footer().n_row_groups == ROW_GROUPS
+
+
+def test_a_missing_name_among_several_is_one_failure(store: ObjectStore, small: bytes) -> None:
+    store.put("data/a.parquet", small)
+    store.put("data/empty/notes", b"x")
+    report = parquet_bloom.inspect(
+        ["data/a.parquet", "data/none", "data/empty", "data/*.pq"], filesystem=store.filesystem
+    )
+    assert [f.path for f in report.files] == ["data/a.parquet"]
+    assert {f.path: f.error.reason[:12] for f in report.failed} == {
+        "data/none": "no such file", "data/empty": "no Parquet f", "data/*.pq": "no file fits",
+    }  # fmt: skip
+    for alone in ("data/none", "data/empty", "data/*.pq", "no-bucket/x.parquet"):
+        with pytest.raises(StorageError, match=alone.replace("*", r"\*")):
+            parquet_bloom.inspect(alone, filesystem=store.filesystem)
+
+
+def test_errors_of_a_storage_are_one_line(store: ObjectStore, capsys: pytest.CaptureFixture[str]) -> None:
+    refused = fs.S3FileSystem(
+        endpoint_override="127.0.0.1:9", scheme="http", access_key="a", secret_key="b", region="us-east-1",
+        connect_timeout=1, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+    )  # fmt: skip
+    with pytest.raises(StorageError, match=r"^data/x: .*(connect|CONNECTION)") as caught:
+        parquet_bloom.inspect("data/x", filesystem=refused)
+    assert "\n" not in str(caught.value)
+    for name, says in {
+        store.uri("data/none.parquet"): "s3://data/none.parquet: no such file",
+        "nope://data/x": "nope://data/: ",
+        "file://elsewhere/x": "names no other machine",
+        "s3:///x": "Missing bucket",
+    }.items():
+        assert run(["inspect", name]) == 2
+        told = capsys.readouterr().err
+        assert says in told
+        assert told.count("\n") == 1
+        assert "tests-secret" not in told
+
+
+def test_one_call_has_one_file_system(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    with pytest.raises(RequestError, match="different file systems"):
+        parquet_bloom.inspect([store.uri("data/x.parquet"), tmp_path / "small.parquet"])
+    with pytest.raises(RequestError, match="not on the file system given"):
+        parquet_bloom.inspect("gs://data/x.parquet", filesystem=store.filesystem)
+    with pytest.raises(RequestError, match="not a file system"):
+        parquet_bloom.inspect("x", filesystem=object())
+
+
+# --- writing to S3 --------------------------------------------------------------------------------
+
+
+def test_unchanged_bytes_do_not_travel(store: ObjectStore, tmp_path: Path, big: bytes) -> None:
+    store.put("data/x.parquet", big)
+    store.wire.clear()
+    report = parquet_bloom.add_filters(
+        store.uri("data/x.parquet"), store.uri("data/y.parquet"), columns=["id"], sync=False
+    )
+    file = report.files[0]
+    assert store.wire.up < 0.01 * len(big), "filters and footer, and the requests' own texts"
+    assert store.wire.down < 0.02 * len(big), "the column and the footer"
+    assert abs(store.wire.up + store.wire.down - file.bytes_travelled) < 8192
+    assert file.bytes_copied > 0.99 * len(big)
+    assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"]), "the very file that local add writes"
+    assert store.get("data/x.parquet") == big
+    store.wire.clear()
+    removed = parquet_bloom.remove_filters("data/y.parquet", in_place=True, filesystem=store.filesystem).files[0]
+    assert store.wire.up + store.wire.down < 0.02 * len(big)
+    assert removed.bytes_copied > 0.99 * len(big)
+    assert store.get("data/y.parquet") == big, "remove gives the old object back, byte for byte"
+    assert store.uploads("data") == []
+
+
+@pytest.mark.parametrize("options", [{}, {"placement": "chunk-start"}, {"spec": "parquet-41"}, {"replace": True}])
+def test_a_small_file_travels_and_is_the_same(
+    store: ObjectStore, tmp_path: Path, small: bytes, options: dict[str, object]
+) -> None:
+    store.put("data/x.parquet", small, ContentType="a/b")
+    report = parquet_bloom.add_filters(
+        "data/x.parquet", in_place=True, columns=["*"], filesystem=store.filesystem, **options
+    )
+    assert store.get("data/x.parquet") == locally(tmp_path, small, **options)
+    assert report.files[0].bytes_copied == 0
+    assert "5 MiB" in report.files[0].why_travelled
+    assert store.client.head_object(Bucket="data", Key="x.parquet")["ContentType"] == "a/b"
+    again = parquet_bloom.add_filters(
+        "data/x.parquet", in_place=True, replace=True, filesystem=store.filesystem, columns=["*"]
+    )
+    assert len(again.files[0].filters) == 7 * ROW_GROUPS
+    parquet_bloom.remove_filters("data/x.parquet", in_place=True, filesystem=store.filesystem)
+    assert pq.read_table(io.BytesIO(store.get("data/x.parquet"))).equals(keys_table())
+
+
+def test_what_an_object_has_beside_its_bytes_stays(store: ObjectStore, big: bytes) -> None:
+    kept = {
+        "ContentType": "application/vnd.apache.parquet", "CacheControl": "max-age=60", "ContentLanguage": "de",
+        "ContentDisposition": "attachment", "Metadata": {"owner": "ada"}, "StorageClass": "STANDARD_IA",
+        "ServerSideEncryption": "AES256",
+    }  # fmt: skip
+    store.put("data/x.parquet", big, Tagging="team=blue&note=a%20%2B%20b", **kept)
+    parquet_bloom.add_filters("data/x.parquet", in_place=True, columns=["id"], filesystem=store.filesystem)
+    head = store.client.head_object(Bucket="data", Key="x.parquet")
+    assert {name: head[name] for name in kept} == kept
+    tags = store.client.get_object_tagging(Bucket="data", Key="x.parquet")["TagSet"]
+    assert {t["Key"]: t["Value"] for t in tags} == {"team": "blue", "note": "a + b"}
+    store.put("data/plain.parquet", big)
+    parquet_bloom.add_filters("data/plain.parquet", in_place=True, columns=["id"], filesystem=store.filesystem)
+    assert store.client.head_object(Bucket="data", Key="plain.parquet")["Metadata"] == {}
+
+
+@pytest.mark.parametrize("key", ["a b+c%&=ü'[1]*?#.parquet", "x/y=ö %2F/z"])
+def test_odd_names_and_versions(store: ObjectStore, big: bytes, key: str) -> None:
+    store.client.put_bucket_versioning(Bucket="data", VersioningConfiguration={"Status": "Enabled"})
+    store.put(f"data/{key}", big)
+    parquet_bloom.add_filters(f"data/{key}", in_place=True, columns=["id"], filesystem=store.filesystem)
+    assert len(store.client.list_object_versions(Bucket="data", Prefix=key)["Versions"]) == 2, "the old one is kept"
+    assert parquet_bloom.inspect(store.uri(f"data/{quote(key)}")).files[0].path == f"s3://data/{quote(key, SAFE)}"
+    parquet_bloom.remove_filters(store.uri(f"data/{quote(key)}"), in_place=True)
+    assert store.get(f"data/{key}") == big
+    for one in store.client.list_object_versions(Bucket="data")["Versions"]:
+        store.client.delete_object(Bucket="data", Key=key, VersionId=one["VersionId"])
+
+
+@pytest.mark.parametrize("when", ["TAGS", "begin", "COPY", "complete"])
+def test_an_object_that_was_replaced_meanwhile_stays(store: ObjectStore, big: bytes, when: str) -> None:
+    store.put("data/x.parquet", big)
+    other = big[:-1] + b"?"
+
+    def replace(request: Request) -> None:
+        if request.kind == when:
+            store.wire.before = None
+            store.put("data/x.parquet", other)
+
+    store.wire.before = replace
+    with pytest.raises(StorageError, match="data/x.parquet: was changed by another program"):
+        parquet_bloom.add_filters("data/x.parquet", in_place=True, columns=["id"], filesystem=store.filesystem)
+    assert store.wire.before is None, "it was replaced in the middle"
+    assert store.get("data/x.parquet") == other
+    assert store.uploads("data") == []
+
+
+def test_the_object_that_is_not_there_yet_is_a_source_like_any_other(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    target = Location("data/y.parquet", store.filesystem)
+    with (
+        Source(Location("data/x.parquet", store.filesystem), pin=True) as old,
+        s3_module.StoredFile(old, target, overwrite=False, force=False) as new,
+    ):
+        new.copy_from(0, old, 0, 100)
+        new.at = 100
+        new.append(b"new")
+        with new.reopen() as source:
+            assert source.read(98, 5) == small[98:100] + b"new"
+            assert source.arrow_file().read() == small[:100] + b"new"
+            assert (source.size, source.path, source.is_remote) == (103, "data/y.parquet", True)
+            assert (source.stamp, source.etag) == (None, None), "no version of it is there yet"
+    assert store.names("data") == ["x.parquet"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk is gone"), MemoryError])
+def test_an_error_in_the_middle_aborts_the_upload(
+    store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    store.put("data/x.parquet", big)
+
+    def fail(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(s3_module.StoredFile, "_send", fail)
+    with pytest.raises((StorageError, KeyboardInterrupt, MemoryError)):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+    assert store.uploads("data") == []
+    assert "abort" in store.wire.kinds
+
+
+def test_an_existing_target_needs_overwrite(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    store.put("data/y.parquet", b"old")
+    with pytest.raises(StorageError, match="overwrite=True"):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem, columns=["*"])
+    with pytest.raises(RequestError, match="itself a source"):
+        parquet_bloom.add_filters(
+            "data/x.parquet", "data/x.parquet", overwrite=True, filesystem=store.filesystem, columns=["*"]
+        )
+
+    def appear(request: Request) -> None:
+        if request.kind == "complete":
+            store.wire.before = None
+            store.put("data/z.parquet", b"just now")
+
+    store.wire.before = appear
+    with pytest.raises(StorageError):
+        parquet_bloom.add_filters("data/x.parquet", "data/z.parquet", filesystem=store.filesystem, columns=["*"])
+    assert store.get("data/z.parquet") == b"just now"
+    assert store.get("data/y.parquet") == b"old"
+    parquet_bloom.add_filters(
+        "data/x.parquet", "data/y.parquet", overwrite=True, filesystem=store.filesystem, columns=["*"]
+    )
+    assert store.get("data/y.parquet") != b"old"
+
+
+def test_several_go_to_a_folder_and_keep_their_tree(store: ObjectStore, tmp_path: Path, small: bytes) -> None:
+    store.put("data/in/a.parquet", small)
+    store.put("data/in/k=1/b.parquet", small)
+    report = parquet_bloom.add_filters(store.uri("data/in"), store.uri("data/out"), columns=["*"])
+    assert [f.output for f in report.files] == ["s3://data/out/a.parquet", "s3://data/out/k=1/b.parquet"]
+    local = parquet_bloom.add_filters(store.uri("data/in"), tmp_path / "here", sync=False, columns=["*"])
+    assert not local.failed
+    assert (tmp_path / "here/k=1/b.parquet").read_bytes() == store.get("data/out/k=1/b.parquet")
+    assert leftovers(tmp_path / "here") == []
+    back = parquet_bloom.remove_filters(tmp_path / "here/a.parquet", store.uri("data/back.parquet"))
+    assert store.get("data/back.parquet") == small
+    assert "another storage" in back.files[0].why_travelled
+
+
+def test_dry_run_and_nothing_to_do_write_nothing(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    store.wire.clear()
+    dry = parquet_bloom.add_filters(
+        "data/x.parquet", "data/y.parquet", dry_run=True, filesystem=store.filesystem, columns=["*"]
+    )
+    assert dry.files[0].planned_filters == 7 * ROW_GROUPS
+    parquet_bloom.remove_filters("data/x.parquet", in_place=True, filesystem=store.filesystem)
+    assert not {"PUT", "begin", "COPY"} & set(store.wire.kinds)
+    copied = parquet_bloom.remove_filters("data/x.parquet", "data/y.parquet", filesystem=store.filesystem)
+    assert store.get("data/y.parquet") == small
+    assert copied.files[0].removed == 0
+
+
+LOGS = [("_delta_log/0.json", "Delta"), (".hoodie/hoodie.properties", "Hudi"), ("metadata/v1.metadata.json", "Iceberg")]
+
+
+@pytest.mark.parametrize(("mark", "kind"), LOGS)
+def test_a_table_s_files_are_refused(store: ObjectStore, small: bytes, mark: str, kind: str) -> None:
+    store.put(f"data/table/{mark}", b"{}")
+    store.put("data/table/k=1/x.parquet", small)
+    name = "data/table/k=1/x.parquet"
+    with pytest.raises(TableFormatError, match=f"{kind} table data/table"):
+        parquet_bloom.add_filters(name, in_place=True, filesystem=store.filesystem, columns=["*"])
+    assert store.get(name) == small
+    with pytest.warns(TableWarning, match=f"lies in the {kind} table data/table,"):
+        parquet_bloom.add_filters(name, in_place=True, force=True, filesystem=store.filesystem, columns=["*"])
+
+
+def test_without_boto3_all_bytes_travel_and_the_command_says_so(
+    store: ObjectStore, tmp_path: Path, big: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    store.put("data/x.parquet", big)
+    assert run(["add", store.uri("data/x.parquet"), "-c", "id", "-o", store.uri("data/y.parquet")]) == 0
+    out = capsys.readouterr().out
+    assert "travelled: the extra s3 is not installed" in out
+    assert "tests-secret" not in out
+    assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
+
+
+def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
+    small: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installing boto3 would not help, so nobody is told to."""
+    role = fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", session_name="s", external_id="e", region="us-east-1")
+    (tmp_path / "x.parquet").write_bytes(small)
+
+    def why(filesystem: fs.FileSystem) -> str:
+        with Source(tmp_path / "x.parquet") as source:
+            target = Location("data/y.parquet", filesystem)
+            assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
+            with new_version(source, target, Writing(overwrite=False, sync=False, force=False), needed=0) as new:
+                return new.travel.why
+
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert "give access_key, secret_key and session_token" in why(role)
+    assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
+    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    assert why(role).startswith("pyarrow assumes the role of role_arn itself")
+    assert why(fs.S3FileSystem(region="us-east-1")).startswith("the extra s3 is not installed")
+
+
+def test_without_boto3_nothing_is_published_on_an_error(
+    store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow publishes when a stream is closed or forgotten: so it is neither."""
+    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def replace(request: Request) -> None:
+        if request.kind == "PUT":  # a part
+            store.wire.before = None
+            store.put("data/x.parquet", big[:-1] + b"?")
+
+    store.wire.before = replace
+    with pytest.raises(StorageError, match="changed by another program"):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+
+
+FORGETS = """
+import importlib.util, sys
+from pyarrow import fs
+import parquet_bloom.edit.add as add, parquet_bloom.storage.source as storage
+from parquet_bloom.errors import StorageError
+
+importlib.util.find_spec = lambda name: None
+looks = []
+
+def changed(self):
+    looks.append(1)
+    if len(looks) == 2:  # when all was sent
+        raise StorageError(self.path, "changed")
+
+storage.Source.check_unchanged = changed
+try:
+    add.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
+        endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1"))
+except StorageError as error:
+    print(error)
+"""
+
+
+def test_without_boto3_the_end_of_the_process_publishes_nothing_either(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    endpoint = store.endpoint.removeprefix("http://")
+    done = subprocess.run([sys.executable, "-c", FORGETS, endpoint], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "data/x.parquet: changed\n", "")
+    assert store.names("data") == ["x.parquet"]
+
+
+def control_c() -> None:
+    """To the main thread, which is the one that Python tells of it, whichever thread asks."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Wait until the main thread has told the thread that uploads to give up: it may be slow to wake."""
+    uploads: list[UploadedFile] = []
+    commit = UploadedFile.commit
+
+    def noted(self: UploadedFile, *arguments: Any) -> None:
+        uploads.append(self)
+        commit(self, *arguments)
+
+    def wait() -> None:
+        while not uploads[0]._given_up:
+            time.sleep(0.005)
+
+    monkeypatch.setattr(UploadedFile, "commit", noted)
+    return wait
+
+
+def test_control_c_while_bytes_are_copied_inside_the_store(store: ObjectStore, big: bytes) -> None:
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "COPY":
+            store.wire.before = None
+            control_c()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+    assert store.uploads("data") == []
+
+
+def test_control_c_while_all_bytes_travel(
+    store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
+) -> None:
+    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "PUT":  # a part: the store has not answered before the main thread has given up
+            store.wire.before = None
+            control_c()
+            given_up()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    assert store.names("data") == ["x.parquet"]
+
+
+def test_control_c_that_comes_too_late(
+    store: ObjectStore, tmp_path: Path, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
+) -> None:
+    """When all was sent and the stream is being closed, the new object is there, whole; never a part of it."""
+    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    store.put("data/x.parquet", big)
+
+    def interrupt(request: Request) -> None:
+        if request.kind == "complete":
+            store.wire.before = None
+            control_c()
+            given_up()
+
+    store.wire.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", columns=["id"], filesystem=store.filesystem)
+    # A machine so busy that the client gave the store up after ten seconds leaves nothing behind instead.
+    if "y.parquet" in store.names("data"):
+        assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
+
+
+def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    store.put("data/x.parquet", big)
+    uri = store.uri("data/x.parquet")
+    assert run(["add", uri, "--column", "id", "--in-place"]) == 0
+    assert "KiB travelled, 12." in (out := capsys.readouterr().out)
+    assert "MiB copied inside the store" in out
+    assert run(["inspect", uri]) == 0
+    assert "s3://data/x.parquet\n  16,000 rows, 4 row groups, 4 filters" in capsys.readouterr().out
+    assert run(["verify", uri]) == 0
+    assert "4 filters, none wrong" in capsys.readouterr().out
+    assert run(["remove", uri, "--in-place"]) == 0
+    assert store.get("data/x.parquet") == big
+    options = f"region=us-east-1&scheme=http&endpoint_override={store.endpoint.removeprefix('http://')}"
+    environment = {
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none",
+    }  # fmt: skip
+    done = command("add", f"s3://data/x.parquet?{options}", "-c", "id", "--in-place", **environment)
+    assert (done.returncode, done.stderr) == (0, ""), "credentials from the environment"
+    assert "copied inside the store" in done.stdout
+    environment.update(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+    done = command("inspect", f"s3://none/x.parquet?{options}", **environment)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), "without credentials: one line"
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def made_of(parts: list[Part], pieces: list[Piece]) -> None:
+    """Check the store's limits, and that copied bytes are the right ones."""
+    assert [p.at for p in parts[1:]] == [p.stop for p in parts[:-1]]
+    assert (parts[0].at, parts[-1].stop) == (0, pieces[-1].stop)
+    assert all(LEAST <= p.stop - p.at <= MOST for p in parts[:-1])
+    assert len(parts) <= MOST_PARTS
+    for part in parts:
+        if part.origin is not None:
+            piece = next(p for p in pieces if p.at <= part.at < p.stop)
+            assert piece.copied
+            assert part.stop <= piece.stop
+            assert part.origin - piece.origin == part.at - piece.at
+
+
+def test_parts_keep_the_store_s_limits() -> None:
+    mib = 1 << 20
+    one = [Piece(0, 12 * mib, 0, True), Piece(12 * mib, 12 * mib + 99, 0, False)]
+    parts = plan_parts(one)
+    made_of(parts, one)
+    assert [p.origin for p in parts] == [0, None]
+    short = [Piece(0, 4 * mib, 0, True), Piece(4 * mib, 5 * mib, 0, False)]
+    assert [p.origin for p in plan_parts(short)] == [None], "what is too short to be copied is sent"
+    huge = [Piece(0, 3 << 40, 0, True), Piece(3 << 40, (3 << 40) + 5, 0, False)]
+    made_of(plan_parts(huge), huge)
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        pieces, at, origin = [], 0, 0
+        for i in range(rng.integers(1, 40)):
+            n = int(rng.integers(1, 40 * mib))
+            pieces.append(Piece(at, at + n, origin, bool(i % 2 == 0)))
+            at, origin = at + n, origin + int(rng.integers(1, mib)) + n
+        made_of(plan_parts(pieces), pieces)
+    many = [Piece(i * 11 * mib, (i + 1) * 11 * mib, i * 12 * mib, bool(i % 2)) for i in range(12_000)]
+    made_of(plan_parts(many), many)
+
+
+# --- other file systems ---------------------------------------------------------------------------
+
+
+def test_fsspec_in_memory(tmp_path: Path, small: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pipe("/d/in/k=1/x.parquet", small)
+    assert [f.partitions for f in expand("/d/in", memory)] == [(("k", "1"),)]
+    report = parquet_bloom.add_filters("/d/in", "/d/out", filesystem=memory, columns=["*"])
+    assert report.files[0].output == "/d/out/k=1/x.parquet"
+    assert "parts" in report.files[0].why_travelled
+    assert memory.cat("/d/out/k=1/x.parquet") == locally(tmp_path, small)
+    assert not parquet_bloom.verify("memory://d/out", filesystem=memory).files[0].wrong
+    parquet_bloom.remove_filters(
+        "/d/out/k=1/x.parquet", in_place=True, filesystem=fs.PyFileSystem(fs.FSSpecHandler(memory))
+    )
+    assert memory.cat("/d/out/k=1/x.parquet") == small
+    assert len(memory.find("/d")) == 2, "nothing else is left"
+    assert run(["inspect", "memory://d/in/k=1/x.parquet"]) == 0
+    assert "memory://d/in/k=1/x.parquet: 1,200 rows, 3 row groups, no filter" in capsys.readouterr().out
+    memory.store.clear()
+
+
+def test_fsspec_s_own_errors_are_ours(small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pipe("/d/x.parquet", small)
+
+    class OddError(Exception):
+        pass
+
+    def fail(*_: object, **__: object) -> bytes:
+        raise OddError("no credentials\nsecond line")
+
+    monkeypatch.setattr(type(memory), "cat_file", fail)
+    with pytest.raises(StorageError, match=r"^/d/x.parquet: no credentials$"):
+        parquet_bloom.inspect("/d/x.parquet", filesystem=memory)
+    monkeypatch.undo()
+    monkeypatch.setattr(type(memory), "cp_file", fail)
+    with pytest.raises(StorageError, match="no credentials"):
+        parquet_bloom.add_filters("/d/x.parquet", in_place=True, filesystem=memory, columns=["*"])
+    assert memory.find("/d") == ["/d/x.parquet"]
+    assert memory.cat("/d/x.parquet") == small
+    memory.store.clear()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "subtree", "fsspec"])
+def test_local_file_systems_are_local(tmp_path: Path, small: bytes, kind: str) -> None:
+    (tmp_path / "x.parquet").write_bytes(small)
+    filesystem, folder = {
+        "arrow": (fs.LocalFileSystem(), f"{tmp_path}/"),
+        "subtree": (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), ""),
+        "fsspec": (fsspec.filesystem("file"), f"{tmp_path}/"),
+    }[kind]
+    assert locate(f"{folder}x.parquet", filesystem).filesystem is None
+    report = parquet_bloom.add_filters(
+        f"{folder}x.parquet", f"{folder}y.parquet", filesystem=filesystem, sync=False, columns=["*"]
+    )
+    assert report.files[0].output == f"{folder}y.parquet", "as it was named"
+    assert (tmp_path / "y.parquet").read_bytes() == locally(tmp_path, small)
+    assert parquet_bloom.inspect(f"file://{tmp_path}/y.parquet").files[0].path == f"{tmp_path}/y.parquet"
+
+
+def test_a_subtree_of_another_storage(store: ObjectStore, small: bytes) -> None:
+    store.put("data/in/x.parquet", small)
+    below = fs.SubTreeFileSystem("data/in", store.filesystem)
+    report = parquet_bloom.add_filters("x.parquet", "y.parquet", filesystem=below, columns=["*"])
+    assert report.files[0].output == "y.parquet"
+    assert store.names("data") == ["in/x.parquet", "in/y.parquet"]
+
+
+class NoOverwritingMove(fs.SubTreeFileSystem):
+    """As HDFS: `move` refuses where something is."""
+
+    def move(self, src: str, dest: str) -> None:
+        if self.get_file_info(dest).type != fs.FileType.NotFound:
+            raise OSError("exists")
+        super().move(src, dest)
+
+
+def test_where_move_does_not_replace_the_old_file_steps_aside(tmp_path: Path) -> None:
+    from parquet_bloom.storage.writing.upload import _move
+
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "new").write_bytes(b"new")
+    _move(NoOverwritingMove(str(tmp_path), fs.LocalFileSystem()), "new", "old")
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_bytes() == b"new"
+
+
+def test_importing_what_reads_needs_no_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def guarded(name: str, *rest: object, **more: object) -> object:
+        assert name.split(".")[0] not in {"boto3", "botocore"}
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", guarded)
+    with pytest.raises(StorageError):
+        parquet_bloom.add_filters("/none.parquet", in_place=True, columns=["*"])

@@ -1,0 +1,142 @@
+"""What an error advises: parameters in Python, options on the command line; names and data stay as they are."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import click
+import pytest
+from samples import write_keys
+
+import parquet_bloom
+from parquet_bloom.cli import group, run
+from parquet_bloom.cli.common import option_of
+from parquet_bloom.errors import Message, Parameter, ParquetBloomError, RequestError, StorageError, parameter, worded
+
+PACKAGE = Path(parquet_bloom.__file__).parent
+ADVICE = "exists; give " + parameter("overwrite", True) + " to replace it"
+# A file whose name looks like advice of either kind.
+ODD = "overwrite=True --overwrite {overwrite}"
+
+
+def test_a_message_knows_its_parameters() -> None:
+    error = StorageError(ODD, ADVICE)
+    assert str(error) == f"{ODD}: exists; give overwrite=True to replace it"
+    assert worded(error.message, option_of) == f"{ODD}: exists; give --overwrite to replace it"
+
+
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"]
+)
+@pytest.mark.parametrize("error", [StorageError(ODD, ADVICE), RequestError(ADVICE)], ids=["file", "request"])
+def test_errors_from_other_processes_know_them_too(again, error: ParquetBloomError) -> None:
+    assert str(again(error)) == str(error)
+    assert worded(again(error).message, option_of) == worded(error.message, option_of) != str(error)
+
+
+def test_parts_of_a_message_stay_when_it_grows_or_loses_its_start() -> None:
+    grown = "x: " + ADVICE + "!"
+    assert isinstance(grown, Message)
+    assert worded(grown.removeprefix("x: "), option_of) == "exists; give --overwrite to replace it!"
+    assert grown.removeprefix("y: ") == grown
+    assert worded("plain overwrite=True", option_of) == "plain overwrite=True"
+
+
+def test_values_are_shown_as_each_side_writes_them() -> None:
+    assert str(parameter("spec", "final")) == "spec='final'"
+    assert option_of(Parameter("spec", "final")) == "--spec final"
+    assert str(parameter("max_bytes")) == "max_bytes"
+    assert option_of(Parameter("max_bytes")) == "--max-bytes"
+
+
+def test_the_library_and_the_command_line_name_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_keys(tmp_path / f"{ODD}.parquet")
+    write_keys(tmp_path / "keys.parquet")
+    out = f"{ODD}.parquet"
+    with pytest.raises(StorageError) as caught:
+        parquet_bloom.add_filters("keys.parquet", out, columns=["id"])
+    assert str(caught.value) == f"{out}: exists; give overwrite=True to replace it with the new version of keys.parquet"
+    assert run(["add", "keys.parquet", "-o", out, "-c", "id"]) == 2
+    assert capsys.readouterr().err == (
+        f"parquet-bloom: {out}: exists; give --overwrite to replace it with the new version of keys.parquet\n"
+    )
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one reason", "two files"])
+def test_among_many_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], many: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.parquet", "b.parquet", "c.parquet"):
+        write_keys(tmp_path / name).chmod(0o444 if name == "b.parquet" or (many and name == "c.parquet") else 0o644)
+    report = parquet_bloom.add_filters(".", in_place=True, columns=["id"], sync=False)
+    assert {failed.reason for failed in report.failed} == {
+        "is read-only; give force=True to replace it, or another output"
+    }
+    assert run(["add", ".", "--in-place", "-c", "id", "--no-sync"]) == 2
+    assert "is read-only; give --force to replace it, or another --output" in capsys.readouterr().err
+    assert run(["add", ".", "--in-place", "-c", "id", "--no-sync", "--json"]) == 2
+    failed = json.loads(capsys.readouterr().out)["failed"]
+    assert [one["error"].partition("; ")[2] for one in failed] == [
+        "give --force to replace it, or another --output"
+    ] * (1 + many)
+
+
+def test_reasons_why_a_filter_was_left_out_name_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = write_keys(tmp_path / "keys.parquet")
+    report = parquet_bloom.add_filters(keys, tmp_path / "1", columns=["id"], max_bytes=64)
+    assert {skipped.reason.rpartition(": ")[2] for skipped in report.files[0].skipped} == {"give more max_bytes"}
+    assert run(["add", str(keys), "-o", str(tmp_path / "2"), "-c", "id", "--max-bytes", "64"]) == 0
+    assert "give more --max-bytes" in " ".join(capsys.readouterr().out.split())
+
+
+# --- all of them ------------------------------------------------------------------------------------
+
+
+def options_in(command: click.Command) -> set[str]:
+    found = {name for param in command.params for name in param.opts}
+    if isinstance(command, click.Group):
+        with click.Context(command) as ctx:
+            found.update(*(options_in(command.get_command(ctx, name)) for name in command.list_commands(ctx)))
+    return found
+
+
+def calls(tree: ast.AST) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "parameter"
+    ]
+
+
+def test_every_parameter_that_is_advised_has_an_option() -> None:
+    options, seen = options_in(group), set()
+    for path in PACKAGE.rglob("*.py"):
+        for call in calls(ast.parse(path.read_text())):
+            names = [c.value for c in ast.walk(call.args[0]) if isinstance(c, ast.Constant)]
+            seen.update(names)
+            assert names, f"{path}: a parameter's name is written where it is advised"
+    assert len(seen) > 10
+    assert {name for name in seen if option_of(Parameter(name)) not in options} == set()
+
+
+def test_no_message_of_the_library_names_an_option() -> None:
+    """What is printed by report/ and cli/ may; spark-submit's own option is no option of ours."""
+    allowed = {"send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"}
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        if path.relative_to(PACKAGE).parts[0] in ("cli", "report", "_thrift"):
+            continue
+        tree = ast.parse(path.read_text())
+        places = ast.Module | ast.ClassDef | ast.FunctionDef
+        docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, places)}
+        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        found += [(path.name, text) for text in texts - docs - allowed if " --" in f" {text}" and text.strip("- ")]
+    assert found == []
