@@ -26,6 +26,7 @@ ORDER = [
     "formats/thrift",  # the compact protocol
     "formats/metadata",  # FileMetaData: the footer, read and edited
     "formats",  # bytes in, values out
+    "formats/forms",  # the forms of filter that are written
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones

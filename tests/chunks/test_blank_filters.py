@@ -18,7 +18,7 @@ import parquet_bloom
 from parquet_bloom import FilterWarning, cli
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.formats import draft_2015, final
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array

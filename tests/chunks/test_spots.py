@@ -29,7 +29,7 @@ from parquet_bloom.errors import (
     UnknownFilterError,
 )
 from parquet_bloom.formats import final
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.storage.source import Source

@@ -13,7 +13,7 @@ from corpus import corpus_file
 from samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
 
 import parquet_bloom
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 
 PLACES = [(spec, placement) for spec, form in FORMATS.items() for placement in form.placements]
 

@@ -13,7 +13,7 @@ from samples import ROWS, digest, keys_table, leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import RefusedTypeError, RequestError, StorageError, UnknownColumnError
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 
 
 @pytest.mark.parametrize("spec", list(FORMATS))

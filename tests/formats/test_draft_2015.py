@@ -21,9 +21,10 @@ from corpus import vector_file
 from samples import ROWS, command, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.edit import build, finish
+from parquet_bloom.edit import finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
 from parquet_bloom.formats import draft_2015, guava
+from parquet_bloom.formats.forms import k_probe as k_probe_form
 from parquet_bloom.formats.metadata import outline
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -331,7 +332,7 @@ def test_sizes(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("halves", [1, 2])
 def test_distinct_hashes_are_counted_exactly(halves: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where first halves are shared, and where the hashes of many batches are joined on the way."""
-    monkeypatch.setattr(build, "_LOOSE_HASHES", 20)
+    monkeypatch.setattr(k_probe_form, "_LOOSE_HASHES", 20)
     rng = np.random.default_rng(halves)
     parts = [rng.integers(0, 6, (n, halves)).astype(np.uint64) for n in (1, 7, 0, 40, 30)]
 
@@ -340,7 +341,7 @@ def test_distinct_hashes_are_counted_exactly(halves: int, monkeypatch: pytest.Mo
             return tuple(part.T)
 
     leaf = Leaf(0, ("x",), 2)
-    found = build.distinct_hashes(iter(parts), leaf, Hashed())  # type: ignore[arg-type]
+    found = k_probe_form.distinct_hashes(iter(parts), leaf, Hashed())  # type: ignore[arg-type]
     rows = list(zip(*(column.tolist() for column in found), strict=True))
     assert len(rows) == len(set(rows))
     assert set(rows) == {tuple(row) for part in parts for row in part.tolist()}

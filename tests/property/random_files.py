@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Context
 from pathlib import Path
@@ -28,7 +28,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     IEEE754TotalOrder,
     Statistics,
 )
-from parquet_bloom.edit import build
+from parquet_bloom.formats.forms import k_probe, split_block
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
 from parquet_bloom.formats.thrift import compact
 
@@ -99,8 +99,9 @@ def _add_filters(rng: Random, file: File) -> None:
         spec = rng.choice(SPECS)
         family = rng.choice(["orc", "hive", "guava"]) if spec == "statistics" else None
         # Other writers insert a zero only as it is spelled.
-        foreign = mock.patch.object(build, "twins", return_value=[])
-        with foreign if rng.random() < 0.7 else nullcontext():
+        with ExitStack() as foreign:
+            for form in (k_probe, split_block) if rng.random() < 0.7 else ():
+                foreign.enter_context(mock.patch.object(form, "twins", return_value=[]))
             parquet_bloom.add_filters(
                 file.path, in_place=True, columns=names, spec=spec, hash_family=family,
                 fpp=rng.choice([0.4, 0.05, 0.001]), sync=False, threads=1,

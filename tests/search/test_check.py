@@ -20,7 +20,7 @@ from samples import FIXTURES, ROWS, keys_table, write_keys
 import parquet_bloom
 from parquet_bloom.chunks.locate import Places, probe
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.storage.source import Source
 
@@ -46,7 +46,7 @@ def test_the_demo_file_answers_as_its_maker_says(tmp_path: Path) -> None:
     assert kept(out, "trace_id = '00000000000000000000000000c0ffee'") == [2]
 
 
-@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.placement is not None])
+@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.in_body])
 def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path, spec: str) -> None:
     source = write_keys(tmp_path / "keys.parquet")
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)

@@ -16,7 +16,7 @@ from samples import write_keys
 import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
-from parquet_bloom.formats.filters import FORMATS
+from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.spark.dataset import folders_of, literal_path, shape_of
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.audit.absent import Absent
-from parquet_bloom.chunks.decode import BATCH_ROWS, ColumnReader
+from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import Place, Places, read_filter
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.formats.draft_2015 import KProbeFilter, Stored, refusal
 from parquet_bloom.formats.filters import BloomFilter
+from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block

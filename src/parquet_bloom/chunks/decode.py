@@ -26,6 +26,7 @@ import pyarrow.types as pt
 from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
 from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
 from parquet_bloom.errors import DamagedFileError, LimitError, first_line, parameter
+from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import MAGIC
 from parquet_bloom.formats.metadata.one_column import one_column
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
@@ -34,7 +35,6 @@ from parquet_bloom.storage.source import Source
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
-BATCH_ROWS = 1 << 16  # values, hashes and a filter of ordinary size then share the processor's cache
 _STREAM_BYTES = 1 << 20
 # What decompression can make of one byte: zstd's shortest block is four bytes for 128 KiB. Brotli has no such bound.
 _MOST_OF_A_BYTE = {

@@ -61,7 +61,7 @@ def command(
     filled; filters that are there stay, unless --replace.
     """
     from parquet_bloom.edit.add import add_filters
-    from parquet_bloom.formats.filters import format_named
+    from parquet_bloom.formats.forms.known import format_named
     from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.report.added import print_added
 

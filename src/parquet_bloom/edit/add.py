@@ -19,7 +19,6 @@ from typing import Any
 from parquet_bloom._version import __version__
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
-from parquet_bloom.edit.build import Built
 from parquet_bloom.edit.finish import check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, Skipped, planned, upper_bound, writing_order
 from parquet_bloom.edit.removal import check_undoable, plan_removal
@@ -28,6 +27,7 @@ from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events,
 from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.draft_2015 import KEY, KEYS, stored_in
+from parquet_bloom.formats.forms.form import Built
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
@@ -314,9 +314,7 @@ class _Writer:
         told = dict(new)
         for key, pairs in self.texts.items():
             told[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
-        rule = form.rule or self.request.style
-        assert rule is not None
-        entries = new_entries(__version__, form.name, rule, self.footer, told)
+        entries = new_entries(__version__, form.name, form.described, self.footer, told)
         changes, append = rewritten(self.footer, stay, entries)
         gone = {key: None for key in old if key in chunks and key not in new}
         stored = stored_in(self.footer)

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.edit.build import Sizing
 from parquet_bloom.formats.bounds import Facts, domain_of, facts_of
+from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.kernels import split_block

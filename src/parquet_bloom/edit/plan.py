@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from parquet_bloom.edit.build import Sizing
 from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
-from parquet_bloom.formats.draft_2015 import Style, stored_in, style_named
-from parquet_bloom.formats.filters import FORMATS, Format, format_named
+from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.forms.form import Format, Sizing
+from parquet_bloom.formats.forms.known import FORMATS, format_named
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.formats.properties import sizes_from
-from parquet_bloom.kernels import k_probe, split_block
+from parquet_bloom.kernels import split_block
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
@@ -64,7 +64,7 @@ class Request:
     """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
 
     columns ... read_back  as add_filters has them
-    spec, style      the form of the filters; the style is that of `statistics`, None for others
+    form             of the filters, in the style that hash_family and strategy name
     at_chunk_start   filters go before the pages of their chunk, not before the footer
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
@@ -73,8 +73,7 @@ class Request:
 
     columns: tuple[str, ...] | None
     exclude: tuple[str, ...] | None
-    spec: str
-    style: Style | None
+    form: Format
     at_chunk_start: bool
     fpp: float | Mapping[str, float] | None
     ndv: int | None
@@ -88,11 +87,6 @@ class Request:
     dry_run: bool = False
     read_back: bool = False
     cached: bool = True
-
-    @property
-    def form(self) -> Format:
-        """The form that `spec` names."""
-        return FORMATS[self.spec]
 
     @classmethod
     def checked(
@@ -117,8 +111,7 @@ class Request:
         return cls(
             columns=None if columns is None else tuple(columns),
             exclude=None if exclude is None else tuple(exclude),
-            spec=spec,
-            style=style_for(form, hash_family, strategy),
+            form=form.styled(hash_family, strategy),
             at_chunk_start=at_chunk_start,
             fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
             ndv=ndv,
@@ -171,26 +164,15 @@ def check_request(
 ) -> tuple[Format, bool]:
     """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
     form = format_named(spec)
-    chosen = placement or form.placement
-    if chosen is not None and chosen not in form.placements:
+    if placement is not None and placement not in form.placements:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
-        raise RequestError(parameter("placement", chosen) + f" is not for {spec}, which allows: {allowed}")
+        raise RequestError(parameter("placement", placement) + f" is not for {spec}, which allows: {allowed}")
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    return form, chosen == "chunk-start"
-
-
-def style_for(form: Format, hash_family: str | None, strategy: str | None) -> Style | None:
-    """The style of `statistics`; None for other forms, which have none to choose. Raises RequestError."""
-    if form.placement is None:
-        return style_named(hash_family, strategy)
-    if hash_family is not None or strategy is not None:
-        both = parameter("hash_family") + " and " + parameter("strategy")
-        raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {form.name}")
-    return None
+    return form, (placement or next(iter(form.placements), "footer")) == "chunk-start"
 
 
 def with_properties(
@@ -223,7 +205,7 @@ def plan(footer: Footer, request: Request) -> Plan:
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, request.fpp, form.fpp)
-    in_body = form.placement is not None
+    in_body = form.in_body
     foreign = footer.foreign_filter_fields if in_body else set()
     stored = stored_in(footer)
     made = Plan()
@@ -279,20 +261,10 @@ def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[S
 
 def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
     """Bytes that the planned filters take at most, headers included."""
-    total = 0
     num_values = {column: footer.column_chunks(column).num_values for column in made.columns}
-    if form.placement is None:
-        for (group, column), sizing in made.chosen.items():
-            n = sizing.ndv or max(1, 2 * num_values[column][group])
-            bits, _ = k_probe.size_for("orc", n, sizing.fpp, 8 * sizing.max_bytes)
-            total += 200 + bits // 64 * 10 * 4 // 3  # a long takes up to ten bytes, and then base64
-        return total
-    for (group, column), sizing in made.chosen.items():
-        values = max(1, num_values[column][group])
-        # Twice: an allocation whose exact rate misses the target by chance is built again larger.
-        size = 2 * split_block.size_for(max(values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
-        total += min(size, sizing.max_bytes) + 32
-    return total
+    return sum(
+        form.most_bytes(max(1, num_values[column][group]), sizing) for (group, column), sizing in made.chosen.items()
+    )
 
 
 def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> Plan:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.edit.build import Built, build_several
+from parquet_bloom.edit.build import build_several
 from parquet_bloom.edit.plan import Chunk, Plan, Request
+from parquet_bloom.formats.forms.form import Built
 from parquet_bloom.formats.metadata.footer import Footer
 
 MOST, MOST_BYTES = 512, 256 << 10  # chunks of a run, and compressed bytes of them, if it is more than one
@@ -36,6 +37,6 @@ def build_run(
     for column in {column for _, column in run}:
         groups = [group for group, of in run if of == column]
         sizing = made.chosen[groups[0], column]  # one for the whole column
-        some = build_several(readers[column], footer, groups, request.form, sizing, request.style)
+        some = build_several(readers[column], footer, groups, request.form, sizing)
         built.update(((group, column), one) for group, one in some.items())
     return [built[key] for key in run]

@@ -1,95 +1,30 @@
-"""A Bloom filter as a value, and FORMATS: every form this package writes.
+"""A split block Bloom filter as a value, read from its bytes, of whatever form it is.
 
     at bloom_filter_offset:  | header | bitset: n_blocks x 32 bytes |
 
-What a form decides: the header's bytes, where the filter lies, whether the footer tells its
-length, and the rule by which a value becomes a hash and a hash becomes a block. A header that
-does not say its rule leaves several candidates; a value is absent only if all of them say so.
+A form decides the header's bytes, and the rule by which a value becomes a hash and a hash becomes a block
+(formats.forms has those that are written). A header that does not say its rule leaves several candidates; a value is
+absent only if all of them say so.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
-from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats import draft_2015, final, parquet_41
-from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.errors import FilterFormatError, UnknownFilterError
+from parquet_bloom.formats import final, parquet_41
 from parquet_bloom.formats.rules import Candidate, Header, Rule
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
-Placement = Literal["footer", "chunk-start"]
 HEADER_BYTES = 64  # no known header is longer
 _FINAL_UNIONS = final.header(32)[2:]  # what follows numBytes, to the end
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """One form of filter.
-
-    header         bitset bytes -> header bytes; None: no split blocks, but formats.draft_2015
-    rule           how values are hashed and blocks are chosen; None for the same
-    placement      where filters lie unless told otherwise; `placements` are allowed. None: in the footer itself
-    writes_length  whether the footer has bloom_filter_length (the 2018 drafts know no such field)
-    breaks         engines that fail on a file with such filters, measured; "" for none
-    fpp            false positive rate unless told otherwise
-    refusal        leaf -> why it has no filter for such a column; None where it has
-    max_bytes      the most a bitset may take
-    """
-
-    name: str
-    header: Callable[[int], bytes] | None
-    rule: Rule | None
-    placement: Placement | None
-    placements: tuple[Placement, ...]
-    writes_length: bool
-    breaks: str = ""
-    fpp: float = 0.01
-    refusal: Callable[[Leaf], str | None] = attrgetter("refusal")
-    max_bytes: int = split_block.MAX_BYTES
-
-
-def _of_2018(name: str, header: Callable[[int], bytes]) -> Format:
-    breaks = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
-    return Format(name, header, parquet_41.RULE, "chunk-start", ("chunk-start",), False, breaks)
-
-
-FORMATS: dict[str, Format] = {
-    form.name: form
-    for form in (
-        Format("final", final.header, final.RULE, "footer", get_args(Placement), True),
-        _of_2018("parquet-41", parquet_41.page_header),
-        _of_2018("parquet-41-early", parquet_41.early_header),
-        _of_2018("parquet-41-raw", parquet_41.raw_header),
-        Format(
-            "statistics",
-            None,
-            None,
-            None,
-            (),
-            False,
-            fpp=draft_2015.FPP,
-            refusal=draft_2015.refusal,
-            max_bytes=draft_2015.MAX_BYTES,
-        ),
-    )
-}
-
-
-def format_named(spec: str) -> Format:
-    """The form of that name. Raises RequestError."""
-    if spec not in FORMATS:
-        raise RequestError(f"unknown spec {spec}; there are: {', '.join(FORMATS)}")
-    return FORMATS[spec]
 
 
 def recognise(data: bytes, total: int | None = None) -> Header:
@@ -188,6 +123,6 @@ def decode_filter(data: bytes, total: int | None = None, rule: Rule | None = Non
 
 
 __all__ = [
-    "FORMATS", "HEADER_BYTES", "BloomFilter", "Candidate", "FilterFormatError", "Format", "Header", "Placement",
-    "Rule", "UnknownFilterError", "believe", "decode_filter", "format_named", "recognise",
+    "HEADER_BYTES", "BloomFilter", "Candidate", "FilterFormatError", "Header", "Rule", "UnknownFilterError", "believe",
+    "decode_filter", "recognise",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.formats.draft_2015 import Style, texts_in
+from parquet_bloom.formats.draft_2015 import texts_in
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -120,17 +120,16 @@ def rules_of(entries: Iterable[Entry]) -> dict[Chunk, Rule]:
     return {key: rule for entry in entries if (rule := entry.rule) is not None for key in entry.chunks}
 
 
-def new_entries(version: str, spec: str, rule: Rule | Style, footer: Footer, places: Places) -> list[dict[str, Any]]:
+def new_entries(
+    version: str, spec: str, described: Mapping[str, Any], footer: Footer, places: Places
+) -> list[dict[str, Any]]:
     """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
 
-    footer  of the file the filters went into, for its names
-    places  of the new filters only
+    described  how values became bits, see formats.forms.form.Format
+    footer     of the file the filters went into, for its names
+    places     of the new filters only
     """
-    shared: dict[str, Any] = {"version": version, "spec": spec}
-    if isinstance(rule, Style):
-        shared |= {"hash": rule.family, "strategy": rule.strategy}
-    else:
-        shared |= {"hash": rule.hash, "seed": rule.seed, "index": rule.index}
+    shared: dict[str, Any] = {"version": version, "spec": spec, **described}
     if footer.key_values == []:
         shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
     return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(places)]

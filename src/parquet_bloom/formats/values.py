@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.formats.bounds import MOST_BYTES
@@ -57,6 +58,15 @@ def float_probes(low: float, high: float, bits: int) -> tuple[bytes, ...]:
     for value in (*between, kind(low), kind(high)):
         probes += [value.tobytes()] if value != 0 else [kind(0.0).tobytes(), kind(-0.0).tobytes()]
     return tuple(dict.fromkeys(probes))
+
+
+def stored_floats(values: pa.Array, leaf: Leaf) -> NDArray[np.floating]:
+    """The values of a float column that are not null: float16, float32 or float64."""
+    values = values.drop_null()
+    if leaf.float_bits == 16:
+        return np.frombuffer(values.buffers()[1], np.float16)[values.offset : values.offset + len(values)]
+    floats: NDArray[np.floating] = values.to_numpy(zero_copy_only=False)
+    return floats
 
 
 def twins(values: NDArray[np.floating]) -> list[bytes]:

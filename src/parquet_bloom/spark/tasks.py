@@ -25,11 +25,12 @@ from typing import Any
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.add import BuiltElsewhere, add_file
-from parquet_bloom.edit.build import Built, build
+from parquet_bloom.edit.build import build
 from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, planned, writing_order
 from parquet_bloom.edit.removal import is_made_from
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
+from parquet_bloom.formats.forms.form import Built
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import Found
 from parquet_bloom.storage.remote import Location
@@ -249,7 +250,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[Chunk, Built]]:
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
 
         def work(key: Chunk) -> Built:
-            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key], request.style)
+            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key])
 
         try:
             yield from zip(keys, run.workers.in_order(work, keys), strict=True)

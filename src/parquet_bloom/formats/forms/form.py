@@ -1,0 +1,106 @@
+"""What a form of filter is to those who write one: how it is built, where it lies, what a file says of it.
+
+Two implementations: `split_block` (today's format and the drafts of 2018) and `k_probe` (the draft of 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.kernels import split_block
+
+Placement = Literal["footer", "chunk-start"]
+Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
+BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
+USELESS_RATE = 0.5  # a filter that admits more than half of all absent values is not written
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How large a filter may be: target rate, first guess of distinct values, limit in bytes."""
+
+    fpp: float = 0.01
+    ndv: int | None = None
+    max_bytes: int = split_block.MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A filter, or the reason why there is none.
+
+    data    header and bitset, as they go into the file; None without a filter
+    texts   of `statistics`: the key-values of the column chunk, and data is empty
+    rate    its exact false positive rate
+    reached whether the rate is within the target; not so where max_bytes was in the way
+    """
+
+    data: bytes | None
+    reason: str = ""
+    rate: float = 0.0
+    num_bytes: int = 0
+    estimated_ndv: float = 0.0
+    reached: bool = True
+    texts: tuple[tuple[str, str], ...] = ()
+
+
+class Format(Protocol):
+    """One form of filter."""
+
+    @property
+    def name(self) -> str:
+        """As `spec` has it."""
+
+    @property
+    def in_body(self) -> bool:
+        """Whether its filters lie among the file's pages, and not in the footer itself."""
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where its filters may lie, the first unless told otherwise; none where there is nothing to choose."""
+
+    @property
+    def writes_length(self) -> bool:
+        """Whether the footer has bloom_filter_length; the drafts of 2018 know no such field."""
+
+    @property
+    def breaks(self) -> str:
+        """Engines that fail on a file with such filters, measured; "" for none."""
+
+    @property
+    def fpp(self) -> float:
+        """The false positive rate unless told otherwise."""
+
+    @property
+    def max_bytes(self) -> int:
+        """The most a bitset may take."""
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """How values become bits, as a file's provenance tells it."""
+
+    def styled(self, hash_family: str | None, strategy: str | None) -> Format:
+        """The form in the style that two names mean. Raises RequestError, also where a form has one style only."""
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why it has no filter for such a column; None where it has."""
+
+    def most_bytes(self, n_values: int, sizing: Sizing) -> int:
+        """The bytes that a filter of so many values takes at most, in the file, with its header."""
+
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> Built:
+        """Build a filter from the values of one column chunk, of which there are n_values at most."""
+
+    def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
+        """Whether `build_smallest` can build the filter of so few values."""
+
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, Built]:
+        """Build the filters of several chunks of a few values each together, as `build` would.
+
+        arrays   chunk, some of its values; all of a chunk's follow each other
+        returns  chunk -> filter; those that need another size, or have no value, are not among them
+        """

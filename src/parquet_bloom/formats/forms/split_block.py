@@ -1,0 +1,169 @@
+"""The forms whose filters are split blocks: a header, and a bitset in the file's body.
+
+The first allocation is for as many distinct values as the chunk has values (or ndv says); it is
+folded while the exact rate stays within the target, so the size comes from the data and no count
+of distinct values is needed. Too small an allocation is built again, twice as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.formats import final, parquet_41
+from parquet_bloom.formats.forms.form import BATCH_ROWS, USELESS_RATE, Batches, Built, Placement, Sizing
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.formats.rules import Rule
+from parquet_bloom.formats.values import stored_floats, twins
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.hashes import hash_array
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBlockForm:
+    """A form of split block filters, see formats.forms.form.Format.
+
+    header  bitset bytes -> header bytes
+    rule    how values are hashed and blocks are chosen
+    """
+
+    name: str
+    header: Callable[[int], bytes]
+    rule: Rule
+    placements: tuple[Placement, ...]
+    writes_length: bool
+    breaks: str = ""
+    in_body: bool = True
+    fpp: float = 0.01
+    max_bytes: int = split_block.MAX_BYTES
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The rule."""
+        return {"hash": self.rule.hash, "seed": self.rule.seed, "index": self.rule.index}
+
+    def styled(self, hash_family: str | None, strategy: str | None) -> SplitBlockForm:
+        """The form itself: it has one style. Raises RequestError where another is asked for."""
+        if hash_family is not None or strategy is not None:
+            both = parameter("hash_family") + " and " + parameter("strategy")
+            raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {self.name}")
+        return self
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why there is no filter for such a column."""
+        return leaf.refusal
+
+    def most_bytes(self, n_values: int, sizing: Sizing) -> int:
+        """Twice the first allocation: one whose exact rate misses the target by chance is built again larger."""
+        size = 2 * split_block.size_for(max(n_values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
+        return min(size, sizing.max_bytes) + 32
+
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> Built:
+        """Build the smallest filter within the target rate."""
+        blocks, rate = fill(batches, leaf, self.rule, sizing, n_values * (2 if leaf.float_bits == 16 else 1))
+        if blocks is None:
+            return Built(None, "no value is stored")
+        if rate > USELESS_RATE:
+            shown = f"{blocks.nbytes} bytes reach a false positive rate of {rate:.0%} only"
+            return Built(None, f"{shown}: give more " + parameter("max_bytes"), rate)
+        return _built(self.header(blocks.nbytes), blocks, rate, rate <= sizing.fpp)
+
+    def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
+        """Whether the first allocation is one block. Floats are left out, as their zeros and NaNs have twins."""
+        first = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
+        return not leaf.float_bits and first == split_block.MIN_BYTES
+
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, Built]:
+        """Filters of one block each."""
+        if not arrays:
+            return {}
+        filled = {chunk: 0 for chunk, _ in arrays}
+        for chunk, values in arrays:
+            filled[chunk] += len(values) - values.null_count
+        together = pa.chunked_array([values for _, values in arrays]).combine_chunks()
+        hashes = hash_array(together, self.rule.hash, self.rule.seed)
+        counts = np.array(list(filled.values()), np.int64)
+        blocks = split_block.build_each(split_block.MIN_BYTES, counts, hashes, self.rule.index)
+        rates = split_block.rates_of_each(blocks)
+        header = self.header(split_block.MIN_BYTES)
+        return {
+            chunk: _built(header, made, float(rate))
+            for chunk, made, rate, count in zip(filled, blocks, rates, counts, strict=True)
+            if count and rate <= sizing.fpp
+        }
+
+
+def _built(header: bytes, blocks: split_block.Blocks, rate: float, reached: bool = True) -> Built:
+    data = b"".join((header, blocks.data.cast("B")))
+    return Built(data, "", rate, blocks.nbytes, split_block.estimated_ndv(blocks), reached)
+
+
+def stored_hashes(
+    values: pa.Array, leaf: Leaf, rule: Rule, scratch: NDArray[np.uint64] | None = None
+) -> Iterable[NDArray[np.uint64]]:
+    """Hash the values of a batch that are not null, then the twins of its zeros and NaNs.
+
+    scratch  uint64[n] that each result may lie in until the next is asked for
+    """
+    yield hash_array(values, rule.hash, rule.seed, scratch)
+    if leaf.float_bits:
+        floats = stored_floats(values, leaf)
+        plain = twins(floats)
+        if leaf.float_bits == 16 and rule == final.RULE:
+            # DuckDB 2.0 asks a FLOAT16 filter for the four bytes of a FLOAT and so loses rows that
+            # other writers' filters deny; with both spellings in, it finds them.
+            wide = floats.astype(np.float32)
+            yield hash_array(pa.array(wide), rule.hash, rule.seed)
+            plain += twins(wide)
+        if plain:
+            yield np.array([rule.hash_value(p) for p in plain], np.uint64)
+
+
+def fill(
+    batches: Callable[[], Iterable[pa.Array]], leaf: Leaf, rule: Rule, sizing: Sizing, n_values: int
+) -> tuple[split_block.Blocks | None, float]:
+    """Build the smallest power of two of bytes whose exact rate is within the target.
+
+    batches   gives the column's values from the start each time it is called
+    n_values  at least as many as there are values that are not null
+    returns   blocks, uint32[n_blocks, 8], and their rate; no blocks where there is no value
+    """
+    scratch = np.empty(BATCH_ROWS, np.uint64)
+    num_bytes = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
+    while True:
+        blocks = split_block.empty(num_bytes)
+        found = 0
+        for values in batches():
+            for hashes in stored_hashes(values, leaf, rule, scratch):
+                split_block.insert_hashes(blocks, hashes, rule.index)
+                found += len(hashes)
+        if not found:
+            return None, 0.0
+        rate = split_block.exact_rate(blocks)
+        if rate <= sizing.fpp or 2 * num_bytes > sizing.max_bytes:
+            break
+        num_bytes *= 2
+    while blocks.nbytes > split_block.MIN_BYTES:
+        folded = split_block.fold(blocks, rule.index)
+        folded_rate = split_block.exact_rate(folded)
+        if folded_rate > sizing.fpp:
+            break
+        blocks, rate = folded, folded_rate
+    return blocks, rate
+
+
+def _of_2018(name: str, header: Callable[[int], bytes]) -> SplitBlockForm:
+    breaks = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
+    return SplitBlockForm(name, header, parquet_41.RULE, ("chunk-start",), False, breaks)
+
+
+FINAL = SplitBlockForm("final", final.header, final.RULE, get_args(Placement), True)
+PARQUET_41 = _of_2018("parquet-41", parquet_41.page_header)
+PARQUET_41_EARLY = _of_2018("parquet-41-early", parquet_41.early_header)
+PARQUET_41_RAW = _of_2018("parquet-41-raw", parquet_41.raw_header)
