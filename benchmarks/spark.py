@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.spark import pipeline
 from parquet_bloom.spark.frames import mark
-from parquet_bloom.spark.listing import Listed
+from parquet_bloom.spark.listing import Listing
 from parquet_bloom.spark.sessions import session
 from parquet_bloom.storage.writing.new_file import NewFile
 
@@ -172,13 +172,13 @@ def driver(spark: Any, most: int) -> None:
 
     for n in (1000, 1000, most, most):
 
-        def simulated(spark: Any, *_: Any, n: int = n, **__: Any) -> tuple[Listed, Listed]:
+        def simulated(spark: Any, *_: Any, n: int = n, **__: Any) -> tuple[Listing, Listing]:
             names = "concat('/nowhere/part-', id, '.parquet') path"
             rows = spark.range(0, n, 1, 64).selectExpr(
                 names, "'/nowhere' root", "1000000L size", "'file' kind", "cast(null as string) error"
             )
             named = rows.selectExpr(mark()).head()[0]
-            return Listed(rows, n, n * 1_000_000, named), Listed(rows.limit(0), 0, 0)
+            return Listing(rows, n, n * 1_000_000, named), Listing(rows.limit(0), 0, 0)
 
         with mock.patch.object(pipeline, "list_by_size", simulated):
             start = time.perf_counter()

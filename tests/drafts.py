@@ -12,9 +12,9 @@ from typing import Any
 
 import naive
 
+from parquet_bloom.formats.metadata.footer import ChunkKey
 from parquet_bloom.formats.thrift.compact_tree import BINARY, STRUCT, Node, _Field, parse
 
-Chunk = tuple[int, int]
 _EVERYTHING = {4: {1: {3: {8: {}, 12: {}}}}}
 
 
@@ -42,7 +42,7 @@ def binary_struct(bit_set: bytes, num_bits: int, k: int, strategy: int = 0) -> b
     return naive.thrift_struct([(1, 8, bit_set), (2, 5, num_bits), (3, 5, k), (4, 5, strategy)])
 
 
-def _edited(source: Path, target: Path, edit: Callable[[Chunk, Any], None]) -> Path:
+def _edited(source: Path, target: Path, edit: Callable[[ChunkKey, Any], None]) -> Path:
     body, footer = split(source)
     root, _ = parse(footer, _EVERYTHING)
     for i, group in enumerate(root.get(4)):
@@ -51,10 +51,10 @@ def _edited(source: Path, target: Path, edit: Callable[[Chunk, Any], None]) -> P
     return join(target, body, root.encode())
 
 
-def with_drafts(source: Path, target: Path, structs: Mapping[Chunk, bytes]) -> Path:
+def with_drafts(source: Path, target: Path, structs: Mapping[ChunkKey, bytes]) -> Path:
     """The source with filters in the Statistics of these chunks."""
 
-    def edit(key: Chunk, meta: Any) -> None:
+    def edit(key: ChunkKey, meta: Any) -> None:
         statistics = meta.get(12)
         statistics.drop(7)
         statistics.drop(8)
@@ -68,7 +68,7 @@ def with_drafts(source: Path, target: Path, structs: Mapping[Chunk, bytes]) -> P
 def with_texts(source: Path, target: Path, change: Callable[[dict[str, str]], dict[str, str] | None]) -> Path:
     """The source with other key-values of its chunks: `change` gets a chunk's, {} for none; None leaves them."""
 
-    def edit(_: Chunk, meta: Any) -> None:
+    def edit(_: ChunkKey, meta: Any) -> None:
         wanted = change({pair.get(1): pair.get(2) for pair in meta.get(8) or []})
         if wanted is None:
             return

@@ -15,7 +15,7 @@ from parquet_bloom import (
     AddedFilter,
     AddReport,
     ColumnFilters,
-    Failed,
+    FailedFile,
     FileInfo,
     FilterInfo,
     FilterWriter,
@@ -25,18 +25,18 @@ from parquet_bloom import (
     Outcomes,
     ParquetBloomError,
     Progress,
-    Pruned,
+    PrunedFiles,
     RemovedFile,
     RemoveReport,
     RequestError,
     RowGroupVerdict,
     Scan,
     SearchOptions,
-    Skipped,
+    SkippedColumn,
     TextError,
     Verdicts,
-    Verified,
     VerifiedFile,
+    VerifiedFilter,
     VerifyReport,
     lance,
     spark,
@@ -60,10 +60,10 @@ def add(path: Path, rates: Mapping[str, float]) -> None:
             assert_type(one, AddedFilter)
             print(one.column, one.fpp, one.offset is None)
         for skipped in file.skipped:
-            assert_type(skipped, Skipped)
+            assert_type(skipped, SkippedColumn)
             print(skipped.reason)
     for failed in report.failed:
-        assert_type(failed, Failed)
+        assert_type(failed, FailedFile)
         assert_type(failed.error, ParquetBloomError)
     table: pa.Table = report.to_arrow()
     print(table, report.to_dict()["files"])
@@ -84,7 +84,7 @@ def look(path: Path) -> None:
     verified = parquet_bloom.verify(path, sample=3)
     assert_type(verified, VerifyReport)
     file: VerifiedFile = verified.files[0]
-    verdict: Verified = file.filters[0]
+    verdict: VerifiedFilter = file.filters[0]
     print(verdict.measured_fpp, verdict.status, file.wrong)
 
 
@@ -99,7 +99,7 @@ def search(path: Path) -> None:
     columns: list[ColumnFilters] = verdicts.columns
     print(columns, verdicts.to_dict())
     pruned = parquet_bloom.prune(path, column="id", values=[1, 2], count_hits=True, **options)
-    assert_type(pruned, Pruned)
+    assert_type(pruned, PrunedFiles)
     print(pruned.hits, pruned.row_groups)
     try:
         print(parquet_bloom.count(path, [("id", "=", 5)], **options))

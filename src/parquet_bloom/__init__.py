@@ -45,19 +45,19 @@ from parquet_bloom.limits import Limits, set_limits
 
 if TYPE_CHECKING:
     from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
-    from parquet_bloom.audit.verify import Verified, VerifiedFile, VerifyReport, verify
+    from parquet_bloom.audit.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.chunks.footer_cache import FooterCache
     from parquet_bloom.edit.add import add_filters
-    from parquet_bloom.edit.plan import Skipped
+    from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.edit.write import FilterWriter, write_table
     from parquet_bloom.predicates.outcomes import Outcomes
-    from parquet_bloom.read import Pruned, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
     from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
-    from parquet_bloom.storage.paths import Failed
+    from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
 
 _HOMES = {
@@ -65,7 +65,7 @@ _HOMES = {
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
     "ColumnFilters": "search.check",
-    "Failed": "storage.paths",
+    "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
     "FilterWriter": "edit.write",
@@ -73,15 +73,15 @@ _HOMES = {
     "InspectReport": "audit.inspect",
     "Outcomes": "search.check",
     "Progress": "storage.progress",
-    "Pruned": "read",
+    "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
     "RowGroupVerdict": "search.check",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
-    "Skipped": "edit.plan",
+    "SkippedColumn": "edit.plan",
     "Verdicts": "search.check",
-    "Verified": "audit.verify",
+    "VerifiedFilter": "audit.verify",
     "VerifiedFile": "audit.verify",
     "VerifyReport": "audit.verify",
     "add_filters": "edit.add",
@@ -106,7 +106,7 @@ __all__ = [
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
-    "Failed",
+    "FailedFile",
     "FileChangedError",
     "FileError",
     "FileInfo",
@@ -126,7 +126,7 @@ __all__ = [
     "Outcomes",
     "ParquetBloomError",
     "Progress",
-    "Pruned",
+    "PrunedFiles",
     "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",
@@ -134,7 +134,7 @@ __all__ = [
     "RowGroupVerdict",
     "Scan",
     "SearchOptions",
-    "Skipped",
+    "SkippedColumn",
     "SparkJobError",
     "StaleIndexError",
     "StorageError",
@@ -144,8 +144,8 @@ __all__ = [
     "UnknownColumnError",
     "UnknownFilterError",
     "Verdicts",
-    "Verified",
     "VerifiedFile",
+    "VerifiedFilter",
     "VerifyReport",
     "__version__",
     "add_filters",

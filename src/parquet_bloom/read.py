@@ -99,7 +99,7 @@ def _one_of(predicate: Any, filters: Any) -> Any:
     return filters if predicate is None else predicate
 
 
-class Pruned(Printed, list[tuple[str, list[int]]]):
+class PrunedFiles(Printed, list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
     row_groups  of all files
@@ -125,13 +125,15 @@ class Pruned(Printed, list[tuple[str, list[int]]]):
         return pa.table({"path": pa.array(paths, pa.string()), "row_groups": pa.array(groups, pa.list_(pa.int64()))})
 
     def __repr__(self) -> str:
-        return f"Pruned({sum(len(g) for _, g in self):,} of {self.row_groups:,} row groups, in {len(self):,} files)"
+        return (
+            f"PrunedFiles({sum(len(g) for _, g in self):,} of {self.row_groups:,} row groups, in {len(self):,} files)"
+        )
 
 
 def prune(
     source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
     filesystem: Any = None, index: Index = None, **options: Unpack[SearchOptions],
-) -> Pruned:  # fmt: skip
+) -> PrunedFiles:  # fmt: skip
     """Find the row groups in which a row can match: (file, row groups) for each file that has any.
 
     predicate       as `check` takes it; or else
@@ -147,13 +149,13 @@ def prune(
         raise RequestError("give a predicate, or else column= and values=")
     scan = scan_of(source, predicate, filesystem, index=index, **options)
     if column is None:
-        pruned = Pruned(scan.kept)
+        pruned = PrunedFiles(scan.kept)
         pruned.row_groups = len(scan.verdicts)
         return pruned
     from parquet_bloom.formats.kinds import type_of
     from parquet_bloom.search.keys import Keys, as_many, folder_key, hits_of, keys_of_file, partition_hits
 
-    pruned = Pruned()
+    pruned = PrunedFiles()
     known: dict[Any, Keys] = {}
     values = as_many(values)
     scan.require(leaf=column)
@@ -169,14 +171,14 @@ def prune(
             if kind not in known:
                 known[kind] = keys_of_file(values, leaf, first)
             if leaf.index < 0:
-                hits = partition_hits(leaf, file.found.partitions, file.outline, known[kind])
+                hits = partition_hits(leaf, file.file.partitions, file.outline, known[kind])
             else:
                 with scan.reopen(file) as opened:
                     hits = hits_of(opened, file.outline, leaf, known[kind], scan.use_filters, count_hits)
         kept = [group for group, n in enumerate(hits) if n != 0]
         pruned.row_groups += len(hits)
         if count_hits:
-            pruned.hits |= {(str(file.found), g): n for g in kept if (n := hits[g]) is not None}
+            pruned.hits |= {(str(file.file), g): n for g in kept if (n := hits[g]) is not None}
         if kept:
-            pruned.append((str(file.found), kept))
+            pruned.append((str(file.file), kept))
     return pruned

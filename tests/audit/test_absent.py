@@ -12,7 +12,7 @@ import pytest
 from naive import xxh64
 
 import parquet_bloom
-from parquet_bloom.audit.absent import LEAST, MOST, Absent
+from parquet_bloom.audit.absent import LEAST, MOST, AbsentValues
 from parquet_bloom.formats.filters import BloomFilter, Candidate, Header
 from parquet_bloom.formats.final import RULE
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT64, Leaf
@@ -25,7 +25,7 @@ def filter_of(hashes: list[int], num_bytes: int = 64) -> BloomFilter:
     return BloomFilter(Header("final", num_bytes, (Candidate(RULE, 16),)), ((RULE, blocks),))
 
 
-def drop(absent: Absent, bloom: BloomFilter, hashes: list[int]) -> None:
+def drop(absent: AbsentValues, bloom: BloomFilter, hashes: list[int]) -> None:
     stored = np.array(hashes, np.uint64)
     absent.drop(stored, split_block.contains_hashes(bloom.blocks, stored))
 
@@ -36,26 +36,26 @@ def test_stored_values_of_short_types_are_dropped(denied: bool) -> None:
     hashes = [xxh64(bytes([i])) for i in range(256)]
     stored = hashes[:64]
     bloom = filter_of([] if denied else stored, 1 << 15)
-    absent = Absent(Leaf(0, ("x",), FLBA, 1), bloom)
+    absent = AbsentValues(Leaf(0, ("x",), FLBA, 1), bloom)
     assert absent.count == MOST
     drop(absent, bloom, stored)
     assert 0.73 * MOST < absent.count < 0.77 * MOST, "a quarter of all single bytes is stored"
-    assert absent.rate == 0, "what the filter admits is stored"
+    assert absent.fpp == 0, "what the filter admits is stored"
     drop(absent, bloom, hashes)
-    assert (absent.count, absent.rate) == (0, None)
+    assert (absent.count, absent.fpp) == (0, None)
 
 
 def test_a_full_filter_admits_all() -> None:
     bloom = BloomFilter(Header("final", 64, ()), ((RULE, np.full((2, 8), 2**32 - 1, np.uint32)),))
-    absent = Absent(Leaf(0, ("x",), FLBA, 2), bloom)
+    absent = AbsentValues(Leaf(0, ("x",), FLBA, 2), bloom)
     drop(absent, bloom, [xxh64(i.to_bytes(2, "little")) for i in range(65536)])
     assert absent.count == 0
-    assert Absent(Leaf(0, ("x",), INT64), bloom).rate == 1
+    assert AbsentValues(Leaf(0, ("x",), INT64), bloom).fpp == 1
 
 
 @pytest.mark.parametrize(("num_bytes", "count"), [(64, LEAST), (1024, 8192), (1 << 20, MOST)])
 def test_a_value_for_each_bit(num_bytes: int, count: int) -> None:
-    assert Absent(Leaf(0, ("x",), BYTE_ARRAY), filter_of([], num_bytes)).count == count
+    assert AbsentValues(Leaf(0, ("x",), BYTE_ARRAY), filter_of([], num_bytes)).count == count
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:

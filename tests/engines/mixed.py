@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquet_bloom.formats.literals import own, spelled
+from parquet_bloom.formats.literals import as_literal, spelled
 
 WRITERS = ("pyarrow", "duckdb", "polars", "datafusion", "fastparquet")
 ROWS = 8  # a file
@@ -130,4 +130,4 @@ def described_of(writer: str, column: str) -> str | None:
 
 
 def text_of(column: str, i: int) -> str:
-    return f"{column} = {spelled(own(COLUMNS[column][1](i)))}"
+    return f"{column} = {spelled(as_literal(COLUMNS[column][1](i)))}"

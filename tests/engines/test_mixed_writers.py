@@ -25,7 +25,7 @@ from engines.mixed import COLUMNS, NOON, ROWS, WRITE, WRITERS, described_of, num
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.kinds import described
-from parquet_bloom.formats.literals import own, spelled
+from parquet_bloom.formats.literals import as_literal, spelled
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
@@ -128,7 +128,7 @@ def test_ranges_and_nulls(files: dict[str, Path], column: str) -> None:
     held = {ROWS * at + row: value(i) for at in range(len(WRITERS)) for row, i in enumerate(numbers(at))
             if described_of(WRITERS[at], column) is not None}  # fmt: skip
     low, high = sorted((value(9), value(34)))
-    literals = [spelled(own(one)) for one in (low, high)]
+    literals = [spelled(as_literal(one)) for one in (low, high)]
     paths = list(files.values())
     for text, wanted in {
         f"{column} BETWEEN {literals[0]} AND {literals[1]}": [row for row, v in held.items() if low <= v <= high],

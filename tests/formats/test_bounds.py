@@ -31,7 +31,7 @@ from parquet_bloom._thrift.parquet.ttypes import (
     TypeDefinedOrder,
     UUIDType,
 )
-from parquet_bloom.formats.bounds import Facts, facts_of
+from parquet_bloom.formats.bounds import ColumnStatistics, statistics_of
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.outline import outline_of, walk_outline
 from parquet_bloom.formats.thrift import compact
@@ -86,8 +86,8 @@ def old(low: bytes | None, high: bytes | None, **more: Any) -> Statistics:
 def facts(
     of: SchemaElement, *statistics: Statistics | None, by: str | None = "somebody version 1.0", order: Any = TYPE_ORDER,
     values: int = ROWS, kind: int | None = None, inside: str | None = None,
-) -> Facts:  # fmt: skip
-    """The facts of the one column of a file with a row group for each of `statistics`.
+) -> ColumnStatistics:  # fmt: skip
+    """The statistics of the one column of a file with a row group for each of `statistics`.
 
     order   its ColumnOrder; None: the footer has no orders; a list: those
     values  num_values; kind: the type that the chunks say they have; inside: of a struct of this name
@@ -110,22 +110,22 @@ def facts(
     data = compact.encode(metadata)
     walked, bound = walk_outline(data, 1000), outline_of(decode_footer(data, 1000))
     assert walked is not None
-    found = facts_of(walked, walked.leaves[0])
-    assert seen(found) == seen(facts_of(bound, bound.leaves[0])), "from both outlines"
+    found = statistics_of(walked, walked.leaves[0])
+    assert seen(found) == seen(statistics_of(bound, bound.leaves[0])), "from both outlines"
     return found
 
 
-def bounds(found: Facts) -> list[tuple[Any, Any]]:
+def bounds(found: ColumnStatistics) -> list[tuple[Any, Any]]:
     """(low, high) of each row group, None where it is not known."""
     return [
         (low if has_low else None, high if has_high else None)
         for low, high, has_low, has_high in zip(
-            found.low.tolist(), found.high.tolist(), found.has_low.tolist(), found.has_high.tolist(), strict=True
+            found.lower.tolist(), found.upper.tolist(), found.has_lower.tolist(), found.has_upper.tolist(), strict=True
         )
     ]
 
 
-def seen(found: Facts) -> Any:
+def seen(found: ColumnStatistics) -> Any:
     return bounds(found), found.some_null.tolist(), found.some_value.tolist(), found.nan_free.tolist()
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquet_bloom.formats.bounds import facts_of
+from parquet_bloom.formats.bounds import statistics_of
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.storage.source import Source
 
@@ -62,9 +62,9 @@ def test_each_column_has_its_own_and_all_goes_with_the_outline(tmp_path: Path) -
     pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path)
     with Source(str(path)) as source:
         outline = source.outline()
-        a, b = (facts_of(outline, leaf) for leaf in outline.leaves)
-        assert a is facts_of(outline, outline.leaves[0])
-        assert (int(a.high[0]), b.high[0]) == (2, b"y")
+        a, b = (statistics_of(outline, leaf) for leaf in outline.leaves)
+        assert a is statistics_of(outline, outline.leaves[0])
+        assert (int(a.upper[0]), b.upper[0]) == (2, b"y")
     kept = weakref.ref(outline)
     del outline, source
     gc.collect()

@@ -33,7 +33,7 @@ from parquet_bloom.kernels import k_probe
 from parquet_bloom.storage.source import Source
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
-RULE = k_probe.Rule("orc", "MURMUR128_32", "integer")
+RULE = k_probe.KProbeRule("orc", "MURMUR128_32", "integer")
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeyp
     names: dict[str, Any] = {}
     exec(program.split("```")[0], names)
     assert names["data"][:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
-    stored = draft_2015.stored_in(names["footer"])[0, names["column"].index].decode(names["column"])
+    stored = draft_2015.footer_filters(names["footer"])[0, names["column"].index].decode(names["column"])
     again = guava.decode_guava(names["data"], draft_2015.kind_of(names["column"]))
     assert again.rules == stored.rules
     assert np.array_equal(again.longs, stored.longs)
@@ -361,7 +361,7 @@ def test_twins_of_zeros_and_nan(tmp_path: Path) -> None:
         assert {f.status for f in parquet_bloom.verify(ours).files[0].filters} == {"right"}
         with Source(ours) as opened:
             footer = opened.footer()
-        blooms = [one.decode(footer.leaves[j]) for (_, j), one in sorted(draft_2015.stored_in(footer).items())]
+        blooms = [one.decode(footer.leaves[j]) for (_, j), one in sorted(draft_2015.footer_filters(footer).items())]
         for bloom, kind in zip(blooms, (np.float64, np.float32), strict=True):
             assert bloom.might_contain(kind(0.0).tobytes())
             assert bloom.might_contain(kind(-0.0).tobytes())
@@ -390,7 +390,7 @@ def test_types(tmp_path: Path) -> None:
     assert verified["stamp"].values == 50
     with Source(ours) as opened:
         leaf = opened.footer().leaves[0]
-        bloom = draft_2015.stored_in(opened.footer())[0, 0].decode(leaf)
+        bloom = draft_2015.footer_filters(opened.footer())[0, 0].decode(leaf)
     assert abs(k_probe.estimated_ndv(bloom.longs, bloom.k) - 50) < 10, "twelve bytes each, not an overflown nanosecond"
     julian = (stamps[0].date() - dt.date(1970, 1, 1)).days + 2440588
     assert bloom.might_contain(bytes(8) + julian.to_bytes(4, "little"))
@@ -670,7 +670,7 @@ def test_today_s_field_7_is_no_filter(source: Path) -> None:
     footer = decode_footer(drafts.split(source)[1], 0)
     assert footer.meta(0, 0).statistics.is_max_value_exact is True
     assert footer.draft_filters == {}
-    assert draft_2015.stored_in(footer) == {}
+    assert draft_2015.footer_filters(footer) == {}
 
 
 def test_rates_of_files(tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def test_adding_and_removing_gives_the_footer_back(name):
     foreign = decode_footer(data, 1 << 40).foreign_filter_fields
     bare = [key for key in bare if key not in foreign]
     n_pairs = len(old.key_value_metadata or [])
-    add = FooterEdit(places=dict.fromkeys(bare, (77, 1040)), append=[("parquet_bloom", "é")])
+    add = FooterEdit(filter_ranges=dict.fromkeys(bare, (77, 1040)), append=[("parquet_bloom", "é")])
     take = FooterEdit(
-        places=dict.fromkeys(bare), key_values={n_pairs: None}, keep_empty=old.key_value_metadata is not None
+        filter_ranges=dict.fromkeys(bare), key_values={n_pairs: None}, keep_empty=old.key_value_metadata is not None
     )
     added = both_ways(lambda d: edit_footer(d, add), data)
     assert both_ways(lambda d: edit_footer(d, take), added) == data
@@ -192,14 +192,14 @@ def test_moves_in_a_made_footer(later, pairs):
 def test_places_in_a_made_footer(later):
     data = made(later)
     places = {(0, 1): (1 << 40, 1040), (1, 0): (5, None), (1, 2): (6, 48)}
-    filled = edit_footer(data, FooterEdit(places=places))
+    filled = edit_footer(data, FooterEdit(filter_ranges=places))
     assert filled == made(later, places=places)
     other = {**places, (0, 1): (99, None), (0, 0): (7, 80)}
-    changed = edit_footer(filled, FooterEdit(places={(0, 1): (99, None), (0, 0): (7, 80)}))
+    changed = edit_footer(filled, FooterEdit(filter_ranges={(0, 1): (99, None), (0, 0): (7, 80)}))
     assert changed == made(later, places=other), "a place without a length takes the old length out"
-    assert edit_footer(changed, FooterEdit(places=dict.fromkeys(other))) == data
-    assert edit_footer(data, FooterEdit(places=dict.fromkeys(other))) == data
-    moved = edit_footer(filled, FooterEdit(SHIFT, places={(1, 2): (3, 4)}))
+    assert edit_footer(changed, FooterEdit(filter_ranges=dict.fromkeys(other))) == data
+    assert edit_footer(data, FooterEdit(filter_ranges=dict.fromkeys(other))) == data
+    moved = edit_footer(filled, FooterEdit(SHIFT, filter_ranges={(1, 2): (3, 4)}))
     after = {(0, 1): (SHIFT(1 << 40), 1040), (1, 0): (SHIFT(5), None), (1, 2): (3, 4)}
     assert moved == made(later, move=SHIFT, places=after), "a new place is in the new file already, and is not moved"
 
@@ -238,7 +238,7 @@ def test_the_loop_does_the_edits_it_is_for(later):
         assert by_loop(data, edit) is not None
     footer = decode_footer(edits.edit_footer(data, texts), 100_000)
     assert footer.meta(0, 0).key_value_metadata[-1].value == "v", "filters in column metadata are for the tree"
-    beyond = FooterEdit(places={(GROUPS, 0): (7, 80)})
+    beyond = FooterEdit(filter_ranges={(GROUPS, 0): (7, 80)})
     assert by_loop(data, beyond) is None
 
 
@@ -351,9 +351,11 @@ def test_a_filters_fields_of_another_type(number, wire_value):
 
     assert place_in(data) == (None, None), "readers pass over it"
     assert decode_footer(data, 100_000).foreign_filter_fields == {(0, 0)}
-    assert edit_footer(data, FooterEdit(places={(0, 0): None})) == data, "what is no filter's place is not taken out"
+    assert edit_footer(data, FooterEdit(filter_ranges={(0, 0): None})) == data, (
+        "what is no filter's place is not taken out"
+    )
     for place in (500, 1040), (500, None):
-        edited = edit_footer(data, FooterEdit(places={(0, 0): place}))
+        edited = edit_footer(data, FooterEdit(filter_ranges={(0, 0): place}))
         assert place_in(edited) == place, "a place that is written all the same can be read"
 
 

@@ -71,7 +71,7 @@ def test_entries_are_believed_where_they_match(places):
     assert provenance.rules_of(entries) == dict.fromkeys(places, MURMUR)
     assert {entry.pair for entry in entries} == {1}
     packed = b"".join(struct.pack("<iiqq", g, c, at, n or 0) for (g, c), (at, n) in sorted(places.items()))
-    assert provenance.places_crc(places) == zlib.crc32(packed)
+    assert provenance.ranges_crc(places) == zlib.crc32(packed)
 
 
 def test_entries_are_stale_once_their_filters_changed():
@@ -133,7 +133,7 @@ def test_whatever_a_pair_holds_only_what_matches_is_believed(value, right):
     entries = provenance.read_entries(read)
     for entry in entries:
         places = {key: SOME[key] for key in entry.chunks}
-        assert entry.body["places"] == provenance.places_crc(places), "believed by its checksum alone"
+        assert entry.body["places"] == provenance.ranges_crc(places), "believed by its checksum alone"
     assert set(provenance.rules_of(entries)) <= {key for entry in entries for key in entry.chunks}
     if not entries:
         assert provenance.rewritten(read, ALL, []) == ({}, []), "what is foreign or stale is not touched"
@@ -161,7 +161,7 @@ def test_padding_behind_a_raw_filter_does_not_say_how_it_was_hashed(tmp_path, pa
     assert words[0] == 0, "so that it can be taken for the end of a header"
     raw = struct.pack("<3i", 1024, 0, 0) + naive.words_to_bytes(words) + bytes(padding)
     data, old = path.read_bytes(), footer_bytes(path)
-    new = edit_footer(old, FooterEdit(Moves([(4, len(raw))]), places={(0, 0): (4, None)}))
+    new = edit_footer(old, FooterEdit(Moves([(4, len(raw))]), filter_ranges={(0, 0): (4, None)}))
     path.write_bytes(b"PAR1" + raw + data[4 : -8 - len(old)] + new + len(new).to_bytes(4, "little") + b"PAR1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FilterWarning)  # a gap that does not fit may be called damage
@@ -187,7 +187,7 @@ def test_the_row_groups_of_an_entry_are_gone_through_once(monkeypatch):
     places = {(g, 0): (8 * g + 4, 8) for g in range(400)}
     groups = Counted(range(200))
     wanted = {key: place for key, place in places.items() if key[0] < 200}
-    body = {"columns": ["a"], "places": provenance.places_crc(wanted), "row_groups": groups}
+    body = {"columns": ["a"], "places": provenance.ranges_crc(wanted), "row_groups": groups}
     read = footer(places, [("parquet_bloom", "[]")], groups=400)
     monkeypatch.setattr(provenance.json, "loads", lambda _: [body])
     assert [entry.chunks for entry in provenance.read_entries(read)] == [tuple(sorted(wanted))]

@@ -12,13 +12,13 @@ from naive import made_footer
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError
-from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.draft_2015 import footer_filters
 from parquet_bloom.formats.metadata import edits
 from parquet_bloom.formats.metadata.footer import MAGIC, Footer, decode_footer
 from parquet_bloom.formats.metadata.one_column import one_column
 from parquet_bloom.formats.metadata.outline import walk_outline
 from parquet_bloom.formats.metadata.walked import WalkedFooter
-from parquet_bloom.formats.provenance import all_places, read_entries
+from parquet_bloom.formats.provenance import all_ranges, read_entries
 from parquet_bloom.storage import source as storage
 
 FAR = 1 << 40  # where the footers are said to begin
@@ -46,14 +46,14 @@ def tells(footer: Footer) -> dict[str, object]:
         "created by": footer.created_by,
         "key-values": footer.key_values,
         "columns": columns,
-        "filters": footer.filter_places,
+        "filters": footer.filter_ranges,
         "fields": footer.filter_fields,
         "foreign": footer.foreign_filter_fields,
         "structures": footer.structure_starts,
         "of chunks": list(footer.chunk_key_values()),
         "2015": footer.draft_filters,
-        "stored": stored_in(footer),
-        "places": all_places(footer),
+        "stored": footer_filters(footer),
+        "places": all_ranges(footer),
         "entries": read_entries(footer),
         "head": (footer.head.version, footer.head.num_rows, footer.head.schema),
     }

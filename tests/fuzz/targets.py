@@ -155,7 +155,7 @@ def _wrong(data: bytes, rng: random.Random) -> bytes:
 def _run_footer(data: bytes, _: Path) -> None:
     footer = decode_footer(data, 100_000)
     provenance.read_entries(footer)
-    draft_2015.stored_in(footer)
+    draft_2015.footer_filters(footer)
     assert footer.structure_starts
     _ = (
         footer.exact,

@@ -30,7 +30,7 @@ def vectors(name: str) -> Any:
     return json.loads(vector_file(name).read_text())
 
 
-def filled(rule: k_probe.Rule, values: pa.Array, num_bits: int, k: int) -> np.ndarray[Any, Any]:
+def filled(rule: k_probe.KProbeRule, values: pa.Array, num_bits: int, k: int) -> np.ndarray[Any, Any]:
     longs = k_probe.empty(num_bits)
     k_probe.insert_hashes(longs, rule, k, rule.hash_values(values))
     return longs
@@ -58,7 +58,7 @@ def test_pr_215_bit_for_bit() -> None:
         kind, column = PR215[vector["type"]]
         size = k_probe.size_for("orc", vector["n"], vector["fpp"])
         assert size == (vector["numBits"], vector["numHashFunctions"])
-        rule, values = k_probe.Rule("orc", "MURMUR128_32", kind), column(vector["values"])
+        rule, values = k_probe.KProbeRule("orc", "MURMUR128_32", kind), column(vector["values"])
         longs = filled(rule, values, *size)
         assert longs.view(np.int64).tolist() == [int(v) for v in vector["bitset_longs"]]
         one_by_one = {p for v in plain(values) for p in k_probe.positions(rule, rule.hash_value(v), size[1], size[0])}
@@ -74,7 +74,7 @@ def test_guava_bit_for_bit() -> None:
         size = k_probe.size_for("guava", vector["n"], vector["fpp"])
         assert size == (vector["bitSize"], vector["numHashFunctions"])
         kind = pa.int64() if vector["funnel"] == "longFunnel" else pa.string()
-        rule = k_probe.Rule("guava", vector["strategy"].replace("_MITZ", ""), "bytes")
+        rule = k_probe.KProbeRule("guava", vector["strategy"].replace("_MITZ", ""), "bytes")
         longs = filled(rule, pa.array(vector["values"], kind), *size)
         assert longs.view(np.int64).tolist() == [int(v) for v in vector["bitset_longs"]]
         probes = pa.array([value for value, _ in vector["probes"]], kind)
@@ -109,7 +109,7 @@ def test_single_values() -> None:
             names = {"mitz32": STYLES[2], "mitz64": STYLES[3], "pr215_orc": STYLES[0], "hive": STYLES[1]}
             spelled = [(name, *style, "bytes", data) for name, style in names.items()]
         for name, family, strategy, kind, data in spelled:
-            rule = k_probe.Rule(family, strategy, kind)
+            rule = k_probe.KProbeRule(family, strategy, kind)
             assert k_probe.positions(rule, rule.hash_value(data), 4, 640) == vector[name], name
 
 
@@ -132,7 +132,7 @@ def test_arrays_and_single_values_are_as_the_text_says(style: Any, physical: str
     values = data.draw(st.lists(VALUES[physical], min_size=1, max_size=8))
     asked = data.draw(st.lists(VALUES[physical], max_size=8))
     k, m = data.draw(st.integers(1, 12)), 64 * data.draw(st.integers(1, 9))
-    rule = k_probe.Rule(*style, KINDS[physical])
+    rule = k_probe.KProbeRule(*style, KINDS[physical])
     kind = ARROW.get(physical, pa.binary())
     plains = [naive.plain(v, physical) for v in values]
     positions = [naive.k_positions(p, physical, *style, k, m) for p in plains]
@@ -154,7 +154,7 @@ def test_arrays_and_single_values_are_as_the_text_says(style: Any, physical: str
 def test_every_nan_is_one_to_orc_and_hive(style: Any) -> None:
     """Java's doubleToLongBits folds them; Guava hashes the raw bits."""
     bits = np.array([0x7FF8000000000000, 0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF], np.uint64)
-    rule = k_probe.Rule(*style, "float")
+    rule = k_probe.KProbeRule(*style, "float")
     (hashes, *_) = rule.hash_values(pa.array(bits.view(np.float64)))
     assert len(set(hashes.tolist())) == (3 if style[0] == "guava" else 1)
     infinite = rule.hash_values(pa.array([math.inf, -math.inf, 0.0, -0.0]))[0].tolist()
@@ -167,14 +167,14 @@ def test_the_rate_is_the_one_asked_for(style: Any, fpp: float) -> None:
     n, probes = 20_000, 200_000
     rng = np.random.default_rng(5)
     values = rng.choice(2**62, n + probes, replace=False)
-    rule = k_probe.Rule(*style, "integer")
+    rule = k_probe.KProbeRule(*style, "integer")
     num_bits, k = k_probe.size_for(style[0], n, fpp)
     longs = filled(rule, pa.array(values[:n]), num_bits, k)
     assert k_probe.contains_hashes(longs, rule, k, rule.hash_values(pa.array(values[:n]))).all()
     measured = k_probe.contains_hashes(longs, rule, k, rule.hash_values(pa.array(values[n:]))).mean()
     spread = 5 * math.sqrt(fpp / probes)
     assert abs(measured - fpp) < 0.05 * fpp + spread, "as Guava and PR #215 measured themselves"
-    assert abs(k_probe.rate(longs, k) - measured) < 0.05 * fpp + spread
+    assert abs(k_probe.fpp_of(longs, k) - measured) < 0.05 * fpp + spread
     assert abs(k_probe.estimated_ndv(longs, k) / n - 1) < 0.02
 
 
@@ -199,7 +199,7 @@ def test_no_filter_has_such_a_size(num_bits: int) -> None:
      (np.zeros(1, np.uint64), 0), (np.zeros(1, np.uint64), 2**31)],
 )  # fmt: skip
 def test_no_filter_has_such_a_shape(longs: Any, k: int) -> None:
-    rule = k_probe.Rule("orc", "MURMUR128_32", "bytes")
+    rule = k_probe.KProbeRule("orc", "MURMUR128_32", "bytes")
     with pytest.raises(FilterShapeError):
         k_probe.contains_value(longs, rule, k, b"x")
     with pytest.raises(FilterShapeError):
@@ -214,7 +214,7 @@ def test_numbers_of_another_width_are_refused(values: pa.Array) -> None:
 
 def test_nulls_slices_and_dictionaries() -> None:
     values = pa.array([None, b"a", b"bb", None, b"", b"bb"])
-    rule = k_probe.Rule("orc", "MURMUR128_32", "bytes")
+    rule = k_probe.KProbeRule("orc", "MURMUR128_32", "bytes")
     wanted = [naive.hive_murmur64(v) for v in (b"a", b"bb", b"", b"bb")]
     assert rule.hash_values(values)[0].tolist() == wanted
     assert rule.hash_values(values.dictionary_encode())[0].tolist() == wanted

@@ -27,7 +27,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import Instant, TimeOfDay
 from parquet_bloom.predicates import arrow
 from parquet_bloom.predicates.arrow import as_expression, from_expression, from_filters
-from parquet_bloom.predicates.pickled import Pickled
+from parquet_bloom.predicates.pickled import PickledExpression
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Unknown, leaves_of
 
 D = Decimal
@@ -228,12 +228,12 @@ def test_a_text_that_is_not_utf8():
 def test_another_expression_in_the_pickle_is_not_believed(monkeypatch):
     """As if a later pyarrow wrote `less` where it means `less or equal`."""
 
-    class Odd(Pickled):
+    class Odd(PickledExpression):
         def __init__(self, expression):
             super().__init__(expression)
             self.pairs = [(key, value.replace(b"less", b"less_equal")) for key, value in self.pairs]
 
-    monkeypatch.setattr(arrow, "Pickled", Odd)
+    monkeypatch.setattr(arrow, "PickledExpression", Odd)
     assert from_expression(a == 1) == Compare(A, "=", 1)
     assert isinstance(from_expression(a < 1), Unknown)
 
@@ -255,23 +255,23 @@ def test_another_expression_in_the_pickle_is_not_believed(monkeypatch):
     ],
 )
 def test_a_pickle_of_another_form_is_unknown(monkeypatch, pairs):
-    class Odd(Pickled):
+    class Odd(PickledExpression):
         def __init__(self, expression):
             super().__init__(expression)
             self.pairs = pairs
 
-    monkeypatch.setattr(arrow, "Pickled", Odd)
+    monkeypatch.setattr(arrow, "PickledExpression", Odd)
     assert isinstance(from_expression(a == 1), Unknown)
 
 
 def test_pairs_keep_their_order_and_repeated_keys():
-    assert Pickled((a == 1) & (b == 2)).pairs == [
+    assert PickledExpression((a == 1) & (b == 2)).pairs == [
         (b"call", b"and_kleene"),
         *[(b"call", b"equal"), (b"field_ref", b"a"), (b"literal", b"0"), (b"end", b"equal")],
         *[(b"call", b"equal"), (b"field_ref", b"b"), (b"literal", b"1"), (b"end", b"equal")],
         (b"end", b"and_kleene"),
     ]
-    assert Pickled(f("é") == 1).pairs[1] == (b"field_ref", "é".encode())
+    assert PickledExpression(f("é") == 1).pairs[1] == (b"field_ref", "é".encode())
 
 
 def test_long_chains_are_one_level():

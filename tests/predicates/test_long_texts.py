@@ -20,7 +20,7 @@ from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64
 from parquet_bloom.predicates import bind as bind_module
 from parquet_bloom.predicates import text
 from parquet_bloom.predicates.bind import RANKED_FROM, Members, bind
-from parquet_bloom.predicates.long_texts import MOST_DIGITS, MOST_WORDS, Shortened, shortened
+from parquet_bloom.predicates.long_texts import MOST_DIGITS, MOST_WORDS, ShortenedText, shortened
 from parquet_bloom.predicates.names import Column, Schema
 from parquet_bloom.predicates.tree import IsIn
 
@@ -98,7 +98,7 @@ WORDS = [
 def read(source: str, take: bool) -> object:
     """What comes of a text: its tree, or its error with the place."""
     kept = text.shortened
-    text.shortened = shortened if take else Shortened
+    text.shortened = shortened if take else ShortenedText
     try:
         return text.parse(source)
     except TextError as error:
@@ -156,7 +156,7 @@ def test_what_may_be_read_in_other_ways_stays_with_the_parser() -> None:
 def test_places_in_the_shortened_text_are_those_of_the_whole() -> None:
     whole = "x IN (10, 2, 3) OR y IN ('c', 'd') AND z = 5"
     short = shortened(whole)
-    assert [whole[short.place(i)] for i in range(len(short.text))] == list(short.text)
+    assert [whole[short.position(i)] for i in range(len(short.text))] == list(short.text)
     with pytest.raises(TextError) as caught:
         text.parse("x IN (10, 2, 3) OR y IN ('c', 'd') AND = 5")
     assert caught.value.column == 39
@@ -270,7 +270,7 @@ def test_ranked_operands_are_the_values_of_the_type_in_order() -> None:
     bound = bind(IsIn(("c",), (*values, None)), Schema([leaf]))
     assert isinstance(bound, Members)
     assert (bound.ranked, bound.null) == (True, True)
-    assert [one.low for one in bound.operands] == list(range(1, 10)), "what no value equals is left out"
+    assert [one.lower for one in bound.operands] == list(range(1, 10)), "what no value equals is left out"
     few = bind(IsIn(("c",), values[: RANKED_FROM - 1]), Schema([leaf]))
     assert isinstance(few, Members)
     assert not few.ranked

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.chunks import asking, hive, spots
+from parquet_bloom.chunks import asking, filter_ranges, hive
 from parquet_bloom.formats import bounds, numbers, operands, values
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
 from parquet_bloom.search import evidence, scan
@@ -50,14 +50,14 @@ MUTANTS = [
     _M("x <= 5 taken for x < 5 against min", deciding._interval, "op.ge if upper.open else op.gt", "op.ge"),
     _M("x > 5 taken for x >= 5 in 'all match'", deciding._interval, "op.gt if lower.open else op.ge", "op.ge"),
     _M("x < 5 taken for x <= 5 in 'all match'", deciding._interval, "op.lt if upper.open else op.le", "op.le"),
-    _M("x <= 5 as x <= 4", bind._interval, "found.high - 1 if open else found.low", "found.high - 1"),
-    _M("x <= 1.5 as x <= 2", bind._interval, "found.high - 1 if open else found.low", "found.high"),
-    _M("x >= 5 as x >= 6", bind._interval, "found.low + 1 if open else found.high", "found.low + 1"),
-    _M("x > 5 as x >= 5", bind._interval, "found.low + 1 if open else found.high", "found.high"),
+    _M("x <= 5 as x <= 4", bind._interval, "found.upper - 1 if open else found.lower", "found.upper - 1"),
+    _M("x <= 1.5 as x <= 2", bind._interval, "found.upper - 1 if open else found.lower", "found.upper"),
+    _M("x >= 5 as x >= 6", bind._interval, "found.lower + 1 if open else found.upper", "found.lower + 1"),
+    _M("x > 5 as x >= 5", bind._interval, "found.lower + 1 if open else found.upper", "found.upper"),
     _M("merged ranges of two columns", bind._merged, "part.leaf.index", "len(part.leaf.path)"),
     _M("merged ranges take the outer edge", bind._merged, "min(uppers", "max(uppers"),
-    _M("min itself denied", deciding._may_equal, "facts.low > ", "facts.low >= "),
-    _M("max itself denied", deciding._may_equal, "facts.high < ", "facts.high <= "),
+    _M("min itself denied", deciding._may_equal, "statistics.lower > ", "statistics.lower >= "),
+    _M("max itself denied", deciding._may_equal, "statistics.upper < ", "statistics.upper <= "),
     _M("of many literals the first above min", deciding._between, "bisect_left(", "1 + bisect_left("),
     # --- three-valued logic
     _M("NULL ignored in IN", bind._members, "null = len(operands) < len(values)", "null = False"),
@@ -66,7 +66,7 @@ MUTANTS = [
     _M("AND is the intersection", outcomes.conjunction, "_AND[a, b]", "a & b"),
     _M("OR is the intersection", outcomes.disjunction, "_OR[a, b]", "a & b"),
     _M("masks of the wrong terms", deciding._combine, "in bound.parts", "in reversed(bound.parts)"),
-    _M("'all match' without a look at NULL", deciding.term_masks, "| _bits(facts.some_null, NULL)", ""),
+    _M("'all match' without a look at NULL", deciding.term_masks, "| _bits(statistics.some_null, NULL)", ""),
     _M("list_contains is never FALSE", deciding.term_masks, "np.uint8(FALSE | NULL)", "np.uint8(NULL)"),
     _M("what a filter denies is FALSE", deciding.denied,
        "mask & ~np.uint8(TRUE) | np.uint8(instead)", "np.uint8(FALSE)"),
@@ -81,18 +81,18 @@ MUTANTS = [
     _M("an unknown order believed", bounds._trusts_new, "order.TYPE_ORDER is None and", "False and"),
     _M("old pyarrow's dictionaries believed", bounds._trusts_new, "version < (11, 0)", "version < (0, 0)"),
     _M("NULLs of structs not counted", bounds._trusts_nulls, "return writer ==", "return True or writer =="),
-    _M("bounds beside a NaN believed", bounds._facts, 'if domain == "float":', "if False:"),
-    _M("no NaN expected", deciding._values, "must & facts.nan_free", "must"),
-    _M("missing nan_count taken for 0", bounds._facts, "slots[Slot.NAN_COUNT] == 0", "slots[Slot.NAN_COUNT] <= 0"),
+    _M("bounds beside a NaN believed", bounds._statistics, 'if domain == "float":', "if False:"),
+    _M("no NaN expected", deciding._values, "must & statistics.nan_free", "must"),
+    _M("missing nan_count taken for 0", bounds._statistics, "slots[Slot.NAN_COUNT] == 0", "slots[Slot.NAN_COUNT] <= 0"),
     _M("NaN is no largest value", deciding.term_masks, 'nan == "largest"', 'nan == "no"'),
-    _M("missing null_count taken for 0", bounds._facts,
+    _M("missing null_count taken for 0", bounds._statistics,
        "slots[Slot.NULL_COUNT]\n", "np.maximum(slots[Slot.NULL_COUNT], 0)\n"),
-    _M("counts that contradict believed", bounds._facts, "(nulls >= 0) & (nulls <= values)", "(nulls != NONE)"),
-    _M("one NULL taken for all", bounds._facts, "(nulls < values)", "(nulls == 0)"),
+    _M("counts that contradict believed", bounds._statistics, "(nulls >= 0) & (nulls <= values)", "(nulls != NONE)"),
+    _M("one NULL taken for all", bounds._statistics, "(nulls < values)", "(nulls == 0)"),
     _M("unsigned read as signed", bounds._decode, 'if leaf.logical == "INTEGER" and not leaf.signed:', "if False:"),
     _M("decimal bytes read as unsigned", bounds._decode_bytes, "signed=True", "signed=False"),
     _M("min taken for all values", deciding._members,
-       "lambda: facts.low == facts.high", "lambda: facts.low == facts.low"),
+       "lambda: statistics.lower == statistics.upper", "lambda: statistics.lower == statistics.lower"),
     _M("truncated max taken for exact", bounds._decode_bytes,
        "raw = data[a : a + n] if h else b", "raw = data[a : a + n].rstrip(b'\\1') if h else b"),
     _M("zeros behind bytes dropped", deciding._cell, "if not isinstance(value, bytes):", "if True:"),
@@ -107,7 +107,7 @@ MUTANTS = [
     _M("a range but its last value", deciding._range_probes, "range(low, high + 1)", "range(low, high)"),
     _M("a range asked for within 0..9", deciding._range_probes,
        "plain(number, term.leaf)", "plain(number % 10, term.leaf)"),
-    _M("a shared filter believed", spots._spots, "if len(shared):", "if False:"),
+    _M("a shared filter believed", filter_ranges._filter_ranges, "if len(shared):", "if False:"),
     _M("the header not compared", asking._ask_by_ranges, "promised & ~admitted", "~admitted"),
     _M("the first of many literals asked for", deciding.probes_of,
        "for operand in operands]", "for operand in operands[:1]]"),

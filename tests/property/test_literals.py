@@ -22,7 +22,7 @@ from random_columns import FLAT, Column, Kind, _array, exact
 from random_trees import ODD, Trees
 from truth import _COMPARE, FALSE, TRUE, NoLiteralError, exact_literal
 
-from parquet_bloom.formats.bounds import Facts, facts_of
+from parquet_bloom.formats.bounds import ColumnStatistics, statistics_of
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.predicates.bind import bind, terms_of
@@ -49,7 +49,7 @@ class Stored:
     leaf: Leaf
     values: list[Any]
     plain: list[set[bytes]]
-    facts: Facts
+    facts: ColumnStatistics
 
 
 def stored(kind: Kind, rng: Random, path: Path, **options: Any) -> Stored:
@@ -61,7 +61,7 @@ def stored(kind: Kind, rng: Random, path: Path, **options: Any) -> Stored:
         leaf = source.outline().leaves[0]
         chunks = [group.columns[0].meta_data.statistics for group in source.footer().metadata.row_groups]
         plain = [{b for b in (s.min_value, s.max_value) if b is not None} for s in chunks]
-        facts = facts_of(source.outline(), leaf)
+        facts = statistics_of(source.outline(), leaf)
     return Stored(column, leaf, exact(table["c"]), plain, facts)
 
 
@@ -110,8 +110,8 @@ def test_place_and_probes_are_those_of_the_value_that_pyarrow_wrote(
     for literal in literals(at, rng):
         found = operand(literal, at.leaf)
         assert found.known or found.reason
-        if found.known and not found.never and found.low == found.high:
-            assert at.leaf.refusal or len(found.probes or ()) == 1 + (found.low == 0.0 and kind.family == "float")
+        if found.known and not found.never and found.lower == found.upper:
+            assert at.leaf.refusal or len(found.probes or ()) == 1 + (found.lower == 0.0 and kind.family == "float")
         try:
             meant = meanings(literal, at.column)
         except NoLiteralError:
@@ -122,21 +122,21 @@ def test_place_and_probes_are_those_of_the_value_that_pyarrow_wrote(
         for i, value in enumerate(at.values):
             if value != value:
                 continue
-            place = at.facts.low[i]
+            place = at.facts.lower[i]
             where = f"{literal!r} against {value!r} of {kind.name}"
             if any(value == one for one in meant):
                 assert not found.never, where
-                assert found.low <= place <= found.high, where
+                assert found.lower <= place <= found.upper, where
                 assert found.probes is None or at.plain[i] <= set(found.probes), where
             if value == meant[0]:
                 equal += 1
-                assert found.low == found.high == place, f"{where}: equal to a value is at its place"
+                assert found.lower == found.upper == place, f"{where}: equal to a value is at its place"
                 zeros = value == 0 and kind.family == "float"
                 assert zeros or found.probes in (None, tuple(at.plain[i])), f"{where}: the bytes that pyarrow wrote"
             elif value < meant[0]:
-                assert place <= found.low or place < found.high, where
+                assert place <= found.lower or place < found.upper, where
             else:
-                assert place >= found.high or place > found.low, where
+                assert place >= found.upper or place > found.lower, where
     assert equal > 20, "literals that hit"
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from samples import digest
 
 import parquet_bloom
-from parquet_bloom.chunks.locate import Places, probe
+from parquet_bloom.chunks.locate import FilterRanges, probe
 from parquet_bloom.formats.literals import Instant
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.storage.source import Source
@@ -130,13 +130,13 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
         with Source(path) as source:
             footer = source.footer()
             leaf = footer.leaves[0]
-            places = Places(footer)
+            places = FilterRanges(footer)
             if options["forget"]:
                 places._rules.clear()  # as if another program had dropped our key-value
             values = [stored(array, options["shape"]) for array in arrays]
             assert footer.n_row_groups == len(values)
             for group, held in enumerate(values):
-                place, held_by_footer = places[group, 0], places.stored.get((group, 0))
+                place, held_by_footer = places[group, 0], places.in_footer.get((group, 0))
                 assert place is None or held_by_footer is None
                 for value in {repr(v): v for v in [*asked, *held]}.values():
                     encoded = operand(literal(value), leaf)
@@ -155,6 +155,6 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
 
 @given(NAIVE)
 def test_a_datetime_is_the_instant_it_names(value: dt.datetime) -> None:
-    from parquet_bloom.formats.literals import own
+    from parquet_bloom.formats.literals import as_literal
 
-    assert own(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)
+    assert as_literal(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)

@@ -18,7 +18,7 @@ from corpus import corpus_file
 from samples import FIXTURES, ROWS, keys_table, write_keys
 
 import parquet_bloom
-from parquet_bloom.chunks.locate import Places, probe
+from parquet_bloom.chunks.locate import FilterRanges, probe
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
 from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
@@ -52,7 +52,7 @@ def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path,
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
     ids = keys_table()["id"].to_pylist()
     with Source(source) as opened:
-        places = Places(opened.footer())
+        places = FilterRanges(opened.footer())
         for row in range(0, len(ids), 7):
             plain = struct.pack("<q", ids[row])
             answers = [probe(opened, places[group, 0], plain) for group in range(3)]
@@ -65,7 +65,7 @@ def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
     with Source(filtered) as source:
         footer = source.footer()
         assert source.requests == 1, "the footer came with the first request"
-        places = Places(footer)
+        places = FilterRanges(footer)
         requests, read = source.requests, source.bytes_read
         assert not probe(source, places[0, 0], struct.pack("<q", -5))
         assert source.requests - requests <= 2, "header and block, side by side or one after the other"

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
 from parquet_bloom.spark.data_source.arrow_types import (
-    MisfitError,
+    TypeMisfitError,
     arrow_schema,
     check_fit,
     convert,
@@ -78,7 +78,7 @@ def test_schemas_there_and_back() -> None:
     ],
 )  # fmt: skip
 def test_what_would_lose_something(source: pa.DataType, target: pa.DataType) -> None:
-    with pytest.raises(MisfitError):
+    with pytest.raises(TypeMisfitError):
         check_fit(source, target)
 
 
@@ -94,7 +94,7 @@ def test_what_would_lose_something(source: pa.DataType, target: pa.DataType) -> 
 def test_merging(one: pa.DataType, other: pa.DataType, both: pa.DataType | None) -> None:
     for pair in ((one, other), (other, one)):
         if both is None:
-            with pytest.raises(MisfitError):
+            with pytest.raises(TypeMisfitError):
                 wider(*pair)
         else:
             assert wider(*pair) == both

@@ -154,17 +154,17 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
     from parquet_bloom.search.options import Options
-    from parquet_bloom.search.search import Known, Search
-    from parquet_bloom.storage.paths import Found
+    from parquet_bloom.search.search import DatasetSchema, Search
+    from parquet_bloom.storage.paths import DataFile
     from parquet_bloom.storage.source import Source
 
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"ID": [5]}), tmp_path / "b.parquet")
     with Source(tmp_path / "a.parquet") as source:
-        known = Known(source.outline().leaves, ())
+        known = DatasetSchema(source.outline().leaves, ())
     for ignore, skipped in ((True, False), (False, True)):
-        options = Options(known=known, ignore_case=ignore)
-        [one] = Search([Found(str(tmp_path / "b.parquet"))], "id = 5", None, options)
+        options = Options(dataset_schema=known, ignore_case=ignore)
+        [one] = Search([DataFile(str(tmp_path / "b.parquet"))], "id = 5", None, options)
         assert not isinstance(one, tuple)
         assert one.decision is not None
         assert (not one.decision.open.any()) == skipped, "Spark reads ID as id"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.spark.listing import Listed, list_by_size, list_files
+from parquet_bloom.spark.listing import Listing, list_by_size, list_files
 from parquet_bloom.spark.storages import Storages
 
 pytestmark = pytest.mark.spark
@@ -27,7 +27,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path / "tree"
 
 
-def names(listed: Listed, tree: Path) -> list[str]:
+def names(listed: Listing, tree: Path) -> list[str]:
     rows = listed.rows.collect()
     assert listed.files == len(rows)
     assert listed.size == sum(row["size"] for row in rows)

@@ -17,7 +17,7 @@ import parquet_bloom.spark as bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.kinds import described
 from parquet_bloom.search.options import Options
-from parquet_bloom.search.search import Known, Search
+from parquet_bloom.search.search import DatasetSchema, Search
 from parquet_bloom.storage.source import Source
 
 pytestmark = pytest.mark.spark
@@ -73,10 +73,10 @@ def test_other_columns(folder: Path) -> None:
     """What Spark's tasks do, without Spark: the columns of the first file are known to a search from the start."""
     paths = sorted(folder.iterdir())
     with Source(paths[0]) as source:
-        known = Known(source.outline().leaves, (), str(paths[0]))
+        known = DatasetSchema(source.outline().leaves, (), str(paths[0]))
     for column in COLUMNS:
-        found = Search(paths, text_of(column, ABSENT), None, Options("largest", known=known, ignore_case=True))
-        kept = {Path(one.found.path).name for one in found if one.decision.open.any()}
+        found = Search(paths, text_of(column, ABSENT), None, Options("largest", dataset_schema=known, ignore_case=True))
+        kept = {Path(one.file.path).name for one in found if one.decision.open.any()}
         expected = {"4-fastparquet.parquet"} if column.startswith("dec") else set()
         assert kept == expected | ({"5-spark.parquet"} if column == "at" else set()), column
 

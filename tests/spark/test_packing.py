@@ -10,7 +10,7 @@ import pytest
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.spark import packing
-from parquet_bloom.spark.listing import Listed
+from parquet_bloom.spark.listing import Listing
 from parquet_bloom.spark.packing import by_name, numbered, packed
 
 pytestmark = pytest.mark.spark
@@ -33,10 +33,10 @@ def bins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "_LISTED_FILES", 1)
 
 
-def listing(spark: Any, sizes: list[int], partitions: int) -> Listed:
+def listing(spark: Any, sizes: list[int], partitions: int) -> Listing:
     rows = [(f"f{i}", size) for i, size in enumerate(sizes)]
     frame = spark.createDataFrame(rows, "path string, size bigint").repartition(partitions).persist()
-    return Listed(frame, len(sizes), sum(sizes))
+    return Listing(frame, len(sizes), sum(sizes))
 
 
 @pytest.fixture(params=["true", "false"])
@@ -93,7 +93,7 @@ def test_by_name_a_file_s_task_does_not_depend_on_the_others(spark: Any) -> None
 
 def test_as_many_tasks_as_the_work_is_worth() -> None:
     def tasks(files: int, size: int) -> int:
-        return packing._task_count(Listed(None, files, size), 8, 128 << 20, 1000)
+        return packing._task_count(Listing(None, files, size), 8, 128 << 20, 1000)
 
     assert tasks(1, 1 << 30) == 1, "a file is in one"
     assert tasks(3, 1 << 10) == 3
@@ -106,11 +106,11 @@ def test_as_many_tasks_as_the_work_is_worth() -> None:
 
 def test_nothing_is_no_task(spark: Any) -> None:
     frame = spark.createDataFrame([], "path string, size bigint, error string")
-    again = packed(Listed(frame, 0, 0), spark)
+    again = packed(Listing(frame, 0, 0), spark)
     assert again.columns == frame.columns
     assert again.collect() == []
     with pytest.raises(RequestError, match="at least one"):
-        packed(Listed(frame, 0, 0), spark, task_files=0)
+        packed(Listing(frame, 0, 0), spark, task_files=0)
 
 
 def test_tasks_are_numbered_without_gaps() -> None:

@@ -132,7 +132,7 @@ def test_the_path_on_a_file_system() -> None:
     assert where.open("gs://bucket/x")[1] == "bucket/x"
     assert where.open("abfss://c@acc.dfs.core.windows.net/d/e")[1] == "c/d/e"
     assert where.open("/tmp/x")[0].is_local
-    found = where.found("s3a://bucket/d/year=2026/x.parquet", "s3a://bucket/d")
+    found = where.data_file("s3a://bucket/d/year=2026/x.parquet", "s3a://bucket/d")
     assert (str(found), found.path) == ("s3a://bucket/d/year=2026/x.parquet", "bucket/d/year=2026/x.parquet")
     assert "secret" not in repr(where)
 

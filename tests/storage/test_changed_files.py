@@ -133,7 +133,7 @@ def test_what_makes_a_version(changed: tuple[Path, bytes]) -> None:
 
     def stamp() -> object:
         with Source(path) as source:
-            return source.stamp
+            return source.version_token
 
     for change in (
         lambda: in_place_with_the_old_time(path, new),

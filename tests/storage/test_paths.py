@@ -54,12 +54,12 @@ def test_nothing_found(tree: Path, source: str, says: str) -> None:
 def test_among_several_a_name_without_files_is_one_failure(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "empty").mkdir()
     located = locate([tree / "no", tree / "in/a.parquet", tree / "empty", tree / "in/x*y"])
-    assert [Path(f.path).name for f in located.found] == ["a.parquet"]
+    assert [Path(f.path).name for f in located.files] == ["a.parquet"]
     assert [Path(f.path).name for f in located.failed] == ["no", "empty", "x*y"]
     assert not located.single
     no_listing_of("sub", monkeypatch)
     located = locate(tree / "in")
-    assert [Path(f.path).name for f in located.found] == ["a.parquet", "d.parquet"], "the other folders count"
+    assert [Path(f.path).name for f in located.files] == ["a.parquet", "d.parquet"], "the other folders count"
     assert [str(f.error) for f in located.failed] == [f"{tree}/in/sub: Permission denied"]
     with pytest.raises(StorageError, match="Permission denied"):
         locate(tree / "in/sub")

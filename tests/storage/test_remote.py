@@ -30,8 +30,8 @@ from parquet_bloom.storage.paths import expand, locate
 from parquet_bloom.storage.remote import Location, submit
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing import s3 as s3_module
-from parquet_bloom.storage.writing.s3_parts import LEAST, MOST, MOST_PARTS, Part, Piece, plan_parts
-from parquet_bloom.storage.writing.target import Writing, disk_needed, new_version
+from parquet_bloom.storage.writing.s3_parts import LEAST, MOST, MOST_PARTS, Extent, Part, plan_parts
+from parquet_bloom.storage.writing.target import WriteOptions, disk_needed, new_version
 from parquet_bloom.storage.writing.upload import UploadedFile
 
 SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
@@ -322,7 +322,7 @@ def test_the_object_that_is_not_there_yet_is_a_source_like_any_other(store: Obje
             assert source.read(98, 5) == small[98:100] + b"new"
             assert source.arrow_file().read() == small[:100] + b"new"
             assert (source.size, source.path, source.is_remote) == (103, "data/y.parquet", True)
-            assert (source.stamp, source.etag) == (None, None), "no version of it is there yet"
+            assert (source.version_token, source.etag) == (None, None), "no version of it is there yet"
     assert store.names("data") == ["x.parquet"]
 
 
@@ -436,8 +436,8 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
         with Source(tmp_path / "x.parquet") as source:
             target = Location("data/y.parquet", filesystem)
             assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
-            with new_version(source, target, Writing(overwrite=False, sync=False, force=False), needed=0) as new:
-                return new.travel.why
+            with new_version(source, target, WriteOptions(overwrite=False, sync=False, force=False), needed=0) as new:
+                return new.transfer.why
 
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")
     assert "give access_key, secret_key and session_token" in why(role)
@@ -601,7 +601,7 @@ def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.Capture
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def made_of(parts: list[Part], pieces: list[Piece]) -> None:
+def made_of(parts: list[Part], pieces: list[Extent]) -> None:
     """Check the store's limits, and that copied bytes are the right ones."""
     assert [p.at for p in parts[1:]] == [p.stop for p in parts[:-1]]
     assert (parts[0].at, parts[-1].stop) == (0, pieces[-1].stop)
@@ -617,23 +617,23 @@ def made_of(parts: list[Part], pieces: list[Piece]) -> None:
 
 def test_parts_keep_the_store_s_limits() -> None:
     mib = 1 << 20
-    one = [Piece(0, 12 * mib, 0, True), Piece(12 * mib, 12 * mib + 99, 0, False)]
+    one = [Extent(0, 12 * mib, 0, True), Extent(12 * mib, 12 * mib + 99, 0, False)]
     parts = plan_parts(one)
     made_of(parts, one)
     assert [p.origin for p in parts] == [0, None]
-    short = [Piece(0, 4 * mib, 0, True), Piece(4 * mib, 5 * mib, 0, False)]
+    short = [Extent(0, 4 * mib, 0, True), Extent(4 * mib, 5 * mib, 0, False)]
     assert [p.origin for p in plan_parts(short)] == [None], "what is too short to be copied is sent"
-    huge = [Piece(0, 3 << 40, 0, True), Piece(3 << 40, (3 << 40) + 5, 0, False)]
+    huge = [Extent(0, 3 << 40, 0, True), Extent(3 << 40, (3 << 40) + 5, 0, False)]
     made_of(plan_parts(huge), huge)
     rng = np.random.default_rng(3)
     for _ in range(50):
         pieces, at, origin = [], 0, 0
         for i in range(rng.integers(1, 40)):
             n = int(rng.integers(1, 40 * mib))
-            pieces.append(Piece(at, at + n, origin, bool(i % 2 == 0)))
+            pieces.append(Extent(at, at + n, origin, bool(i % 2 == 0)))
             at, origin = at + n, origin + int(rng.integers(1, mib)) + n
         made_of(plan_parts(pieces), pieces)
-    many = [Piece(i * 11 * mib, (i + 1) * 11 * mib, i * 12 * mib, bool(i % 2)) for i in range(12_000)]
+    many = [Extent(i * 11 * mib, (i + 1) * 11 * mib, i * 12 * mib, bool(i % 2)) for i in range(12_000)]
     made_of(plan_parts(many), many)
 
 

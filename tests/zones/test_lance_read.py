@@ -187,7 +187,7 @@ def test_a_plan_is_made_only_where_it_saves_more_than_the_dictionaries(tmp_path)
         assert plan_pages(source, 0, ["a"], few) is None, "the dictionary is larger than all of the pages"
         plan = plan_pages(source, 0, ["b"], few)
         assert plan.pages_read == 1
-        assert plan.chosen["b"].dictionary[1] == 0
+        assert plan.columns["b"].dictionary[1] == 0
         assert plan_pages(source, 0, ["b"], np.array([[0, 4000]])) is None
         assert plan_pages(source, 0, ["b"], most) is not None
         assert plan_pages(source, 0, ["a", "b"], few) is not None

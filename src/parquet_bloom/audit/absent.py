@@ -27,7 +27,7 @@ _SIEVE_RATE = 0.0005
 _CERTAIN = 8  # bytes, of values that are too many to be drawn and stored by chance
 
 
-class Absent:
+class AbsentValues:
     """Values of one column's physical type, of which those that are stored are dropped."""
 
     def __init__(self, leaf: Leaf, bloom: BloomFilter | KProbeFilter) -> None:
@@ -68,7 +68,7 @@ class Absent:
         return int(len(self._stored) - np.count_nonzero(self._stored))
 
     @property
-    def rate(self) -> float | None:
+    def fpp(self) -> float | None:
         """The share of these that the filter admits; None where none is left."""
         return float(np.count_nonzero(self._admitted & ~self._stored) / self.count) if self.count else None
 

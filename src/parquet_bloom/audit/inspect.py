@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
-from parquet_bloom.chunks.locate import Place, Places, contradiction, read_header
+from parquet_bloom.chunks.locate import FilterRange, FilterRanges, contradiction, read_header
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats.contents import blank, counts_in, denied_bound
-from parquet_bloom.formats.draft_2015 import Stored, refusal
+from parquet_bloom.formats.draft_2015 import FooterFilter, refusal
 from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.metadata.footer import chunk_extent
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
-from parquet_bloom.storage.paths import Failed, Found, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, table_of
 from parquet_bloom.storage.source import PathLike, Source
@@ -103,7 +103,7 @@ class InspectReport(Printed):
     """
 
     files: list[FileInfo]
-    failed: list[Failed]
+    failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
@@ -129,15 +129,15 @@ def inspect(
     that was named.
     """
 
-    def work(file: Found) -> FileInfo:
+    def work(file: DataFile) -> FileInfo:
         with Source(file) as opened:
             tables.see(opened.path, opened.footer())
             return _inspect(opened, columns, exclude, meter)
 
     tables = Tables()
-    located = locate(source, filesystem, tables)
-    meter = Meter(progress, located.found, unit="row groups")
-    results = each(located.found, work, located.single, located.failed, meter)
+    file_set = locate(source, filesystem, tables)
+    meter = Meter(progress, file_set.files, unit="row groups")
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
     return InspectReport(list(results), results.failed, tables.notes())
 
 
@@ -147,24 +147,26 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
-    places = Places(footer)
+    filter_ranges = FilterRanges(footer)
     leaves = select_leaves(footer.leaves, columns, exclude)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
-    prefetched = _Prefetch(source, [places[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves])
+    prefetched = _Prefetch(
+        source, [filter_ranges[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves]
+    )
     for group in range(footer.n_row_groups):
         for leaf in leaves:
             prefetched.step()
             meta = footer.meta(group, leaf.index)
-            place = places[group, leaf.index]
-            if place is not None:
-                where = _where(place, pages_end)
-                found = FilterInfo(group, leaf.name, place.offset, place.length, where)
-                info.filters.append(_filter(source, found, leaf, meta, place))
+            filter_range = filter_ranges[group, leaf.index]
+            if filter_range is not None:
+                where = _where(filter_range, pages_end)
+                found = FilterInfo(group, leaf.name, filter_range.offset, filter_range.length, where)
+                info.filters.append(_filter(source, found, leaf, meta, filter_range))
             elif meta.bloom_filter_offset is not None:
                 missing = FilterInfo(group, leaf.name, meta.bloom_filter_offset, meta.bloom_filter_length, "nowhere")
                 missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
                 info.filters.append(missing)
-            stored = places.stored.get((group, leaf.index))
+            stored = filter_ranges.in_footer.get((group, leaf.index))
             if stored is not None:
                 info.filters.append(_stored_filter(source, group, leaf, meta, stored))
         meter.part(group + 1, footer.n_row_groups)
@@ -174,10 +176,10 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
 class _Prefetch:
     """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
 
-    def __init__(self, source: Source, places: Sequence[Place | None]) -> None:
+    def __init__(self, source: Source, filter_ranges: Sequence[FilterRange | None]) -> None:
         self._source = source
-        self._sizes = [min(p.total, p.room) if p is not None and p.offset >= 4 else 0 for p in places]
-        self._places = places
+        self._sizes = [min(p.total, p.room) if p is not None and p.offset >= 4 else 0 for p in filter_ranges]
+        self._places = filter_ranges
         self._at = self._held = 0
 
     def step(self) -> None:
@@ -192,11 +194,13 @@ class _Prefetch:
         self._at += 1
 
 
-def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, place: Place) -> FilterInfo:
+def _filter(
+    source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, filter_range: FilterRange
+) -> FilterInfo:
     if leaf.refusal is not None:
         info.notes.append(f"not used: {leaf.refusal}")
     try:
-        header = read_header(source, place)
+        header = read_header(source, filter_range)
     except UnknownFilterError as error:
         info.notes.append(f"not used: {error}")
         return info
@@ -205,19 +209,19 @@ def _filter(source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, 
         return info
     info.spec, info.num_bytes, info.blocks = header.spec, header.num_bytes, header.num_bytes // split_block.BLOCK_BYTES
     info.rule = " or ".join(str(c.rule) for c in header.candidates)
-    problem = contradiction(header, place)
+    problem = contradiction(header, filter_range)
     if problem is not None:
         info.problems.append(problem)
-    _contents(source, place, header, meta, info)
+    _contents(source, filter_range, header, meta, info)
     return info
 
 
-def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData, stored: Stored) -> FilterInfo:
-    info = FilterInfo(group, leaf.name, None, stored.length, stored.place, "statistics")
+def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData, stored: FooterFilter) -> FilterInfo:
+    info = FilterInfo(group, leaf.name, None, stored.length, stored.held_in, "statistics")
     reason = refusal(leaf) or leaf.refusal
     if reason is not None:
         info.notes.append(f"not used: {reason}")
-    if stored.place == "Statistics":
+    if stored.held_in == "Statistics":
         info.notes.append("Polars and DataFusion cannot open a file with a filter there")
     try:
         bloom = stored.decode(leaf)
@@ -227,7 +231,7 @@ def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData,
     info.rule = " or ".join(map(str, bloom.rules))
     info.num_bytes, info.hash_functions = bloom.num_bits // 8, bloom.k
     info.bits_set = k_probe.bits_set(bloom.longs)
-    info.fpp = k_probe.rate(bloom.longs, bloom.k)
+    info.fpp = k_probe.fpp_of(bloom.longs, bloom.k)
     info.estimated_ndv = k_probe.estimated_ndv(bloom.longs, bloom.k)
     _check_empty(info, meta)
     denied = denied_bound(bloom.might_contain, source.outline(), leaf, group) if info.bits_set else None
@@ -243,12 +247,14 @@ def _check_empty(info: FilterInfo, meta: ColumnMetaData) -> None:
         (info.problems if wrong else info.notes).append(reason if wrong else f"not used: {reason}")
 
 
-def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData, info: FilterInfo) -> None:
+def _contents(
+    source: Source, filter_range: FilterRange, header: Header, meta: ColumnMetaData, info: FilterInfo
+) -> None:
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
     large = header.num_bytes > split_block.MAX_BYTES
-    if large or header.total > place.room or place.offset + header.total > source.size:
+    if large or header.total > filter_range.room or filter_range.offset + header.total > source.size:
         return  # said already; a bitset that runs into pages or past the end has no fill to speak of
-    bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    bloom = decode_filter(source.read_up_to(filter_range.offset, end), filter_range.total, filter_range.rule)
     blocks = bloom.blocks
     info.bits_set = split_block.bits_set(blocks)
     info.fpp = split_block.exact_rate(blocks)
@@ -258,10 +264,10 @@ def _contents(source: Source, place: Place, header: Header, meta: ColumnMetaData
         info.problems.append(bloom.rotten)
 
 
-def _where(place: Place, pages_end: int) -> str:
-    start, stop = place.pages
-    if place.offset + place.room == start:
+def _where(filter_range: FilterRange, pages_end: int) -> str:
+    start, stop = filter_range.pages
+    if filter_range.offset + filter_range.room == start:
         return "chunk-start"
-    if start <= place.offset < stop:
+    if start <= filter_range.offset < stop:
         return "inside the chunk"
-    return "footer" if place.offset >= pages_end else "between"
+    return "footer" if filter_range.offset >= pages_end else "between"

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.audit.absent import Absent
+from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.chunks.locate import Place, Places, read_filter
+from parquet_bloom.chunks.locate import FilterRange, FilterRanges, read_filter
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats.draft_2015 import KProbeFilter, Stored, refusal
+from parquet_bloom.formats.draft_2015 import FooterFilter, KProbeFilter, refusal
 from parquet_bloom.formats.filters import BloomFilter
 from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.storage.paths import Failed, Found, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, table_of
 from parquet_bloom.storage.source import PathLike, Source
@@ -34,7 +34,7 @@ from parquet_bloom.storage.table_folders import Tables
 
 
 @dataclass(slots=True)
-class Verified(Printed):
+class VerifiedFilter(Printed):
     """The verdict on one filter.
 
     status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
@@ -64,16 +64,16 @@ class VerifiedFile(Printed):
     path: str
     row_groups: int
     sampled: int
-    filters: list[Verified] = field(default_factory=list)
+    filters: list[VerifiedFilter] = field(default_factory=list)
 
     @property
-    def wrong(self) -> list[Verified]:
+    def wrong(self) -> list[VerifiedFilter]:
         """The filters that deny a stored value or contradict themselves."""
         return [f for f in self.filters if f.status == "wrong"]
 
     def to_arrow(self) -> pa.Table:
         """A row a filter."""
-        return table_of(Verified, self.filters)
+        return table_of(VerifiedFilter, self.filters)
 
 
 @dataclass(slots=True, repr=False)
@@ -84,13 +84,13 @@ class VerifyReport(Printed):
     """
 
     files: list[VerifiedFile]
-    failed: list[Failed]
+    failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
         paths = [file.path for file in self.files for _ in file.filters]
-        return table_of(Verified, [f for file in self.files for f in file.filters], path=paths)
+        return table_of(VerifiedFilter, [f for file in self.files for f in file.filters], path=paths)
 
 
 def verify(
@@ -113,15 +113,15 @@ def verify(
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
 
-    def work(file: Found) -> VerifiedFile:
+    def work(file: DataFile) -> VerifiedFile:
         with Source(file) as opened:
             tables.see(opened.path, opened.footer())
             return _verify(opened, columns, exclude, sample, meter)
 
     tables = Tables()
-    located = locate(source, filesystem, tables)
-    meter = Meter(progress, located.found, unit="column chunks")
-    results = each(located.found, work, located.single, located.failed, meter)
+    file_set = locate(source, filesystem, tables)
+    meter = Meter(progress, file_set.files, unit="column chunks")
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
     return VerifyReport(list(results), results.failed, tables.notes())
 
 
@@ -136,16 +136,18 @@ def _verify(
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
-    places = Places(footer)
+    filter_ranges = FilterRanges(footer)
     leaves = select_leaves(footer.leaves, columns, exclude)
     for nth, leaf in enumerate(leaves):
-        located = [(group, place) for group in groups if (place := places[group, leaf.index]) is not None]
-        held = [(group, stored) for group in groups if (stored := places.stored.get((group, leaf.index)))]
-        if not located and not held:
+        lying = [
+            (group, filter_range) for group in groups if (filter_range := filter_ranges[group, leaf.index]) is not None
+        ]
+        held = [(group, stored) for group in groups if (stored := filter_ranges.in_footer.get((group, leaf.index)))]
+        if not lying and not held:
             continue
         reader = ColumnReader(source, leaf)
-        for group, place in located:
-            verified.filters.append(_verify_filter(source, footer, reader, group, place))
+        for group, filter_range in lying:
+            verified.filters.append(_verify_filter(source, footer, reader, group, filter_range))
             meter.part(nth * n + group, len(leaves) * n)
         for group, stored in held:
             verified.filters.append(_verify_stored(reader, group, stored))
@@ -154,13 +156,15 @@ def _verify(
     return verified
 
 
-def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: int, place: Place) -> Verified:
+def _verify_filter(
+    source: Source, footer: Footer, reader: ColumnReader, group: int, filter_range: FilterRange
+) -> VerifiedFilter:
     leaf = reader.leaf
-    verdict = Verified(group, leaf.name, "right")
-    if place.length is not None and place.length <= place.room:
-        source.prefetch([(place.offset, place.length)])  # header and bitset with one request
+    verdict = VerifiedFilter(group, leaf.name, "right")
+    if filter_range.length is not None and filter_range.length <= filter_range.room:
+        source.prefetch([(filter_range.offset, filter_range.length)])  # header and bitset with one request
     try:
-        bloom = read_filter(source, place)
+        bloom = read_filter(source, filter_range)
     except UnknownFilterError as error:
         verdict.status, verdict.reason = "unknown", str(error)
         return verdict
@@ -177,8 +181,8 @@ def _verify_filter(source: Source, footer: Footer, reader: ColumnReader, group: 
     return _ask_all(bloom, reader, group, verdict)
 
 
-def _verify_stored(reader: ColumnReader, group: int, stored: Stored) -> Verified:
-    verdict = Verified(group, reader.leaf.name, "right", "statistics")
+def _verify_stored(reader: ColumnReader, group: int, stored: FooterFilter) -> VerifiedFilter:
+    verdict = VerifiedFilter(group, reader.leaf.name, "right", "statistics")
     try:
         bloom = stored.decode(reader.leaf)
     except FilterFormatError as error:
@@ -197,8 +201,10 @@ def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
     return nulls is not None and int(meta.num_values) > int(nulls)
 
 
-def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: Verified) -> Verified:
-    absent = Absent(reader.leaf, bloom)
+def _ask_all(
+    bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: VerifiedFilter
+) -> VerifiedFilter:
+    absent = AbsentValues(reader.leaf, bloom)
     scratch = np.empty(BATCH_ROWS, np.uint64)
     for values in reader.batches(group):
         hashes = hash_array(values, scratch=scratch)
@@ -206,7 +212,7 @@ def _ask_all(bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int
         verdict.values += len(hashes)
         verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
         absent.drop(hashes, admitted)
-    verdict.absent, verdict.measured_fpp = absent.count, absent.rate
+    verdict.absent, verdict.measured_fpp = absent.count, absent.fpp
     if verdict.missed:
         verdict.status = "wrong"
         verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"

@@ -1,8 +1,8 @@
 """Asking the filters of one column, for all row groups at once.
 
-Where chunks.spots has a place for a filter, header and block are read together, and the block counts if the
+Where chunks.filter_ranges has a range for a filter, header and block are read together, and the block counts if the
 header is, byte for byte, the one that the length promised. All others go one by one through chunks.locate. Both
-decide alike (tests/chunks/test_spots.py).
+decide alike (tests/chunks/test_filter_ranges.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.chunks.locate import Places, any_bit, probe
-from parquet_bloom.chunks.spots import Flags, Integers, Spots, header_of, is_pointed_at, sizes, spots_of
+from parquet_bloom.chunks.filter_ranges import (
+    ColumnFilterRanges,
+    Flags,
+    Integers,
+    filter_ranges_of,
+    header_of,
+    is_pointed_at,
+    sizes,
+)
+from parquet_bloom.chunks.locate import FilterRanges, any_bit, probe
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import blank, counts_of
@@ -59,30 +67,32 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
 
     Reads a header and one block for each probe (the whole filter where that is no more).
     """
-    spots = spots_of(source.outline(), column)
+    ranges = filter_ranges_of(source.outline(), column)
     n = len(row_groups)
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
-    fits = spots.fits[row_groups]
+    fits = ranges.fits[row_groups]
     slow = np.flatnonzero(~fits).tolist()
     fast = np.flatnonzero(fits)
     if len(fast):
-        slow += _ask_together(source, spots, row_groups, probes, fast, answers)
+        slow += _ask_together(source, ranges, row_groups, probes, fast, answers)
     outline = source.outline()
-    _look_at_blanks(source, spots, column, row_groups, answers)
+    _look_at_blanks(source, ranges, column, row_groups, answers)
     pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, row_groups, column])
     for i in [i for i in slow if not pointed_at[i]]:
         own = probes if isinstance(probes, tuple) else probes[i]
         _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
     slow = [i for i in slow if pointed_at[i]]
     if slow:
-        places = Places(source.footer())
+        filter_ranges = FilterRanges(source.footer())
         for i in slow:
             own = probes if isinstance(probes, tuple) else probes[i]
-            _ask_alone(source, places, (int(row_groups[i]), column), own, i, answers)
+            _ask_alone(source, filter_ranges, (int(row_groups[i]), column), own, i, answers)
     return answers
 
 
-def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integers, answers: Answers) -> None:
+def _look_at_blanks(
+    source: Source, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
+) -> None:
     """Of filters that denied by blocks without any bit, take back the answers of those that have no bit at all."""
     if not answers.blank.any():
         return
@@ -91,8 +101,8 @@ def _look_at_blanks(source: Source, spots: Spots, column: int, row_groups: Integ
     for i in np.flatnonzero(answers.blank).tolist():
         group, before = int(row_groups[i]), source.bytes_read
         if group not in known:
-            num_bytes = int(spots.num_bytes[group])
-            known[group] = any_bit(source, int(spots.offset[group]) + len(header_of(num_bytes)), num_bytes)
+            num_bytes = int(ranges.num_bytes[group])
+            known[group] = any_bit(source, int(ranges.offset[group]) + len(header_of(num_bytes)), num_bytes)
         answers.bytes_read[i] += source.bytes_read - before
         found = None if known[group] else blank(counts_of(outline, group, column))
         if found is not None:
@@ -122,14 +132,19 @@ def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...
 
 
 def _ask_alone(
-    source: Source, places: Places, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers
+    source: Source,
+    filter_ranges: FilterRanges,
+    key: tuple[int, int],
+    probes: tuple[bytes, ...],
+    i: int,
+    answers: Answers,
 ) -> None:
-    place = places[key]
-    if place is None:
+    filter_range = filter_ranges[key]
+    if filter_range is None:
         return
     before = source.bytes_read
     try:
-        answers.denied[i] = not any(probe(source, place, plain) for plain in probes)
+        answers.denied[i] = not any(probe(source, filter_range, plain) for plain in probes)
     except UnknownFilterError as error:
         answers.unknown[key[0]] = str(error)
     except (FilterFormatError, DamagedFileError) as error:
@@ -138,11 +153,12 @@ def _ask_alone(
 
 
 def _ask_together(
-    source: Source, spots: Spots, row_groups: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers,
+    source: Source, ranges: ColumnFilterRanges, row_groups: Integers, probes: Probes, fast: NDArray[np.intp],
+    answers: Answers,
 ) -> list[int]:  # fmt: skip
     """Ask filters that fit; returns those (by position) whose header is not the one promised."""
     groups = row_groups[fast]
-    offset, size = spots.offset[groups], spots.num_bytes[groups]
+    offset, size = ranges.offset[groups], ranges.num_bytes[groups]
     if source.fd is not None and "numba" in sys.modules:
         other = _ask_by_kernel(source, offset, size, probes, fast, answers)
     elif source.fd is not None:
@@ -177,22 +193,22 @@ def _ask_by_kernel(
     n = len(fast)
     kinds, heads, head_bytes = headers_of(size)
     first, last, hashes = _hashed(probes, fast)
-    said, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
-    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, said, requests, read)
-    counted(source, said, int(requests.sum()), int(read.sum()))
+    replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
+    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
+    counted(source, replies, int(requests.sum()), int(read.sum()))
     answers.bytes_read[fast] += read
-    answers.denied[fast] = (said == ask_kernel.DENIED) | (said == ask_kernel.BLANK)
-    answers.blank[fast] = said == ask_kernel.BLANK
-    other: Flags = said == ask_kernel.OTHER_HEADER
+    answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
+    answers.blank[fast] = replies == ask_kernel.BLANK
+    other: Flags = replies == ask_kernel.OTHER_HEADER
     return other
 
 
-def counted(source: Source, said: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+def counted(source: Source, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
     """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
     from parquet_bloom.chunks import ask_kernel
 
     source.count(requests, bytes_read)
-    if (said == ask_kernel.CUT_OFF).any():
+    if (replies == ask_kernel.CUT_OFF).any():
         raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
 
 

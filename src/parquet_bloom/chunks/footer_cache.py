@@ -18,7 +18,7 @@ def _store(source: Source) -> Any:
 class FooterCache:
     """Outlines of footers by path, size, modification time and inode; the least used ones leave.
 
-    A file that was replaced or written to since has another stamp and is read anew; on a store that
+    A file that was replaced or written to since has another version token and is read anew; on a store that
     tells neither time nor ETag nothing is kept. May be shared by threads.
 
     max_row_groups  so many are kept, of all files together (some 200 bytes a column each)
@@ -35,13 +35,13 @@ class FooterCache:
 
     def outline(self, source: Source) -> Outline:
         """The outline of an open file, read if it is not here. Raises as Source.outline."""
-        stamp = source.stamp
-        if stamp is None:
+        version_token = source.version_token
+        if version_token is None:
             return source.outline()
         key = (_store(source), source.path)
         with self._lock:
             held = self._outlines.get(key)
-            if held is not None and held[0] == stamp:
+            if held is not None and held[0] == version_token:
                 self._outlines.move_to_end(key)
                 source.adopt(held[1])
                 return held[1]
@@ -49,7 +49,7 @@ class FooterCache:
         with self._lock:
             old = self._outlines.pop(key, None)
             self._held += outline.n_row_groups - (old[1].n_row_groups if old is not None else 0)
-            self._outlines[key] = stamp, outline
+            self._outlines[key] = version_token, outline
             while self._held > self.max_row_groups and len(self._outlines) > 1:
                 _, (_, gone) = self._outlines.popitem(last=False)
                 self._held -= gone.n_row_groups

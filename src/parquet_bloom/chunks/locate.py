@@ -12,13 +12,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from parquet_bloom.chunks.spots import fitting, header_of
+from parquet_bloom.chunks.filter_ranges import fitting_ranges, header_of
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import Counts, blank, counts_in
-from parquet_bloom.formats.draft_2015 import Stored, stored_in
+from parquet_bloom.formats.draft_2015 import FooterFilter, footer_filters
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
-from parquet_bloom.formats.metadata.footer import Footer, chunk_extent
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer, chunk_extent
 from parquet_bloom.formats.metadata.outline import NONE, Outline
 from parquet_bloom.formats.provenance import read_entries, rules_of
 from parquet_bloom.formats.rules import Candidate, Rule
@@ -26,12 +26,11 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.block import block_contains, block_index
 from parquet_bloom.storage.source import Source
 
-Chunk = tuple[int, int]
 _FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilterRange:
     """Where the footer says a filter lies.
 
     offset  bytes from the start of the file
@@ -64,8 +63,8 @@ class Place:
         return self.length if self.length is not None else self.room
 
 
-class Places:
-    """The places of all filters of one file; `stored` are those that the footer holds itself."""
+class FilterRanges:
+    """The ranges of all filters of one file; `in_footer` are those that the footer holds itself."""
 
     def __init__(self, footer: Footer) -> None:
         self._footer = footer
@@ -73,79 +72,80 @@ class Places:
         self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
 
     @cached_property
-    def stored(self) -> dict[Chunk, Stored]:
+    def in_footer(self) -> dict[ChunkKey, FooterFilter]:
         """The filters in column metadata, which lie nowhere in the body."""
-        return stored_in(self._footer)
+        return footer_filters(self._footer)
 
-    def __getitem__(self, key: Chunk) -> Place | None:
-        """The place of a chunk's filter; None where the footer points at none."""
+    def __getitem__(self, key: ChunkKey) -> FilterRange | None:
+        """The range of a chunk's filter; None where the footer points at none."""
         meta = self._footer.meta(*key)
         offset = meta.bloom_filter_offset
         if offset in (None, 0, NONE):
             return None
         room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
-        return Place(
+        return FilterRange(
             offset, meta.bloom_filter_length, room, chunk_extent(meta), self._rules.get(key), self._used[offset],
             self._footer.pages_reach(offset), counts_in(meta),
         )  # fmt: skip
 
 
-def read_header(source: Source, place: Place) -> Header:
+def read_header(source: Source, filter_range: FilterRange) -> Header:
     """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
-    if place.offset < 4 or place.room <= 0:
-        raise FilterFormatError(f"bloom_filter_offset {place.offset} lies outside the file's body")
-    if place.offset < place.reach:
-        raise FilterFormatError(_among_pages(f"bloom_filter_offset {place.offset} lies", place))
-    data = source.read_up_to(place.offset, HEADER_BYTES)
-    return believe(recognise(data, place.total), place.rule)
+    if filter_range.offset < 4 or filter_range.room <= 0:
+        raise FilterFormatError(f"bloom_filter_offset {filter_range.offset} lies outside the file's body")
+    if filter_range.offset < filter_range.reach:
+        raise FilterFormatError(_among_pages(f"bloom_filter_offset {filter_range.offset} lies", filter_range))
+    data = source.read_up_to(filter_range.offset, HEADER_BYTES)
+    return believe(recognise(data, filter_range.total), filter_range.rule)
 
 
-def _among_pages(what: str, place: Place) -> str:
-    start, stop = place.pages
-    if start <= place.offset < stop:
+def _among_pages(what: str, filter_range: FilterRange) -> str:
+    start, stop = filter_range.pages
+    if start <= filter_range.offset < stop:
         return f"{what} among the chunk's pages from {start} to {stop}"
-    return f"{what} among another chunk's pages, which end at {place.reach}"
+    return f"{what} among another chunk's pages, which end at {filter_range.reach}"
 
 
-def contradiction(header: Header, place: Place) -> str | None:
-    """Where header, length and place disagree, with both numbers; None if they agree."""
+def contradiction(header: Header, filter_range: FilterRange) -> str | None:
+    """Where header, length and range disagree, with both numbers; None if they agree."""
     totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
     shown = " or ".join(map(str, totals))
-    if place.length is not None and place.length not in totals:
-        return f"bloom_filter_length is {place.length}, header and bitset take {shown} bytes"
-    if place.sharers > 1:
-        return f"{place.sharers} column chunks point at offset {place.offset}, a filter speaks of one"
-    start, stop = place.pages
-    if place.offset < place.reach:
-        return _among_pages(f"header and bitset take {shown} bytes at {place.offset},", place)
-    if place.offset < stop and start < place.offset + totals[0]:
-        return f"header and bitset take {shown} bytes at {place.offset}, among the chunk's pages from {start} to {stop}"
-    if totals[0] > place.room:
-        return f"header and bitset take {shown} bytes, but the next structure begins after {place.room}"
-    if place.length is None and place.room not in totals:
-        next_one = f"the next structure begins after {place.room}"
+    if filter_range.length is not None and filter_range.length not in totals:
+        return f"bloom_filter_length is {filter_range.length}, header and bitset take {shown} bytes"
+    if filter_range.sharers > 1:
+        return f"{filter_range.sharers} column chunks point at offset {filter_range.offset}, a filter speaks of one"
+    start, stop = filter_range.pages
+    if filter_range.offset < filter_range.reach:
+        return _among_pages(f"header and bitset take {shown} bytes at {filter_range.offset},", filter_range)
+    if filter_range.offset < stop and start < filter_range.offset + totals[0]:
+        where = f"bytes at {filter_range.offset}, among the chunk's pages from {start} to {stop}"
+        return f"header and bitset take {shown} {where}"
+    if totals[0] > filter_range.room:
+        return f"header and bitset take {shown} bytes, but the next structure begins after {filter_range.room}"
+    if filter_range.length is None and filter_range.room not in totals:
+        next_one = f"the next structure begins after {filter_range.room}"
         return f"no bloom_filter_length; header and bitset take {shown} bytes, {next_one}"
     if header.num_bytes > split_block.MAX_BYTES:
         return f"numBytes is {header.num_bytes}, over the {split_block.MAX_BYTES} that readers take"
     return None
 
 
-def read_filter(source: Source, place: Place) -> BloomFilter:
-    """Read a whole filter whose header, length, place and checksum agree. Raises FilterFormatError where not."""
-    return _whole(source, place, _agreeing(source, place))
+def read_filter(source: Source, filter_range: FilterRange) -> BloomFilter:
+    """Read a whole filter whose header, length, range and checksum agree. Raises FilterFormatError where not."""
+    return _whole(source, filter_range, _agreeing(source, filter_range))
 
 
-def _agreeing(source: Source, place: Place) -> Header:
-    header = read_header(source, place)
-    problem = contradiction(header, place)
+def _agreeing(source: Source, filter_range: FilterRange) -> Header:
+    header = read_header(source, filter_range)
+    problem = contradiction(header, filter_range)
     if problem is not None:
         raise FilterFormatError(problem)
     return header
 
 
-def _whole(source: Source, place: Place, header: Header) -> BloomFilter:
+def _whole(source: Source, filter_range: FilterRange, header: Header) -> BloomFilter:
     end = max(c.bits_at for c in header.candidates) + header.num_bytes
-    bloom = decode_filter(source.read_up_to(place.offset, end), place.total, place.rule)
+    bloom = decode_filter(source.read_up_to(filter_range.offset, end), filter_range.total, filter_range.rule)
     problem = bloom.rotten
     if problem is not None:
         raise FilterFormatError(problem)
@@ -171,39 +171,41 @@ def any_bit(source: Source, offset: int, length: int) -> bool:
     return False
 
 
-def span_of(source: Source, footer: Footer, place: Place) -> tuple[int, int] | None:
+def span_of(source: Source, footer: Footer, filter_range: FilterRange) -> tuple[int, int] | None:
     """The bytes a filter takes, for cutting them out; None where that is not certain."""
     try:
-        header = read_header(source, place)
+        header = read_header(source, filter_range)
     except FilterFormatError:
         return None
     totals = [c.bits_at + header.num_bytes for c in header.candidates]
-    total = place.room if place.room in totals else totals[0]
-    if total > place.room:
+    total = filter_range.room if filter_range.room in totals else totals[0]
+    if total > filter_range.room:
         return None
-    start, stop = place.offset, place.offset + total
+    start, stop = filter_range.offset, filter_range.offset + total
     return None if footer.overlaps_pages(start, stop) else (start, stop)
 
 
-def spans_of(source: Source, footer: Footer, keys: Collection[Chunk]) -> dict[Chunk, tuple[int, int] | None]:
+def spans_of(source: Source, footer: Footer, keys: Collection[ChunkKey]) -> dict[ChunkKey, tuple[int, int] | None]:
     """`span_of` for the filters of several chunks; those at whose filter the footer does not point are left out.
 
     Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
-    everything around agrees (chunks.spots), nothing else is to be asked.
+    everything around agrees (chunks.filter_ranges), nothing else is to be asked.
     """
-    fits = fitting(outline, keys) if (outline := outline_of(source)) is not None else {}
+    fits = fitting_ranges(outline, keys) if (outline := outline_of(source)) is not None else {}
     headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
     found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
-    spans: dict[Chunk, tuple[int, int] | None] = {
+    spans: dict[ChunkKey, tuple[int, int] | None] = {
         key: (offset, offset + len(header) + fits[key][1])
         for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
         if data == header
     }
     left = [key for key in keys if key not in spans]
-    located = Places(footer) if left else None
-    places = {key: place for key in left if located is not None and (place := located[key]) is not None}
-    source.prefetch((place.offset, HEADER_BYTES) for place in places.values())
-    return spans | {key: span_of(source, footer, place) for key, place in places.items()}
+    located = FilterRanges(footer) if left else None
+    filter_ranges = {
+        key: filter_range for key in left if located is not None and (filter_range := located[key]) is not None
+    }
+    source.prefetch((filter_range.offset, HEADER_BYTES) for filter_range in filter_ranges.values())
+    return spans | {key: span_of(source, footer, filter_range) for key, filter_range in filter_ranges.items()}
 
 
 def outline_of(source: Source) -> Outline | None:
@@ -214,7 +216,7 @@ def outline_of(source: Source) -> Outline | None:
         return None
 
 
-def probe(source: Source, place: Place, plain: bytes) -> bool:
+def probe(source: Source, filter_range: FilterRange, plain: bytes) -> bool:
     """Ask a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
 
     Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
@@ -223,28 +225,28 @@ def probe(source: Source, place: Place, plain: bytes) -> bool:
 
     Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
     """
-    num_bytes = final.num_bytes_for(place.length) if place.length is not None else None
-    if num_bytes is not None and place.fits(num_bytes):
+    num_bytes = final.num_bytes_for(filter_range.length) if filter_range.length is not None else None
+    if num_bytes is not None and filter_range.fits(num_bytes):
         expected = final.header(num_bytes)
         h = final.RULE.hash_value(plain)
         at = len(expected) + 32 * block_index(h, num_bytes // 32, final.RULE.index)
-        head, block = source.read_ranges([(place.offset, len(expected)), (place.offset + at, 32)])
+        head, block = source.read_ranges([(filter_range.offset, len(expected)), (filter_range.offset + at, 32)])
         if head == expected:
-            if not any(block) and not any_bit(source, place.offset + len(expected), num_bytes):
-                check_blank(place.counts)
+            if not any(block) and not any_bit(source, filter_range.offset + len(expected), num_bytes):
+                check_blank(filter_range.counts)
             return block_contains(block, h)
-    header = _agreeing(source, place)
+    header = _agreeing(source, filter_range)
     if header.crc is not None:
-        return _whole(source, place, header).might_contain(plain)
+        return _whole(source, filter_range, header).might_contain(plain)
     ranges, hashes = [], []
     for candidate in header.candidates:
         rule = candidate.rule
         h = rule.hash_value(plain)
         block_at = candidate.bits_at + 32 * block_index(h, header.num_bytes // 32, rule.index)
-        if place.offset + block_at + 32 <= source.size:
-            ranges.append((place.offset + block_at, 32))
+        if filter_range.offset + block_at + 32 <= source.size:
+            ranges.append((filter_range.offset + block_at, 32))
             hashes.append(h)
     blocks = source.read_ranges(ranges)
-    if not any(map(any, blocks)) and not any_bit(source, place.offset + header.size, header.num_bytes):
-        check_blank(place.counts)
+    if not any(map(any, blocks)) and not any_bit(source, filter_range.offset + header.size, header.num_bytes):
+        check_blank(filter_range.counts)
     return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -53,8 +53,8 @@ class Commands(click.Group):
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
             near = difflib.get_close_matches(name, names, 2, 0.5)
-            said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
-            ctx.fail(f"no command {name}; {said}")
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
+            ctx.fail(f"no command {name}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -35,7 +35,7 @@ def _finish(
             refuse_existing(spark, report)
         frame = job().persist()
         named = [f"{expression} `{name}`" for name, expression in sums.items()]
-        told = frame.selectExpr(
+        totals = frame.selectExpr(
             *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
         ).head().asDict()  # fmt: skip
         errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
@@ -43,16 +43,16 @@ def _finish(
         if report is not None:
             write_report(spark, frame, report)
     if as_json:
-        print_json({**told, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
+        print_json({**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
     else:
         from parquet_bloom.report.tables import plural, print_table
 
         if rows:
             print_table(shown, _cells(rows))
-        say(", ".join([plural(told["files"], "file"), *(f"{told[name]:,} {name}" for name in sums)]))
+        say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in sums)]))
         if report is not None:
             say(f"report: {report}")
-    return told, say_failed(told["failed"], told["files"], errors, report)
+    return totals, say_failed(totals["failed"], totals["files"], errors, report)
 
 
 def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
@@ -99,8 +99,8 @@ def verify(
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(verify_filters, spark, paths, listed(columns), listed(exclude), sample)
-        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "status <> 'right'")
-    return status or (1 if told["wrong"] else 0)
+        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "status <> 'right'")
+    return status or (1 if totals["wrong"] else 0)
 
 
 @click.command("check")
@@ -126,8 +126,8 @@ def check(
     sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "NOT skipped")
-    return status or (0 if told["kept"] else 1)
+        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "NOT skipped")
+    return status or (0 if totals["kept"] else 1)
 
 
 @click.command("prune")
@@ -151,8 +151,8 @@ def prune(
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        told, status = _finish(spark, job, sums, shown, limit, report, as_json, "true")
-    return status or (0 if told["left"] else 1)
+        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "true")
+    return status or (0 if totals["left"] else 1)
 
 
 @click.command("read")

@@ -20,33 +20,40 @@ from parquet_bloom._version import __version__
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.finish import check_footer_size, check_texts, check_written, write_footer
-from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, Skipped, planned, upper_bound, writing_order
+from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, planned, upper_bound, writing_order
 from parquet_bloom.edit.removal import check_undoable, plan_removal
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEY, KEYS, stored_in
-from parquet_bloom.formats.forms.form import Built
+from parquet_bloom.formats.draft_2015 import KEY, KEYS, footer_filters
+from parquet_bloom.formats.forms.form import BuiltFilter
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.provenance import all_places, new_entries, rewritten
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
+from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten
 from parquet_bloom.formats.thrift.compact import uncollected
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.results import each
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.workers import Workers, processors
-from parquet_bloom.storage.writing.draft import NewVersion, Travel
+from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.file_lock import opened
 from parquet_bloom.storage.writing.sink import FileSink
-from parquet_bloom.storage.writing.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
+from parquet_bloom.storage.writing.target import (
+    WriteOptions,
+    check_target,
+    copy_whole,
+    disk_needed,
+    new_version,
+    outputs_of,
+)
 
 _WRITTEN_AT_ONCE = 256 << 10
 
 # (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
-BuiltElsewhere = Callable[[Source, Sequence[Chunk]], Iterator[Built]]
+BuiltElsewhere = Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]
 
 
 def add_filters(
@@ -120,7 +127,7 @@ def add_as(
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
 ) -> AddReport:
-    """What a request asks for; the rest as add_filters has it."""
+    """Carry out a checked request; the other parameters are those of add_filters."""
     outputs, tables, notes = outputs_of(
         source, output, request.in_place, request.overwrite, request.force, raw_files, filesystem
     )
@@ -138,7 +145,7 @@ def add_as(
 
 
 def add_file(
-    file: Found, target: Location, run: Run, built: BuiltElsewhere | None = None,
+    file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None = None,
     columns: Collection[int] | None = None,
 ) -> AddedFile:  # fmt: skip
     """Add filters to one file.
@@ -152,74 +159,76 @@ def add_file(
     with opened(file, request.in_place and not request.dry_run) as source:
         footer = source.footer()
         with uncollected():
-            made = planned(source, run, columns)
+            file_plan = planned(source, run, columns)
         report = AddedFile(
-            str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in made.columns], source.size
+            str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
         )
-        report.skipped = made.skipped
-        report.planned_filters = len(made.chosen)
-        report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(made.chosen)))
-        report.planned_bytes = upper_bound(footer, made, request.form)
-        report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(made.chosen)))
+        report.skipped = file_plan.skipped
+        report.planned_filters = len(file_plan.sizings)
+        report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(file_plan.sizings)))
+        report.planned_bytes = upper_bound(footer, file_plan, request.form)
+        report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
         report.dry_run = request.dry_run
         report.remote = source.is_remote or not target.is_local
-        if made.chosen or not request.in_place:
+        if file_plan.sizings or not request.in_place:
             check_target(file, target, request.in_place, request.force, run.tables)
-        if made.chosen and request.at_chunk_start:
+        if file_plan.sizings and request.at_chunk_start:
             check_movable(source.path, footer, request.force)
         if not request.dry_run:
-            report.add_travel(_carry_out(source, footer, made, target, run, report, built), source)
+            report.add_transfer(_carry_out(source, footer, file_plan, target, run, report, built), source)
     report.seconds = time.perf_counter() - started
     return report
 
 
 def _carry_out(
-    source: Source, footer: Footer, made: Plan, target: Location, run: Run, report: AddedFile,
+    source: Source, footer: Footer, file_plan: Plan, target: Location, run: Run, report: AddedFile,
     built: BuiltElsewhere | None,
-) -> Travel:  # fmt: skip
+) -> Transfer:  # fmt: skip
     request = run.request
     report.bytes_after = source.size
-    how = Writing(request.overwrite or request.in_place, request.sync, request.force, request.cached, request.read_back)
-    if not made.chosen:
-        return Travel() if request.in_place else copy_whole(source, target, how)
+    how = WriteOptions(
+        request.overwrite or request.in_place, request.sync, request.force, request.cached, request.read_back
+    )
+    if not file_plan.sizings:
+        return Transfer() if request.in_place else copy_whole(source, target, how)
     with new_version(source, target, how, report.bytes_needed) as new:
-        written = _Writer(source, footer, made, run, built).write(new)
+        written = _Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
-            return Travel() if request.in_place else copy_whole(source, target, how)
+            return Transfer() if request.in_place else copy_whole(source, target, how)
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
         with new.reopen() as again, uncollected():
-            check_written(source, again, written.body.moves, written.checksums, written.places)
+            check_written(source, again, written.body.moves, written.checksums, written.filter_ranges)
             check_texts(source, again, written.texts)
             if not written.cut:
                 check_undoable(source, again, written.keys)
         new.commit(source.check_unchanged)
-    return new.travel
+    return new.transfer
 
 
 class _Writer:
     """Writes the new file's bytes and remembers what the checks and the report need."""
 
-    def __init__(self, source: Source, footer: Footer, made: Plan, run: Run, built: BuiltElsewhere | None) -> None:
-        self.source, self.footer, self.made, self.request = source, footer, made, run.request
+    def __init__(self, source: Source, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None) -> None:
+        self.source, self.footer, self.plan, self.request = source, footer, file_plan, run.request
         self.workers, self.progress = run.workers, run.progress
         self.body = Body()
         self.filters: list[AddedFilter] = []
-        self.skipped: list[Skipped] = []
-        self.checksums: dict[Chunk, int] = {}
-        self.places: dict[Chunk, tuple[int, int]] = {}
-        self.texts: dict[Chunk, tuple[tuple[str, str], ...]] = {}
+        self.skipped: list[SkippedColumn] = []
+        self.checksums: dict[ChunkKey, int] = {}
+        self.filter_ranges: dict[ChunkKey, tuple[int, int]] = {}
+        self.texts: dict[ChunkKey, tuple[tuple[str, str], ...]] = {}
         self.cut = False
-        self._built: dict[Chunk, Built] = {}
+        self._built: dict[ChunkKey, BuiltFilter] = {}
         self._built_elsewhere = built
-        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in made.columns}
+        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
 
     @property
-    def keys(self) -> list[Chunk]:
+    def keys(self) -> list[ChunkKey]:
         """The chunks that got filters."""
-        return sorted([*self.places, *self.texts])
+        return sorted([*self.filter_ranges, *self.texts])
 
     def write(self, new: NewVersion) -> _Writer:
         try:
@@ -235,10 +244,10 @@ class _Writer:
                 self._report()
         return self
 
-    def _build(self, run: Sequence[Chunk]) -> list[Built]:
-        return build_run(self._readers, self.footer, self.made, self.request, run)
+    def _build(self, run: Sequence[ChunkKey]) -> list[BuiltFilter]:
+        return build_run(self._readers, self.footer, self.plan, self.request, run)
 
-    def _results(self, keys: Sequence[Chunk]) -> Iterator[tuple[Chunk, bytes | None]]:
+    def _results(self, keys: Sequence[ChunkKey]) -> Iterator[tuple[ChunkKey, bytes | None]]:
         given = self._built_elsewhere
         if given is not None:
             results = given(self.source, keys)
@@ -249,13 +258,13 @@ class _Writer:
         for done, (key, built) in enumerate(zip(keys, results, strict=True)):
             group, column = key
             if built.data is None:
-                self.skipped.append(Skipped(self.footer.leaves[column].name, group, built.reason))
+                self.skipped.append(SkippedColumn(self.footer.leaves[column].name, group, built.reason))
             else:
                 if built.texts:
                     self.texts[key] = built.texts
                 else:
                     self.checksums[key] = zlib.crc32(built.data)
-                self._built[key] = Built(b"", "", built.rate, built.num_bytes, built.estimated_ndv, built.reached)
+                self._built[key] = BuiltFilter(b"", "", built.fpp, built.num_bytes, built.estimated_ndv, built.reached)
             if self.progress is not None:
                 self.progress(self.source.path, done + 1, len(keys))
             yield key, built.data
@@ -264,19 +273,19 @@ class _Writer:
         """With replace: the old filters of the chosen chunks leave, as far as they can."""
         if not self.request.replace:
             return []
-        spans = spans_of(self.source, self.footer, self.made.chosen)
-        self.cut = bool(spans) or not stored_in(self.footer).keys().isdisjoint(self.made.chosen)
+        spans = spans_of(self.source, self.footer, self.plan.sizings)
+        self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 
     def _at_chunk_starts(self, new: NewVersion) -> None:
-        inserts = insert_events(self.footer, list(self.made.chosen))
+        inserts = insert_events(self.footer, list(self.plan.sizings))
         cuts = [e for e in self._cuts() if e.kind == "cut"]
         events = sorted([*inserts, *cuts, *index_events(self.footer)])
-        keys = writing_order(self.footer, self.made, at_chunk_start=True)
+        keys = writing_order(self.footer, self.plan, at_chunk_start=True)
         results = self._results(keys)
         sink = FileSink(new, self.source)
         self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
-        self.places = dict(self.body.places)
+        self.filter_ranges = dict(self.body.filter_ranges)
         new.at = sink.at
 
     def _before_footer(self, new: NewVersion) -> None:
@@ -294,9 +303,9 @@ class _Writer:
         new.at = sink.at if events else self.footer.start
         small: list[bytes] = []  # that are written together
         at = new.at
-        for key, data in self._results(writing_order(self.footer, self.made, at_chunk_start=False)):
+        for key, data in self._results(writing_order(self.footer, self.plan, at_chunk_start=False)):
             if data:
-                self.places[key] = (at, len(data))
+                self.filter_ranges[key] = (at, len(data))
                 at += len(data)
                 if at - new.at > _WRITTEN_AT_ONCE:
                     new.append(b"".join(small))
@@ -307,17 +316,17 @@ class _Writer:
 
     def _new_footer(self) -> bytes:
         form, moves = self.request.form, self.body.moves
-        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.places.items()}
-        old = all_places(self.footer)
-        chunks = self.made.chosen
+        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
+        old = all_ranges(self.footer)
+        chunks = self.plan.sizings
         stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
-        told = dict(new)
+        ranges = dict(new)
         for key, pairs in self.texts.items():
-            told[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
-        entries = new_entries(__version__, form.name, form.described, self.footer, told)
+            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
+        entries = new_entries(__version__, form.name, form.described, self.footer, ranges)
         changes, append = rewritten(self.footer, stay, entries)
         gone = {key: None for key in old if key in chunks and key not in new}
-        stored = stored_in(self.footer)
+        stored = footer_filters(self.footer)
         texts = {key: self.texts.get(key, ()) for key in chunks if key in self.texts or key in stored}
         edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts, text_keys=KEYS)
         try:
@@ -332,8 +341,8 @@ class _Writer:
         for group, column in self.keys:
             b = self._built[group, column]
             texts = dict(self.texts.get((group, column), ()))
-            offset, length = self.places.get((group, column), (None, len(texts.get(KEY, ""))))
+            offset, length = self.filter_ranges.get((group, column), (None, len(texts.get(KEY, ""))))
             name = self.footer.leaves[column].name
             self.filters.append(
-                AddedFilter(group, name, offset, length, b.num_bytes, b.rate, b.reached, b.estimated_ndv)
+                AddedFilter(group, name, offset, length, b.num_bytes, b.fpp, b.reached, b.estimated_ndv)
             )

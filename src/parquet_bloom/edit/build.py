@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.formats.forms.form import Built, Format, Sizing
+from parquet_bloom.formats.forms.form import BuiltFilter, Format, Sizing
 from parquet_bloom.formats.metadata.footer import Footer
 
 
-def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing) -> Built:
+def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing) -> BuiltFilter:
     """Build the filter of one column chunk. Raises DamagedFileError where the chunk does not decode."""
     n_values = _most_values(footer, reader, row_group)
     return form.build(lambda: reader.batches(row_group), reader.leaf, n_values, sizing)
@@ -18,12 +18,12 @@ def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, si
 
 def build_several(
     reader: ColumnReader, footer: Footer, row_groups: Sequence[int], form: Format, sizing: Sizing
-) -> dict[int, Built]:
+) -> dict[int, BuiltFilter]:
     """`build` for several row groups of one column: the file is opened once, and the smallest are built together.
 
     returns  row group -> its filter
     """
-    built: dict[int, Built] = {}
+    built: dict[int, BuiltFilter] = {}
     with reader.staying_open() if len(row_groups) > 1 else nullcontext(reader) as once:
         if len(row_groups) > 1:
             values = {group: _most_values(footer, reader, group) for group in row_groups}

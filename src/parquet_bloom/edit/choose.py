@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.formats.bounds import Facts, domain_of, facts_of
+from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, statistics_of
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
@@ -87,7 +87,7 @@ def columns_left_out(
         samples = [found for group in _spread(chunks[column]) if (found := _sample(reader, footer, group)) is not None]
         if not samples:
             return None  # `build` finds that there is no value, and says so
-        return _judge(leaf, facts_of(outline, leaf), samples, footer, sizings[column])
+        return _judge(leaf, statistics_of(outline, leaf), samples, footer, sizings[column])
 
     reasons = zip(chunks, workers.in_order(judge, list(chunks)), strict=True)
     return {column: reason for column, reason in reasons if reason is not None}
@@ -119,20 +119,22 @@ def _sample(reader: ColumnReader, footer: Footer, row_group: int) -> _Sample | N
 # --- the judgement --------------------------------------------------------------------------------
 
 
-def _judge(leaf: Leaf, facts: Facts, samples: Sequence[_Sample], footer: Footer, sizing: Sizing) -> str | None:
+def _judge(
+    leaf: Leaf, statistics: ColumnStatistics, samples: Sequence[_Sample], footer: Footer, sizing: Sizing
+) -> str | None:
     if len(_once(np.concatenate([sample.hashes for sample in samples]))) == 1:
         return "it holds one value only"
     if leaf.float_bits and any(_has_fractions(sample.values) for sample in samples):
         return "numbers with fractions are measurements, which are not looked up by equality"
     if leaf.logical in _DOCUMENTS or (leaf.physical == BYTE_ARRAY and _are_sentences(samples[0].values)):
         return "texts of several words are not looked up by equality"
-    if len(facts) > 1:
-        admitted = _share_admitted(leaf, facts, samples)
+    if len(statistics) > 1:
+        admitted = _share_admitted(leaf, statistics, samples)
         if admitted < LEAST_BENEFIT:
             return f"min and max tell: they exclude {_percent(1 - admitted)} of the other row groups"
     else:
         admitted = 1.0
-        reason = _alone(leaf, facts, samples[0])
+        reason = _alone(leaf, statistics, samples[0])
         if reason is not None:
             return reason
     one, other = samples if len(samples) == 2 else _halves(samples[0])
@@ -144,7 +146,7 @@ def _judge(leaf: Leaf, facts: Facts, samples: Sequence[_Sample], footer: Footer,
     return _too_large(leaf, samples, footer, sizing, benefit)
 
 
-def _alone(leaf: Leaf, facts: Facts, sample: _Sample) -> str | None:
+def _alone(leaf: Leaf, statistics: ColumnStatistics, sample: _Sample) -> str | None:
     """A file of one row group: nothing to compare with, so only what its values say of other files' too."""
     values = _as_bounds(leaf, _thinned(sample.values))
     if len(values) >= 10 * _STRETCHES:
@@ -156,7 +158,7 @@ def _alone(leaf: Leaf, facts: Facts, sample: _Sample) -> str | None:
     fewest, most = _distinct(sample)
     if most < _FEW_DISTINCT * sample.whole:
         return f"few distinct values: some {most:,} among {sample.whole:,}"
-    width = _width(leaf, facts)
+    width = _width(leaf, statistics)
     if width is not None and fewest > (1 - LEAST_BENEFIT) * width:
         return f"min and max tell: of the {width:,} values from min to max it holds {min(fewest, width):,}"
     return None
@@ -180,10 +182,10 @@ def _percent(share: float) -> str:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def _share_admitted(leaf: Leaf, facts: Facts, samples: Sequence[_Sample]) -> float:
+def _share_admitted(leaf: Leaf, statistics: ColumnStatistics, samples: Sequence[_Sample]) -> float:
     """The share of other row groups whose bounds admit a value, over values of the samples; 1.0 without bounds."""
-    known = facts.some_value
-    low, high = facts.low[known & facts.has_low], facts.high[known & facts.has_high]
+    known = statistics.some_value
+    low, high = statistics.lower[known & statistics.has_lower], statistics.upper[known & statistics.has_upper]
     n = int(known.sum())
     values = [value for sample in samples for value in _as_bounds(leaf, _thinned(sample.values))]
     if n < 2 or not values or not (len(low) or len(high)):
@@ -221,11 +223,11 @@ def _thinned(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.take(pa.array(np.linspace(0, len(values) - 1, min(len(values), _LOOKED_UP)).astype(np.int64)))
 
 
-def _width(leaf: Leaf, facts: Facts) -> int | None:
+def _width(leaf: Leaf, statistics: ColumnStatistics) -> int | None:
     """How many values of the type there are from min to max, in a file of one row group."""
-    if domain_of(leaf) != "integer" or not (facts.has_low[0] and facts.has_high[0]):
+    if domain_of(leaf) != "integer" or not (statistics.has_lower[0] and statistics.has_upper[0]):
         return None
-    return int(facts.high[0]) - int(facts.low[0]) + 1
+    return int(statistics.upper[0]) - int(statistics.lower[0]) + 1
 
 
 # --- values ---------------------------------------------------------------------------------------

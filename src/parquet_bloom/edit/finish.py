@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.parquet as pq
 
 from parquet_bloom.chunks.decode import PYARROW_ERRORS
-from parquet_bloom.chunks.locate import Places, contradiction, outline_of
-from parquet_bloom.chunks.spots import fitting, header_of
+from parquet_bloom.chunks.filter_ranges import fitting_ranges, header_of
+from parquet_bloom.chunks.locate import FilterRanges, contradiction, outline_of
 from parquet_bloom.errors import (
     DamagedFileError,
     EncryptedFileError,
@@ -18,14 +18,13 @@ from parquet_bloom.errors import (
     NotParquetError,
     parameter,
 )
-from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.draft_2015 import footer_filters
 from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.metadata.edits import Moves
-from parquet_bloom.formats.metadata.footer import MAGIC, chunk_extent
+from parquet_bloom.formats.metadata.footer import MAGIC, ChunkKey, chunk_extent
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import NewVersion
 
-Chunk = tuple[int, int]
 _PAGE_HEADER_BYTES = 64
 _AT_ONCE = 8 << 20  # bytes of filters that are read back together
 _FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
@@ -37,65 +36,73 @@ def write_footer(new: NewVersion, data: bytes) -> None:
 
 
 def check_written(
-    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+    source: Source,
+    new: Source,
+    moves: Moves,
+    checksums: Mapping[ChunkKey, int],
+    filter_ranges: Mapping[ChunkKey, tuple[int, int]],
 ) -> None:
     """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
 
     source     the old file
     new        the new one
     checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
-    places     (row group, column) -> (offset, bytes) of the new filters
+    filter_ranges  (row group, column) -> (offset, bytes) of the new filters
     """
     try:
-        _check(source, new, moves, checksums, places)
+        _check(source, new, moves, checksums, filter_ranges)
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
         raise _wrong(source, error.reason) from error
     _check_opens(source, new)
 
 
 def _check(
-    source: Source, new: Source, moves: Moves, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+    source: Source,
+    new: Source,
+    moves: Moves,
+    checksums: Mapping[ChunkKey, int],
+    filter_ranges: Mapping[ChunkKey, tuple[int, int]],
 ) -> None:
     old_footer, new_footer = source.footer(), new.footer()
     if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
         raise _wrong(source, "its footer describes other row groups or columns")
     if moves:
         _check_pages(source, new, moves)
-    _check_filters(source, new, checksums, places)
+    _check_filters(source, new, checksums, filter_ranges)
 
 
 def _check_filters(
-    source: Source, new: Source, checksums: Mapping[Chunk, int], places: Mapping[Chunk, tuple[int, int]]
+    source: Source, new: Source, checksums: Mapping[ChunkKey, int], filter_ranges: Mapping[ChunkKey, tuple[int, int]]
 ) -> None:
     """Every new filter is as it was built, lies where the footer says, and agrees with all around it."""
     outline = outline_of(new)
-    fits = fitting(outline, places) if outline is not None else {}
-    located: Places | None = None
-    for batch in _batches(places):
-        for key, data in zip(batch, new.read_ranges([places[key] for key in batch]), strict=True):
-            offset, length = places[key]
+    fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
+    recorded: FilterRanges | None = None
+    for batch in _batches(filter_ranges):
+        for key, data in zip(batch, new.read_ranges([filter_ranges[key] for key in batch]), strict=True):
+            offset, length = filter_ranges[key]
             at, num_bytes = fits.get(key, (None, 0))
             as_built = zlib.crc32(data) == checksums[key]
             # The one of `final` whose length the footer tells fits; then its header is all that is left to see.
             if as_built and at == offset and data[:-num_bytes] == header_of(num_bytes):
                 continue
-            located = located or Places(new.footer())
-            place = located[key]
+            recorded = recorded or FilterRanges(new.footer())
+            filter_range = recorded[key]
             try:
-                if place is None or place.offset != offset or not as_built:
+                if filter_range is None or filter_range.offset != offset or not as_built:
                     raise FilterFormatError("it is not where the footer says, or not as it was built")
-                problem = contradiction(decode_filter(data, length, place.rule).header, place)
+                problem = contradiction(decode_filter(data, length, filter_range.rule).header, filter_range)
                 if problem is not None:
                     raise FilterFormatError(problem)
             except FilterFormatError as error:
                 raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
-def _batches(places: Mapping[Chunk, tuple[int, int]]) -> Iterator[list[Chunk]]:
+def _batches(filter_ranges: Mapping[ChunkKey, tuple[int, int]]) -> Iterator[list[ChunkKey]]:
     """The chunks in parts whose filters take _AT_ONCE bytes, or one each."""
-    batch: list[Chunk] = []
+    batch: list[ChunkKey] = []
     size = 0
-    for key, (_, length) in places.items():
+    for key, (_, length) in filter_ranges.items():
         if batch and size + length > _AT_ONCE:
             yield batch
             batch, size = [], 0
@@ -105,12 +112,12 @@ def _batches(places: Mapping[Chunk, tuple[int, int]]) -> Iterator[list[Chunk]]:
         yield batch
 
 
-def check_texts(source: Source, new: Source, texts: Mapping[Chunk, Sequence[tuple[str, str]]]) -> None:
+def check_texts(source: Source, new: Source, texts: Mapping[ChunkKey, Sequence[tuple[str, str]]]) -> None:
     """The filters in column metadata are those that were built, and decode. Raises LayoutError."""
     footer = new.footer() if texts else None
     for key, pairs in texts.items():
         assert footer is not None
-        stored = stored_in(footer).get(key)
+        stored = footer_filters(footer).get(key)
         try:
             if stored is None or stored.pairs != tuple(pairs):
                 raise FilterFormatError("it is not as it was built")

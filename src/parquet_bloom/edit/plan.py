@@ -9,10 +9,10 @@ from typing import TypedDict, Unpack
 from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
-from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.draft_2015 import footer_filters
 from parquet_bloom.formats.forms.form import Format, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
-from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.formats.properties import sizes_from
 from parquet_bloom.kernels import split_block
@@ -20,12 +20,11 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
-Chunk = tuple[int, int]
-Progress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
+FilterProgress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedColumn:
     """Column chunks that get no filter; row_group None means all of them."""
 
     column: str
@@ -37,16 +36,16 @@ class Skipped:
 class Plan:
     """What `add` will do with one file."""
 
-    chosen: dict[Chunk, Sizing] = field(default_factory=dict)
-    skipped: list[Skipped] = field(default_factory=list)
+    sizings: dict[ChunkKey, Sizing] = field(default_factory=dict)
+    skipped: list[SkippedColumn] = field(default_factory=list)
 
     @property
     def columns(self) -> list[int]:
         """The leaves that get a filter in any row group, ascending."""
-        return sorted({column for _, column in self.chosen})
+        return sorted({column for _, column in self.sizings})
 
 
-class Writes(TypedDict, total=False):
+class WriteKeywords(TypedDict, total=False):
     """How the new files are written: the fields of Request that are passed on as they come."""
 
     in_place: bool
@@ -103,7 +102,7 @@ class Request:
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
-        **how: Unpack[Writes],
+        **how: Unpack[WriteKeywords],
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
@@ -132,7 +131,7 @@ class Run:
     request: Request
     workers: Workers
     tables: Tables
-    progress: Progress | None = None
+    progress: FilterProgress | None = None
 
 
 def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
@@ -207,20 +206,20 @@ def plan(footer: Footer, request: Request) -> Plan:
     rates = _rates(leaves, request.fpp, form.fpp)
     in_body = form.in_body
     foreign = footer.foreign_filter_fields if in_body else set()
-    stored = stored_in(footer)
-    made = Plan()
+    stored = footer_filters(footer)
+    file_plan = Plan()
     for leaf in wanted:
         refusal = form.refusal(leaf)
         if refusal is not None:
             if leaf.index in named:
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
-            made.skipped.append(Skipped(leaf.name, None, f"{leaf.type_name}: {refusal}"))
+            file_plan.skipped.append(SkippedColumn(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
         sizing = Sizing(rates.get(leaf.index, rates[-1]), request.ndv, request.max_bytes)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
-            here = (group, leaf.index) in footer.filter_places or (group, leaf.index) in stored
+            here = (group, leaf.index) in footer.filter_ranges or (group, leaf.index) in stored
             reason = _why_not(values, nulls, here, request.replace)
             if reason is None and not in_body and footer.meta(group, leaf.index).key_value_metadata == []:
                 reason = "its list of key-values is there and empty, which remove could not bring back"
@@ -229,9 +228,9 @@ def plan(footer: Footer, request: Request) -> Plan:
             if reason:
                 reasons[group] = reason
             else:
-                made.chosen[group, leaf.index] = sizing
-        made.skipped += _summarise(leaf, reasons, footer.n_row_groups)
-    return made
+                file_plan.sizings[group, leaf.index] = sizing
+        file_plan.skipped += _summarise(leaf, reasons, footer.n_row_groups)
+    return file_plan
 
 
 def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
@@ -253,17 +252,18 @@ def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str |
     return None
 
 
-def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[Skipped]:
+def _summarise(leaf: Leaf, reasons: dict[int, str], n_row_groups: int) -> list[SkippedColumn]:
     if len(reasons) == n_row_groups and len(set(reasons.values())) == 1:
-        return [Skipped(leaf.name, None, next(iter(reasons.values())))]
-    return [Skipped(leaf.name, group, reason) for group, reason in reasons.items()]
+        return [SkippedColumn(leaf.name, None, next(iter(reasons.values())))]
+    return [SkippedColumn(leaf.name, group, reason) for group, reason in reasons.items()]
 
 
-def upper_bound(footer: Footer, made: Plan, form: Format = FORMATS["final"]) -> int:
+def upper_bound(footer: Footer, file_plan: Plan, form: Format = FORMATS["final"]) -> int:
     """Bytes that the planned filters take at most, headers included."""
-    num_values = {column: footer.column_chunks(column).num_values for column in made.columns}
+    num_values = {column: footer.column_chunks(column).num_values for column in file_plan.columns}
     return sum(
-        form.most_bytes(max(1, num_values[column][group]), sizing) for (group, column), sizing in made.chosen.items()
+        form.most_bytes(max(1, num_values[column][group]), sizing)
+        for (group, column), sizing in file_plan.sizings.items()
     )
 
 
@@ -274,24 +274,26 @@ def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> 
             reads a sample of the columns if the request names none
     """
     footer = source.footer()
-    made = plan(footer, run.request)
-    if run.request.columns is not None or not made.chosen:
-        return made
+    file_plan = plan(footer, run.request)
+    if run.request.columns is not None or not file_plan.sizings:
+        return file_plan
     if chosen is None:
         groups: dict[int, list[int]] = {}
         sizings = {}
-        for (group, column), sizing in made.chosen.items():
+        for (group, column), sizing in file_plan.sizings.items():
             groups.setdefault(column, []).append(group)
             sizings[column] = sizing
         left_out = columns_left_out(source, footer, groups, sizings, run.workers)
-        made.skipped += [Skipped(footer.leaves[column].name, None, reason) for column, reason in left_out.items()]
+        file_plan.skipped += [
+            SkippedColumn(footer.leaves[column].name, None, reason) for column, reason in left_out.items()
+        ]
         chosen = groups.keys() - left_out.keys()
-    made.chosen = {key: sizing for key, sizing in made.chosen.items() if key[1] in chosen}
-    return made
+    file_plan.sizings = {key: sizing for key, sizing in file_plan.sizings.items() if key[1] in chosen}
+    return file_plan
 
 
-def writing_order(footer: Footer, made: Plan, at_chunk_start: bool) -> list[Chunk]:
+def writing_order(footer: Footer, file_plan: Plan, at_chunk_start: bool) -> list[ChunkKey]:
     """The planned chunks in the order in which their filters are built and written."""
     if not at_chunk_start:
-        return sorted(made.chosen)
-    return [event.key for event in sorted(insert_events(footer, list(made.chosen)))]
+        return sorted(file_plan.sizings)
+    return [event.key for event in sorted(insert_events(footer, list(file_plan.sizings)))]

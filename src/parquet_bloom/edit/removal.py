@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.chunks.locate import spans_of
-from parquet_bloom.edit.rewrite import Body, Event, Nowhere, check_movable, index_events, write_body
+from parquet_bloom.edit.rewrite import Body, Event, NullSink, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEYS, stored_in
+from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.provenance import all_places, read_entries, rewritten
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
+from parquet_bloom.formats.provenance import all_ranges, read_entries, rewritten
 from parquet_bloom.storage.source import Source
 
-Chunk = tuple[int, int]
 Span = tuple[int, int]
 
 
@@ -29,16 +28,16 @@ class Removal:
     """Cuts, and the events that go with them; `stays` are filters whose bytes must stay behind."""
 
     events: tuple[Event, ...]
-    stays: tuple[Chunk, ...]
+    stays: tuple[ChunkKey, ...]
 
 
-def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], force: bool = False) -> Removal:
+def plan_removal(path: str, footer: Footer, spans: Mapping[ChunkKey, Span | None], force: bool = False) -> Removal:
     """Decide which bytes can be cut out, all or none of them.
 
     spans  (row group, column) -> the bytes of its filter, None where they are not certain
     Where bytes must not move (docs/formats.md section 6) nothing is cut and only the footer changes.
     """
-    cuts: dict[Span, Chunk] = {}
+    cuts: dict[Span, ChunkKey] = {}
     for key, span in sorted(spans.items()):
         if span is not None:
             cuts.setdefault(span, key)
@@ -59,9 +58,9 @@ def plan_removal(path: str, footer: Footer, spans: Mapping[Chunk, Span | None], 
     return Removal(tuple(sorted(events)), tuple(sorted(stays)))
 
 
-def _in_use(footer: Footer, spans: Mapping[Chunk, Span | None], cuts: Mapping[Span, Chunk]) -> set[Span]:
+def _in_use(footer: Footer, spans: Mapping[ChunkKey, Span | None], cuts: Mapping[Span, ChunkKey]) -> set[Span]:
     """Cuts that a filter which is to stay points into."""
-    others = sorted(offset for key, (offset, _) in footer.filter_places.items() if key not in spans)
+    others = sorted(offset for key, (offset, _) in footer.filter_ranges.items() if key not in spans)
     return {cut for cut in cuts if bisect_left(others, cut[0]) < bisect_left(others, cut[1])}
 
 
@@ -70,7 +69,7 @@ def _overlapping(events: list[Event]) -> bool:
     return any(after.start < before.stop for before, after in pairwise(ordered))
 
 
-def _moves_something(footer: Footer, cuts: Mapping[Span, Chunk]) -> bool:
+def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     if not cuts:
         return False
     first = min(start for start, _ in cuts)
@@ -78,16 +77,16 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, Chunk]) -> bool:
     return any(at >= first and at not in starts for at in footer.structure_starts)
 
 
-def removal_edit(footer: Footer, chunks: Mapping[Chunk, object], body: Body) -> FooterEdit:
+def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body) -> FooterEdit:
     """The footer's edit for a body that was written without the filters of `chunks`."""
     moves = body.moves
-    left = {key: (moves(at), length) for key, (at, length) in all_places(footer).items() if key not in chunks}
+    left = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
     changes, _ = rewritten(footer, left, [])
     gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
     return FooterEdit(
         moves=moves,
-        places=dict.fromkeys(chunks),
-        texts={key: () for key in stored_in(footer) if key in chunks},
+        filter_ranges=dict.fromkeys(chunks),
+        texts={key: () for key in footer_filters(footer) if key in chunks},
         text_keys=KEYS,
         index_lengths=body.index_lengths,
         key_values=changes,
@@ -100,30 +99,30 @@ def is_made_from(source: Source, new: Source) -> bool:
     old, footer = source.footer(), new.footer()
     if old.n_row_groups != footer.n_row_groups or len(old.leaves) != len(footer.leaves):
         return False
-    had = all_places(old)
+    had = all_ranges(old)
     try:
-        check_undoable(source, new, [key for key in all_places(footer) if key not in had])
+        check_undoable(source, new, [key for key in all_ranges(footer) if key not in had])
     except (LayoutError, FooterError):
         return False
     return True
 
 
-def check_undoable(source: Source, new: Source, places: Collection[Chunk]) -> None:
+def check_undoable(source: Source, new: Source, filter_ranges: Collection[ChunkKey]) -> None:
     """Raise LayoutError unless taking the new filters out again gives the old file back.
 
     source  the old file
     new     the new one, not yet in its place
-    places  the (row group, column) that got filters
+    filter_ranges  the (row group, column) that got filters
     """
     old, footer = source.footer(), new.footer()
-    stored = stored_in(footer)
-    spans = dict.fromkeys(key for key in places if key not in stored) | spans_of(new, footer, places)
+    stored = footer_filters(footer)
+    spans = dict.fromkeys(key for key in filter_ranges if key not in stored) | spans_of(new, footer, filter_ranges)
     removal = plan_removal(source.path, footer, spans, force=True)
-    undone = write_body(removal.events, footer.start, new.read, lambda _: None, Nowhere())
+    undone = write_body(removal.events, footer.start, new.read, lambda _: None, NullSink())
     # A chunk that got a filter may have had fields that pointed at none (offset 0); those may go.
-    void = dict.fromkeys(key for key in places if key in old.filter_fields)
-    before = edit_footer(old.data, FooterEdit(places=void)) if void else old.data
-    edit = removal_edit(footer, dict.fromkeys(places), undone)
+    void = dict.fromkeys(key for key in filter_ranges if key in old.filter_fields)
+    before = edit_footer(old.data, FooterEdit(filter_ranges=void)) if void else old.data
+    edit = removal_edit(footer, dict.fromkeys(filter_ranges), undone)
     again = edit_footer(footer.data, edit)
     if removal.stays or undone.size != old.start or again != before:
         reason = "nothing was changed: the file could not be brought back byte for byte by remove"

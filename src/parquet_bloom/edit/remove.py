@@ -12,11 +12,11 @@ from parquet_bloom.edit.removal import plan_removal, removal_edit
 from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import write_body
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
-from parquet_bloom.formats.draft_2015 import stored_in
+from parquet_bloom.formats.draft_2015 import footer_filters
 from parquet_bloom.formats.metadata.edits import edit_footer
-from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import select_leaves
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.results import each
@@ -24,9 +24,14 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.file_lock import opened
 from parquet_bloom.storage.writing.sink import FileSink
-from parquet_bloom.storage.writing.target import Writing, check_target, copy_whole, disk_needed, new_version, outputs_of
-
-Chunk = tuple[int, int]
+from parquet_bloom.storage.writing.target import (
+    WriteOptions,
+    check_target,
+    copy_whole,
+    disk_needed,
+    new_version,
+    outputs_of,
+)
 
 
 def remove_filters(
@@ -55,7 +60,7 @@ def remove_filters(
         raise RequestError("columns and exclude take a list of names, not one text")
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
 
-    def work(file: Found) -> RemovedFile:
+    def work(file: DataFile) -> RemovedFile:
         started = time.perf_counter()
         with opened(file, in_place and not dry_run) as source:
             report = _remove(
@@ -64,7 +69,7 @@ def remove_filters(
                 columns,
                 exclude,
                 in_place,
-                Writing(overwrite or in_place, sync, force, read_back=read_back),
+                WriteOptions(overwrite or in_place, sync, force, read_back=read_back),
                 dry_run,
                 tables,
             )
@@ -76,9 +81,9 @@ def remove_filters(
     return RemoveReport(list(results), results.failed, notes)
 
 
-def _chosen(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[Chunk]:
+def _columns_of(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[ChunkKey]:
     wanted = {leaf.index for leaf in select_leaves(footer.leaves, columns, exclude)}
-    stored = stored_in(footer)
+    stored = footer_filters(footer)
     # Offsets of 0 and below point at nothing, but leave with the rest.
     return [
         (i, j)
@@ -93,19 +98,19 @@ def _remove(
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
     in_place: bool,
-    how: Writing,
+    how: WriteOptions,
     dry_run: bool,
     tables: Tables,
 ) -> RemovedFile:
     footer = source.footer()
-    chunks = _chosen(footer, columns, exclude)
+    chunks = _columns_of(footer, columns, exclude)
     names = [footer.leaves[j].name for j in sorted({j for _, j in chunks})]
     report = RemovedFile(source.path, str(target), len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
     report.remote = source.is_remote or not target.is_local
     if chunks or not in_place:
         check_target(source.location, target, in_place, how.force, tables)
-    located = footer.filter_places
-    here = [key for key in chunks if key in located]
+    filter_ranges = footer.filter_ranges
+    here = [key for key in chunks if key in filter_ranges]
     spans = dict.fromkeys(here) | spans_of(source, footer, here)
     removal = plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
@@ -113,7 +118,7 @@ def _remove(
         return report
     if not chunks:
         if not in_place:
-            report.add_travel(copy_whole(source, target, how), source)
+            report.add_transfer(copy_whole(source, target, how), source)
         return report
     needed = disk_needed(source, target, len(footer.data))
     with new_version(source, target, how, needed) as new:
@@ -129,5 +134,5 @@ def _remove(
         with new.reopen() as again:
             check_written(source, again, body.moves, {}, {})
         new.commit(source.check_unchanged)
-    report.add_travel(new.travel, source)
+    report.add_transfer(new.transfer, source)
     return report

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parquet_bloom.edit.plan import Skipped
-from parquet_bloom.storage.paths import Failed
+from parquet_bloom.edit.plan import SkippedColumn
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import Travel
+from parquet_bloom.storage.writing.draft import Transfer
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class Travelled(Printed):
+class FileReport(Printed):
     """What the way between us and a storage cost.
 
     remote           the file, or its output, is not on a local disk
@@ -28,10 +28,10 @@ class Travelled(Printed):
     bytes_copied: int = 0
     why_travelled: str = ""
 
-    def add_travel(self, travel: Travel, source: Source) -> None:
+    def add_transfer(self, transfer: Transfer, source: Source) -> None:
         """Take over what was sent, and of a remote source what was read."""
-        self.bytes_travelled = travel.sent + (source.bytes_read if source.is_remote else 0)
-        self.bytes_copied, self.why_travelled = travel.copied, travel.why
+        self.bytes_travelled = transfer.sent + (source.bytes_read if source.is_remote else 0)
+        self.bytes_copied, self.why_travelled = transfer.copied, transfer.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class AddedFilter(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class AddedFile(Travelled):
+class AddedFile(FileReport):
     """What `add` did to one file, or would do (dry_run)."""
 
     source: str
@@ -64,7 +64,7 @@ class AddedFile(Travelled):
     bytes_before: int
     bytes_after: int = 0
     filters: list[AddedFilter] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedColumn] = field(default_factory=list)
     seconds: float = 0.0
     dry_run: bool = False
     planned_filters: int = 0
@@ -90,7 +90,7 @@ class AddReport(Printed):
     """
 
     files: list[AddedFile]
-    failed: list[Failed]
+    failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
@@ -105,7 +105,7 @@ class AddReport(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class RemovedFile(Travelled):
+class RemovedFile(FileReport):
     """What `remove` did to one file.
 
     removed      filters that the footer no longer points at
@@ -131,7 +131,7 @@ class RemoveReport(Printed):
     """
 
     files: list[RemovedFile]
-    failed: list[Failed]
+    failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:

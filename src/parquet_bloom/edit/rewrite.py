@@ -1,6 +1,6 @@
 """The body of a new file: old bytes, copied as they are, with filters put in or cut out.
 
-The old file is cut at events, in the order of their places; what lies between is copied. A map of
+The old file is cut at events, in the order of their offsets; what lies between is copied. A map of
 offsets (formats.metadata.edits.Moves) grows along the way:
 
     old:  PAR1 [chunk a][chunk b][offset index a][offset index b][footer]
@@ -19,9 +19,7 @@ from typing import NamedTuple, Protocol
 
 from parquet_bloom.errors import LayoutError
 from parquet_bloom.formats.metadata.edits import Moves, has_extension, move_offset_index
-from parquet_bloom.formats.metadata.footer import Footer, chunk_extent
-
-Chunk = tuple[int, int]
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer, chunk_extent
 
 
 class Sink(Protocol):
@@ -34,7 +32,7 @@ class Sink(Protocol):
         """Append new bytes."""
 
 
-class Nowhere:
+class NullSink:
     """A sink that forgets: for working out a layout in memory."""
 
     def copy(self, start: int, stop: int) -> None:
@@ -45,7 +43,7 @@ class Nowhere:
 
 
 class Event(NamedTuple):
-    """Something other than copying at [start, stop) of the old file; they sort by place.
+    """Something other than copying at [start, stop) of the old file; they sort by offset.
 
     kind  "index" (an OffsetIndex that moves its page offsets), "cut" (a filter to leave out),
           "insert" (a filter to put in; start = stop)
@@ -54,24 +52,24 @@ class Event(NamedTuple):
     start: int
     stop: int
     kind: str
-    key: Chunk
+    key: ChunkKey
 
 
 @dataclass(slots=True)
 class Body:
     """A body as it was written.
 
-    places   (row group, column) -> (offset, bytes) of each filter put in, in the new file
+    filter_ranges  (row group, column) -> (offset, bytes) of each filter put in, in the new file
     indexes  (row group, column) -> the bytes of its OffsetIndex in the new file
     """
 
     moves: Moves = field(default_factory=Moves)
-    places: dict[Chunk, tuple[int, int]] = field(default_factory=dict)
-    indexes: dict[Chunk, bytes] = field(default_factory=dict)
+    filter_ranges: dict[ChunkKey, tuple[int, int]] = field(default_factory=dict)
+    indexes: dict[ChunkKey, bytes] = field(default_factory=dict)
     size: int = 0
 
     @property
-    def index_lengths(self) -> dict[Chunk, int]:
+    def index_lengths(self) -> dict[ChunkKey, int]:
         """(row group, column) -> bytes of its moved offset index."""
         return {key: len(data) for key, data in self.indexes.items()}
 
@@ -80,7 +78,7 @@ def write_body(
     events: Sequence[Event],
     end: int,
     read: Callable[[int, int], bytes],
-    new_filter: Callable[[Chunk], bytes | None],
+    new_filter: Callable[[ChunkKey], bytes | None],
     sink: Sink,
 ) -> Body:
     """Write [0, end) of the old file with its events carried out.
@@ -100,7 +98,7 @@ def write_body(
         elif event.kind == "insert":
             data = new_filter(event.key)
             if data is not None:
-                body.places[event.key] = (event.start + body.moves.total, len(data))
+                body.filter_ranges[event.key] = (event.start + body.moves.total, len(data))
                 body.moves.add(event.start, len(data))
                 sink.write(data)
         else:
@@ -117,7 +115,7 @@ def write_body(
 # --- events of a file -----------------------------------------------------------------------------
 
 
-def insert_events(footer: Footer, chunks: Sequence[Chunk]) -> list[Event]:
+def insert_events(footer: Footer, chunks: Sequence[ChunkKey]) -> list[Event]:
     """Filters at the start of their column chunks."""
     events = []
     for i, j in chunks:

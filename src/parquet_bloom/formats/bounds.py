@@ -78,7 +78,7 @@ def limits(leaf: Leaf) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ColumnStatistics:
     """What is known of one column in each of n row groups; every array has n elements.
 
     some_null, some_value  bool: a row may be NULL, may hold a value
@@ -91,42 +91,42 @@ class Facts:
     some_null: NDArray[np.bool_]
     some_value: NDArray[np.bool_]
     nan_free: NDArray[np.bool_]
-    low: NDArray[Any]
-    high: NDArray[Any]
-    has_low: NDArray[np.bool_]
-    has_high: NDArray[np.bool_]
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+    has_lower: NDArray[np.bool_]
+    has_upper: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.some_null)
 
 
 @derived
-def facts_of(outline: Outline, leaf: Leaf) -> Facts:
-    """The facts of one column; kept with the outline, as a cached footer is asked again and again."""
-    return _facts(outline, leaf)
+def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics:
+    """The statistics of one column; kept with the outline, as a cached footer is asked again and again."""
+    return _statistics(outline, leaf)
 
 
-def nothing_known(n: int) -> Facts:
-    """The facts of n row groups whose footer tells nothing."""
+def unknown_statistics(n: int) -> ColumnStatistics:
+    """The statistics of n row groups whose footer tells nothing."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
-    return Facts(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+    return ColumnStatistics(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
 
 
-def all_null(n: int) -> Facts:
-    """The facts of a column that a file does not have."""
+def all_null_statistics(n: int) -> ColumnStatistics:
+    """The statistics of a column that a file does not have."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
-    return Facts(yes, no, yes, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+    return ColumnStatistics(yes, no, yes, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
 
 
-def one_value(n: int, value: Any) -> Facts:
-    """The facts of a partition column: every row holds one value."""
+def one_value_statistics(n: int, value: Any) -> ColumnStatistics:
+    """The statistics of a partition column: every row holds one value."""
     yes, no = np.ones(n, bool), np.zeros(n, bool)
     values = np.empty(n, np.int64 if isinstance(value, int) and abs(value) < 1 << 63 else object)
     values[:] = [value] * n  # one by one: numpy would drop the zeros that a text ends with
-    return Facts(no, yes, yes, values, values, yes, yes)
+    return ColumnStatistics(no, yes, yes, values, values, yes, yes)
 
 
-def _facts(outline: Outline, leaf: Leaf) -> Facts:
+def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
     slots = outline.slots[:, :, leaf.index]
     n = outline.n_row_groups
     values, nulls = slots[Slot.NUM_VALUES], slots[Slot.NULL_COUNT]
@@ -144,7 +144,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
     unknown = np.zeros(n, bool)
     nothing = np.zeros(n, np.int64)
     if domain is None:
-        return Facts(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
     low, has_low, high, has_high = unknown, unknown, unknown, unknown
     new = _trusts_new(outline, leaf)
     if new:
@@ -154,7 +154,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
         low, has_low = _decode(outline.data, slots, Slot.OLD_MIN, leaf, domain)
         high, has_high = _decode(outline.data, slots, Slot.OLD_MAX, leaf, domain)
     if not (has_low.any() or has_high.any()):
-        return Facts(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
     some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
     has_low, has_high = has_low & sound, has_high & sound
     both = has_low & has_high
@@ -163,7 +163,7 @@ def _facts(outline: Outline, leaf: Leaf) -> Facts:
     else:
         spoilt = np.zeros(n, bool)
     spoilt[both] |= (low[both] > high[both]).astype(bool)
-    return Facts(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+    return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
 
 
 def _trusts_any(outline: Outline, leaf: Leaf) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
-from parquet_bloom.formats.bounds import facts_of
+from parquet_bloom.formats.bounds import statistics_of
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 
@@ -49,10 +49,13 @@ def denied_bound(might_contain: Callable[[bytes], bool], outline: Outline, leaf:
     These are stored values in columns of integers, and short texts. A longer one may be cut off. Of a filter that is
     read anyway it costs nothing; a filter of another form would have to be read for it.
     """
-    facts = facts_of(outline, leaf)
-    for name, has, bound in (("min", facts.has_low, facts.low), ("max", facts.has_high, facts.high)):
+    statistics = statistics_of(outline, leaf)
+    for name, has, bound in (
+        ("min", statistics.has_lower, statistics.lower),
+        ("max", statistics.has_upper, statistics.upper),
+    ):
         value = bound[group].item() if isinstance(bound[group], np.generic) else bound[group]
-        if not has[group] or not facts.some_value[group]:
+        if not has[group] or not statistics.some_value[group]:
             continue
         if isinstance(value, int) and leaf.physical in (INT32, INT64):
             plain = (value & (1 << 8 * leaf.width) - 1).to_bytes(leaf.width, "little")

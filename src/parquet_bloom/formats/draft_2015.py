@@ -32,12 +32,12 @@ from parquet_bloom._thrift.parquet_statistics import ttypes
 from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, UnknownFilterError
 from parquet_bloom.formats.contents import blank, counts_of, denied_bound
 from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.kernels import k_probe
-from parquet_bloom.kernels.k_probe import Family, Kind, Rule, Strategy
+from parquet_bloom.kernels.k_probe import Family, Kind, KProbeRule, Strategy
 
 KEY = "parquet_bloom.statistics"
 FAMILY_KEY, STRATEGY_KEY = f"{KEY}.family", f"{KEY}.strategy"
@@ -45,7 +45,6 @@ KEYS = (KEY, FAMILY_KEY, STRATEGY_KEY)
 FPP = 0.05
 MAX_BYTES = 16 << 20  # of a bitset: pyarrow reads no text of 100 MB, and base64 of varints takes 5/3
 _JAVA = bytes.fromhex("aced0005757200025b4a782004b512b175930200007870")
-Chunk = tuple[int, int]
 
 # The strategies of each family; the first is what its own programs write.
 STRATEGIES: dict[Family, tuple[Strategy, ...]] = {
@@ -62,9 +61,9 @@ class Style:
     family: Family = "orc"
     strategy: Strategy = "MURMUR128_32"
 
-    def rule(self, leaf: Leaf) -> Rule:
+    def rule(self, leaf: Leaf) -> KProbeRule:
         """How this family hashes a column's values."""
-        return Rule(self.family, self.strategy, kind_of(leaf))
+        return KProbeRule(self.family, self.strategy, kind_of(leaf))
 
 
 def style_named(family: str | None, strategy: str | None) -> Style:
@@ -111,7 +110,7 @@ class KProbeFilter:
 
     longs: k_probe.Longs
     k: int
-    rules: tuple[Rule, ...]
+    rules: tuple[KProbeRule, ...]
 
     @property
     def spec(self) -> str:
@@ -205,14 +204,14 @@ def strategy_of(number: int) -> Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class FooterFilter:
     """A filter as a footer holds it.
 
     place   "column metadata", the chunk's key-values, or "Statistics", the draft's own
     pairs   the key-values that are ours; data is the struct of the draft
     """
 
-    place: str
+    held_in: str
     pairs: tuple[tuple[str, str | None], ...] = ()
     data: bytes = b""
 
@@ -223,26 +222,26 @@ class Stored:
 
     def decode(self, leaf: Leaf) -> KProbeFilter:
         """Decode it for a column. Raises FilterFormatError where it is no evidence."""
-        if self.place == "Statistics":
+        if self.held_in == "Statistics":
             longs, k, strategy = decode_struct(self.data)
             families = [f for f, known in STRATEGIES.items() if strategy in known]
-            return KProbeFilter(longs, k, tuple(Rule(f, strategy, kind_of(leaf)) for f in families))
-        said = dict(self.pairs)
-        if len(said) != len(self.pairs) or set(said) != set(KEYS):
+            return KProbeFilter(longs, k, tuple(KProbeRule(f, strategy, kind_of(leaf)) for f in families))
+        values = dict(self.pairs)
+        if len(values) != len(self.pairs) or set(values) != set(KEYS):
             raise FilterFormatError(f"the key-values are {', '.join(sorted(k for k, _ in self.pairs))}, not each once")
-        family, told = said[FAMILY_KEY], said[STRATEGY_KEY]
+        family, strategy_beside = values[FAMILY_KEY], values[STRATEGY_KEY]
         try:
-            data = base64.b64decode(said[KEY] or "", validate=True)
+            data = base64.b64decode(values[KEY] or "", validate=True)
         except ValueError as error:
             raise FilterFormatError(f"{KEY} is not base64: {error}") from error
         longs, k, strategy = decode_struct(data)
         if family not in STRATEGIES:
             raise FilterFormatError(f"hash family {family} is unknown")
-        if told != strategy:
-            raise FilterFormatError(f"the filter's strategy is {strategy}, beside it stands {told}")
+        if strategy_beside != strategy:
+            raise FilterFormatError(f"the filter's strategy is {strategy}, beside it stands {strategy_beside}")
         if strategy not in STRATEGIES[family]:
             raise FilterFormatError(f"hash family {family} has no strategy {strategy}")
-        return KProbeFilter(longs, k, (Rule(family, strategy, kind_of(leaf)),))
+        return KProbeFilter(longs, k, (KProbeRule(family, strategy, kind_of(leaf)),))
 
 
 def key_values(bloom: KProbeFilter) -> list[tuple[str, str]]:
@@ -252,37 +251,37 @@ def key_values(bloom: KProbeFilter) -> list[tuple[str, str]]:
     return [(KEY, text), (FAMILY_KEY, rule.family), (STRATEGY_KEY, rule.strategy)]
 
 
-def _stored(pairs: Iterable[KeyValue]) -> Stored | None:
+def _footer_filter(pairs: Iterable[KeyValue]) -> FooterFilter | None:
     ours = tuple((pair.key, pair.value) for pair in pairs if pair.key in KEYS)
-    return Stored("column metadata", ours) if any(key == KEY for key, _ in ours) else None
+    return FooterFilter("column metadata", ours) if any(key == KEY for key, _ in ours) else None
 
 
 @derived
-def texts_in(footer: Footer) -> dict[Chunk, Stored]:
+def texts_in(footer: Footer) -> dict[ChunkKey, FooterFilter]:
     """Every filter in a footer's column metadata."""
-    stored = (((i, j), _stored(pairs)) for i, j, pairs in footer.chunk_key_values())
+    stored = (((i, j), _footer_filter(pairs)) for i, j, pairs in footer.chunk_key_values())
     return {key: one for key, one in stored if one is not None}
 
 
-def stored_in(footer: Footer) -> dict[Chunk, Stored]:
+def footer_filters(footer: Footer) -> dict[ChunkKey, FooterFilter]:
     """Every filter that a footer holds itself, those of the draft's own place too."""
-    return {key: Stored("Statistics", data=data) for key, data in footer.draft_filters.items()} | texts_in(footer)
+    return {key: FooterFilter("Statistics", data=data) for key, data in footer.draft_filters.items()} | texts_in(footer)
 
 
 @derived
-def stored_of(outline: Outline, column: int) -> dict[int, Stored]:
+def stored_of(outline: Outline, column: int) -> dict[int, FooterFilter]:
     """The filters of one column that the footer holds itself, by row group."""
     return dict(_spans(outline, column))
 
 
-def _spans(outline: Outline, column: int) -> Iterable[tuple[int, Stored]]:
+def _spans(outline: Outline, column: int) -> Iterable[tuple[int, FooterFilter]]:
     slots = outline.slots[:, :, column]
     filled = (slots[Slot.KEY_VALUES] != NONE) | (slots[Slot.DRAFT_FILTER] != NONE)
     for group in np.flatnonzero(filled).tolist():
         stored = _in_span(_span(outline, slots[:, group], Slot.KEY_VALUES))
         draft = _span(outline, slots[:, group], Slot.DRAFT_FILTER)
         if stored is None and draft:
-            stored = Stored("Statistics", data=draft)
+            stored = FooterFilter("Statistics", data=draft)
         if stored is not None:
             yield group, stored
 
@@ -292,14 +291,14 @@ def _span(outline: Outline, slots: NDArray[np.int64], slot: Slot) -> bytes:
     return outline.data[at : at + length] if at != NONE else b""
 
 
-def _in_span(pairs: bytes) -> Stored | None:
+def _in_span(pairs: bytes) -> FooterFilter | None:
     if KEY.encode() not in pairs:
         return None
     try:
         found, _ = compact.decode(ColumnMetaData, b"\x89" + pairs + b"\0")  # field 8, a list
     except FooterError:
         return None
-    return _stored(found.key_value_metadata or ())
+    return _footer_filter(found.key_value_metadata or ())
 
 
 @derived
@@ -322,7 +321,7 @@ def decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter | None:
     return bloom
 
 
-def made(rule: Rule, hashes: Sequence[k_probe.Hashes], num_bits: int, k: int) -> KProbeFilter:
+def built(rule: KProbeRule, hashes: Sequence[k_probe.Hashes], num_bits: int, k: int) -> KProbeFilter:
     """Build a filter of hashes that rule.hash_values gave."""
     longs = k_probe.empty(num_bits)
     for some in hashes:

@@ -81,10 +81,10 @@ class BloomFilter:
     @property
     def rotten(self) -> str | None:
         """Where header and bitset disagree on the checksum, with both; None where they agree or there is none."""
-        told, own = self.header.crc, zlib.crc32(self.blocks.tobytes())
-        if told is None or told & 0xFFFFFFFF == own:
+        stored_crc, computed_crc = self.header.crc, zlib.crc32(self.blocks.tobytes())
+        if stored_crc is None or stored_crc & 0xFFFFFFFF == computed_crc:
             return None
-        return f"crc is {told & 0xFFFFFFFF:08x}, the bitset's is {own:08x}"
+        return f"crc is {stored_crc & 0xFFFFFFFF:08x}, the bitset's is {computed_crc:08x}"
 
     def might_contain(self, plain: bytes) -> bool:
         """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""

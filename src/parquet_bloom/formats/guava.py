@@ -14,7 +14,7 @@ import numpy as np
 from parquet_bloom._thrift.parquet_statistics import ttypes
 from parquet_bloom.errors import FilterFormatError, RequestError
 from parquet_bloom.formats.draft_2015 import KProbeFilter, strategy_of
-from parquet_bloom.kernels.k_probe import Kind, Rule
+from parquet_bloom.kernels.k_probe import Kind, KProbeRule
 
 
 def encode_guava(bloom: KProbeFilter) -> bytes:
@@ -42,4 +42,4 @@ def decode_guava(data: bytes, kind: Kind = "bytes") -> KProbeFilter:
     if count < 1 or len(data) != 6 + 8 * count or not k:
         raise FilterFormatError(f"{k} hash functions and {count} longs are announced, {len(data) - 6} bytes follow")
     longs = np.frombuffer(data, ">u8", offset=6).astype(np.uint64)
-    return KProbeFilter(longs, k, (Rule("guava", strategy, kind),))
+    return KProbeFilter(longs, k, (KProbeRule("guava", strategy, kind),))

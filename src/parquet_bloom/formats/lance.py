@@ -156,7 +156,7 @@ _DAY_MS = DAY_NS // UNIT_NS["ms"]
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class ArrowConversion:
     """How a stored value becomes the Arrow value that is hashed.
 
     stored   Arrow type in which formats' PLAIN bytes and chunks.decode give it: int32 or int64; None: as it is
@@ -197,7 +197,7 @@ class Native:
             return None
 
 
-def native_of(leaf: Leaf, kind: pa.DataType) -> Native:
+def conversion_of(leaf: Leaf, kind: pa.DataType) -> ArrowConversion:
     """How values of a Parquet column become those of the Arrow type that pyarrow reads it as.
 
     Raises RefusedTypeError for types that Lance does not index, and pairs that this version does not know.
@@ -211,20 +211,22 @@ def native_of(leaf: Leaf, kind: pa.DataType) -> Native:
     stored = {INT32: pa.int32(), INT64: pa.int64()}.get(leaf.physical)
     if t.is_integer(kind) and stored is not None and leaf.logical in (None, "INTEGER"):
         if t.is_unsigned_integer(kind) == (leaf.logical == "INTEGER" and not leaf.signed):
-            return Native(stored, kind)
+            return ArrowConversion(stored, kind)
     elif t.is_floating(kind) or _is_text(kind):
         wanted_physical = (FLOAT, DOUBLE) if t.is_floating(kind) else (BYTE_ARRAY, FLBA)
         same_width = _is_text(kind) or leaf.float_bits == kind.bit_width
         if leaf.physical in wanted_physical and same_width and leaf.logical != "DECIMAL":
-            return Native()
+            return ArrowConversion()
     elif t.is_date(kind) and leaf.logical == "DATE" and leaf.physical == INT32:
-        return Native(stored, pa.int64(), _DAY_MS) if t.is_date64(kind) else Native(stored, pa.int32())
+        return (
+            ArrowConversion(stored, pa.int64(), _DAY_MS) if t.is_date64(kind) else ArrowConversion(stored, pa.int32())
+        )
     elif (t.is_timestamp(kind) or t.is_time(kind)) and stored is not None and leaf.unit_ns:
         wanted = "TIMESTAMP" if t.is_timestamp(kind) else "TIME"
         unit = UNIT_NS[kind.unit]
         if leaf.logical == wanted and (unit % leaf.unit_ns == 0 or leaf.unit_ns % unit == 0):
             hashed = pa.int32() if kind.bit_width == 32 else pa.int64()
-            return Native(stored, hashed, max(1, leaf.unit_ns // unit), max(1, unit // leaf.unit_ns))
+            return ArrowConversion(stored, hashed, max(1, leaf.unit_ns // unit), max(1, unit // leaf.unit_ns))
     raise RefusedTypeError(f"column {leaf.name} is {leaf.type_name} in the file and {kind} in Arrow")
 
 

@@ -44,7 +44,7 @@ class TimeOfDay:
 Literal = bool | int | float | Decimal | str | bytes | dt.date | Instant | TimeOfDay | uuid.UUID | None
 
 
-def own(value: Any) -> Literal:
+def as_literal(value: Any) -> Literal:
     """Take Python's and numpy's own kinds of time and number as ours; NaT is NULL."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
         value = value.item()

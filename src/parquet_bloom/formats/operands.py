@@ -21,7 +21,7 @@ from typing import Any
 
 from parquet_bloom.formats.bounds import domain_of, limits
 from parquet_bloom.formats.kinds import is_misfit, is_uuid, mismatch
-from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, day_number, own, read_date, shown
+from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, as_literal, day_number, read_date, shown
 from parquet_bloom.formats.metadata.schema import BOOLEAN, FLBA, Leaf
 from parquet_bloom.formats.numbers import around, is_beyond, is_nan, nearest, quotient, scaled
 from parquet_bloom.formats.values import float_probes, not_asked, plain
@@ -41,8 +41,8 @@ class Operand:
     """
 
     known: bool
-    low: Any = None
-    high: Any = None
+    lower: Any = None
+    upper: Any = None
     never: bool = False
     probes: tuple[bytes, ...] | None = None
     reason: str = ""
@@ -55,7 +55,7 @@ class NoPlaceError(Exception):
 
 def operand(value: Literal, leaf: Leaf) -> Operand:
     """Find what a literal means for a column; never raises."""
-    value = own(value)
+    value = as_literal(value)
     if value is None:
         return Operand(False, never=True, probes=(), reason="nothing equals NULL")
     try:

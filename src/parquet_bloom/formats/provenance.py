@@ -26,23 +26,22 @@ from typing import Any
 
 from parquet_bloom.formats.draft_2015 import texts_in
 from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
 
 KEY = "parquet_bloom"
-Chunk = tuple[int, int]  # (row group, column)
-Places = Mapping[Chunk, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
+FilterRangeMap = Mapping[ChunkKey, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One believed entry: its place in the footer, its JSON object, and the filters it speaks of."""
+    """One believed entry: where it is in the footer, its JSON object, and the filters it speaks of."""
 
     pair: int  # position in key_value_metadata
     position: int  # position in the list
     body: dict[str, Any]
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ChunkKey, ...]
 
     @property
     def rule(self) -> Rule | None:
@@ -56,33 +55,33 @@ class Entry:
         return Rule(name, seed, index)
 
 
-def places_crc(places: Places) -> int:
-    """CRC-32 over the places in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
+def ranges_crc(filter_ranges: FilterRangeMap) -> int:
+    """CRC-32 over the filters' ranges in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
     mask = (1 << 64) - 1  # a damaged footer may hold more than 64 bits
     packed = b"".join(
         struct.pack("<iiQQ", *key, offset & mask, (length or 0) & mask)
-        for key, (offset, length) in sorted(places.items())
+        for key, (offset, length) in sorted(filter_ranges.items())
     )
     return zlib.crc32(packed)
 
 
-def all_places(footer: Footer) -> dict[Chunk, tuple[int, int | None]]:
+def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
     """Every filter the footer points at and, for other chunks, those in column metadata, which lie not in the body."""
     stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
-    return stored | footer.filter_places
+    return stored | footer.filter_ranges
 
 
 @derived
 def read_entries(footer: Footer) -> list[Entry]:
     """The entries that still match the footer; all others are foreign or stale and left alone."""
     entries: list[Entry] = []
-    places = None
+    filter_ranges = None
     for at, pair in enumerate(footer.key_values or []):
         if pair.key != KEY:
             continue
-        if places is None:
-            places = all_places(footer)
-        entries.extend(_believed(at, _parse(pair.value), footer.leaves, places))
+        if filter_ranges is None:
+            filter_ranges = all_ranges(footer)
+        entries.extend(_believed(at, _parse(pair.value), footer.leaves, filter_ranges))
     return entries
 
 
@@ -101,7 +100,7 @@ def _integers(groups: Any) -> set[int] | None:
     return {group for group in groups if type(group) is int} if isinstance(groups, list) else set()
 
 
-def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], places: Places) -> Iterable[Entry]:
+def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], filter_ranges: FilterRangeMap) -> Iterable[Entry]:
     for position, body in enumerate(bodies):
         if not isinstance(body, dict) or not isinstance(body.get("columns"), list):
             continue
@@ -109,61 +108,65 @@ def _believed(pair: int, bodies: list[Any], leaves: tuple[Leaf, ...], places: Pl
         columns = {leaf.index for leaf in leaves if leaf.name in names}
         groups = _integers(body.get("row_groups"))
         chunks = {
-            key: place for key, place in places.items() if key[1] in columns and (groups is None or key[0] in groups)
+            key: filter_range
+            for key, filter_range in filter_ranges.items()
+            if key[1] in columns and (groups is None or key[0] in groups)
         }
-        if chunks and places_crc(chunks) == body.get("places"):
+        if chunks and ranges_crc(chunks) == body.get("places"):
             yield Entry(pair, position, body, tuple(sorted(chunks)))
 
 
-def rules_of(entries: Iterable[Entry]) -> dict[Chunk, Rule]:
+def rules_of(entries: Iterable[Entry]) -> dict[ChunkKey, Rule]:
     """The rule that each believed entry tells for its filters."""
     return {key: rule for entry in entries if (rule := entry.rule) is not None for key in entry.chunks}
 
 
 def new_entries(
-    version: str, spec: str, described: Mapping[str, Any], footer: Footer, places: Places
+    version: str, spec: str, described: Mapping[str, Any], footer: Footer, filter_ranges: FilterRangeMap
 ) -> list[dict[str, Any]]:
     """Entries for the filters one `add` wrote: columns that fill the same row groups share one.
 
     described  how values became bits, see formats.forms.form.Format
     footer     of the file the filters went into, for its names
-    places     of the new filters only
+    filter_ranges  of the new filters only
     """
     shared: dict[str, Any] = {"version": version, "spec": spec, **described}
     if footer.key_values == []:
         shared["empty_list"] = True  # so that `remove` can leave an empty list behind, not none
-    return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(places)]
+    return [_speak_of(shared, part, footer.leaves, footer.n_row_groups) for part in _rectangles(filter_ranges)]
 
 
-def _rectangles(places: Places) -> Iterator[dict[Chunk, tuple[int, int | None]]]:
-    """Split places into columns x row groups, which is what an entry can speak of."""
+def _rectangles(filter_ranges: FilterRangeMap) -> Iterator[dict[ChunkKey, tuple[int, int | None]]]:
+    """Split ranges into columns x row groups, which is what an entry can speak of."""
     groups_of: dict[int, list[int]] = defaultdict(list)
-    for group, column in sorted(places):
+    for group, column in sorted(filter_ranges):
         groups_of[column].append(group)
     columns_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for column, groups in sorted(groups_of.items()):
         columns_of[tuple(groups)].append(column)
     for filled, columns in columns_of.items():
-        yield {(group, column): places[group, column] for column in columns for group in filled}
+        yield {(group, column): filter_ranges[group, column] for column in columns for group in filled}
 
 
-def _speak_of(body: Mapping[str, Any], places: Places, leaves: Sequence[Leaf], n_row_groups: int) -> dict[str, Any]:
-    """The entry `body`, made to speak of these places."""
+def _speak_of(
+    body: Mapping[str, Any], filter_ranges: FilterRangeMap, leaves: Sequence[Leaf], n_row_groups: int
+) -> dict[str, Any]:
+    """The entry `body`, made to speak of these filters."""
     rest = {key: value for key, value in body.items() if key not in ("columns", "row_groups", "places")}
-    groups = sorted({group for group, _ in places})
-    rest["columns"] = [leaves[column].name for column in sorted({column for _, column in places})]
+    groups = sorted({group for group, _ in filter_ranges})
+    rest["columns"] = [leaves[column].name for column in sorted({column for _, column in filter_ranges})]
     if len(groups) < n_row_groups:
         rest["row_groups"] = groups
-    return {**rest, "places": places_crc(places)}
+    return {**rest, "places": ranges_crc(filter_ranges)}
 
 
 def rewritten(
-    footer: Footer, places: Places, added: list[dict[str, Any]]
+    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]]
 ) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
     footer  as it was
-    places  after the edit, of the filters that stay; those replaced or gone are not in it
+    filter_ranges  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
     returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
@@ -176,18 +179,18 @@ def rewritten(
         bodies = _parse(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
-            kept += _follow(known[i], places, footer) if i in known else [body]
+            kept += _follow(known[i], filter_ranges, footer) if i in known else [body]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None
     return changes, [(KEY, _text(added))] if added else []
 
 
-def _follow(entry: Entry, places: Places, footer: Footer) -> list[dict[str, Any]]:
+def _follow(entry: Entry, filter_ranges: FilterRangeMap, footer: Footer) -> list[dict[str, Any]]:
     """The entry after its filters moved, or in parts after some of them left."""
-    left = {key: places[key] for key in entry.chunks if key in places}
+    left = {key: filter_ranges[key] for key in entry.chunks if key in filter_ranges}
     if len(left) == len(entry.chunks):
-        return [{**entry.body, "places": places_crc(left)}]
+        return [{**entry.body, "places": ranges_crc(left)}]
     return [_speak_of(entry.body, part, footer.leaves, footer.n_row_groups) for part in _rectangles(left)]
 
 

@@ -97,7 +97,7 @@ def number_of(plain: bytes, floats: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class KProbeRule:
     """How a value becomes positions.
 
     family, strategy  see above
@@ -138,7 +138,7 @@ class Rule:
         return f"{self.family} {self.strategy}"
 
 
-def positions(rule: Rule, hashes: tuple[int, ...], k: int, num_bits: int) -> list[int]:
+def positions(rule: KProbeRule, hashes: tuple[int, ...], k: int, num_bits: int) -> list[int]:
     """The k positions of one value's hashes, 0 <= position < num_bits."""
     if rule.strategy == "MURMUR128_64":
         c, step = hashes
@@ -148,7 +148,7 @@ def positions(rule: Rule, hashes: tuple[int, ...], k: int, num_bits: int) -> lis
     return [(c ^ _U32 if c >> 31 else c) % num_bits for c in combined]
 
 
-def contains_value(longs: Longs, rule: Rule, k: int, plain: bytes) -> bool:
+def contains_value(longs: Longs, rule: KProbeRule, k: int, plain: bytes) -> bool:
     """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
     _check(longs, k)
     return all(int(longs[p >> 6]) >> (p & 63) & 1 for p in positions(rule, rule.hash_value(plain), k, 64 * len(longs)))
@@ -171,7 +171,7 @@ def _check(longs: Longs, k: int) -> None:
         raise FilterShapeError(f"{k} hash functions are not 1 to {MAX_PROBES}")
 
 
-def insert_hashes(longs: Longs, rule: Rule, k: int, hashes: Hashes) -> None:
+def insert_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> None:
     """Insert hashes, as rule.hash_values gives them, into longs, uint64[n], in place."""
     from parquet_bloom.kernels import native_k_probe as native
 
@@ -182,7 +182,7 @@ def insert_hashes(longs: Longs, rule: Rule, k: int, hashes: Hashes) -> None:
         native.insert_32(longs, hashes[0], np.uint64(rule.first), np.uint64(k))
 
 
-def contains_hashes(longs: Longs, rule: Rule, k: int, hashes: Hashes) -> NDArray[np.bool_]:
+def contains_hashes(longs: Longs, rule: KProbeRule, k: int, hashes: Hashes) -> NDArray[np.bool_]:
     """Say which values may have been inserted: True is "perhaps", False is "certainly not".
 
     longs    uint64[num_bits / 64]
@@ -207,7 +207,7 @@ def bits_set(longs: Longs) -> int:
     return int(np.bitwise_count(longs).sum(dtype=np.int64))
 
 
-def rate(longs: Longs, k: int) -> float:
+def fpp_of(longs: Longs, k: int) -> float:
     """The probability that k random positions are all set, 0.0 to 1.0."""
     return float((bits_set(longs) / (64 * len(longs))) ** k)
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
-from parquet_bloom.predicates.pickled import Pickled
+from parquet_bloom.predicates.pickled import PickledExpression
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 __all__ = ["as_expression", "from_expression", "from_filters"]
@@ -41,7 +41,7 @@ def from_expression(expression: pc.Expression) -> Predicate:
     a text for a number), whoever binds the tree must take the comparison as undecided.
     """
     try:
-        found = _Parser(Pickled(expression)).tree()
+        found = _Parser(PickledExpression(expression)).tree()
         same = expression.equals(found.built) or expression.__reduce__()[1] == found.built.__reduce__()[1]
     except (*ARROW_ERRORS, OSError, RecursionError) as error:
         return Unknown(_text(expression), f"pyarrow does not show it: {one_line(error)}")
@@ -64,12 +64,12 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opaque:
+class _NotUnderstood:
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Translation:
     """A predicate and the same built by pyarrow's public functions."""
 
     meaning: Predicate
@@ -81,7 +81,7 @@ class _Found:
 class _Argument:
     """What the pairs from start to end mean: a column, a typed scalar, a predicate, or not understood."""
 
-    meaning: _Column | pa.Scalar | _Found | _Opaque
+    meaning: _Column | pa.Scalar | _Translation | _NotUnderstood
     start: int
     end: int
 
@@ -97,10 +97,10 @@ class _Call:
 class _Parser:
     """Reads the pairs; open calls stand on a list, so long chains cost no Python stack."""
 
-    def __init__(self, pickled: Pickled) -> None:
+    def __init__(self, pickled: PickledExpression) -> None:
         self.pickled = pickled
 
-    def tree(self) -> _Found:
+    def tree(self) -> _Translation:
         pairs = self.pickled.pairs
         calls = [_Call("", 0)]
         at = 0
@@ -110,7 +110,7 @@ class _Parser:
             if key == b"call":
                 calls.append(_Call(value.decode(), start))
                 continue
-            meaning: _Column | pa.Scalar | _Found | _Opaque
+            meaning: _Column | pa.Scalar | _Translation | _NotUnderstood
             if key == b"options":
                 calls[-1].options.append(self.pickled.scalar(value))
                 continue
@@ -136,9 +136,9 @@ class _Parser:
         [argument] = root.arguments
         return self._boolean(argument)
 
-    def _call(self, call: _Call) -> _Found | _Opaque:
+    def _call(self, call: _Call) -> _Translation | _NotUnderstood:
         name, arguments = call.name, call.arguments
-        found: _Found | None = None
+        found: _Translation | None = None
         if name in ("and_kleene", "or_kleene", "invert") and not call.options:
             found = _connect(name, [self._boolean(argument) for argument in arguments])
         elif (name in _COMPARISONS or name == "not_equal") and not call.options:
@@ -146,25 +146,25 @@ class _Parser:
         elif name in ("is_null", "is_valid", "is_in") and len(arguments) == 1:
             found = _test(name, arguments[0].meaning, call.options)
         if found is None:
-            return _Opaque(_reason(name))
+            return _NotUnderstood(_reason(name))
         if found.depth > _MAX_DEPTH:
-            return _Opaque(f"it is nested deeper than {_MAX_DEPTH} levels")
+            return _NotUnderstood(f"it is nested deeper than {_MAX_DEPTH} levels")
         return found
 
-    def _boolean(self, argument: _Argument) -> _Found:
+    def _boolean(self, argument: _Argument) -> _Translation:
         """Take an argument as a predicate."""
         meaning = argument.meaning
-        if isinstance(meaning, _Found):
+        if isinstance(meaning, _Translation):
             return meaning
-        if isinstance(meaning, _Opaque):
+        if isinstance(meaning, _NotUnderstood):
             built = self.pickled.part(argument.start, argument.end)
-            return _Found(Unknown(_text(built), meaning.reason), built)
+            return _Translation(Unknown(_text(built), meaning.reason), built)
         if isinstance(meaning, _Column):
-            return _Found(Compare(meaning.path, "=", True), pc.field(*meaning.path))
+            return _Translation(Compare(meaning.path, "=", True), pc.field(*meaning.path))
         built = pc.scalar(meaning)
         if pa.types.is_boolean(meaning.type) and meaning.is_valid:
-            return _Found(And(()) if meaning.as_py() else Or(()), built)
-        return _Found(Unknown(_text(built), "it is neither TRUE nor FALSE"), built)
+            return _Translation(And(()) if meaning.as_py() else Or(()), built)
+        return _Translation(Unknown(_text(built), "it is neither TRUE nor FALSE"), built)
 
 
 def join(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:
@@ -184,19 +184,19 @@ def _reason(name: str) -> str:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def _connect(name: str, parts: list[_Found]) -> _Found | None:
+def _connect(name: str, parts: list[_Translation]) -> _Translation | None:
     if len(parts) != (1 if name == "invert" else 2):
         return None
     left, right = parts[0], parts[-1]
     if name == "invert":
-        return _Found(Not(left.meaning), ~left.built, left.depth + 1)
+        return _Translation(Not(left.meaning), ~left.built, left.depth + 1)
     kind = And if name == "and_kleene" else Or
     built = left.built & right.built if kind is And else left.built | right.built
     depth = max(part.depth + (not isinstance(part.meaning, kind)) for part in parts)
-    return _Found(join(kind, [left.meaning, right.meaning]), built, depth)
+    return _Translation(join(kind, [left.meaning, right.meaning]), built, depth)
 
 
-def _compare(name: str, sides: list[Any]) -> _Found | None:
+def _compare(name: str, sides: list[Any]) -> _Translation | None:
     if len(sides) != 2:
         return None
     op = _COMPARISONS.get(name, "=")
@@ -212,8 +212,8 @@ def _compare(name: str, sides: list[Any]) -> _Found | None:
     try:
         leaf = Compare(column.path, op, literal_of(scalar))
     except OutOfReachError as error:
-        return _Found(Unknown(_text(built), str(error)), built)
-    return _Found(Not(leaf) if name == "not_equal" else leaf, built)
+        return _Translation(Unknown(_text(built), str(error)), built)
+    return _Translation(Not(leaf) if name == "not_equal" else leaf, built)
 
 
 def _built(name: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
@@ -230,12 +230,12 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Found | None:
+def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | None:
     if not isinstance(column, _Column):
         return None
     path, field_ = column.path, pc.field(*column.path)
     if name == "is_valid":
-        return None if options else _Found(Not(IsNull(path)), field_.is_valid())
+        return None if options else _Translation(Not(IsNull(path)), field_.is_valid())
     given = {str(k): v for o in options for k, v in o.items()}
     if name == "is_null":
         if "nan_is_null" not in given:
@@ -243,8 +243,8 @@ def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Found | None:
         with_nan = given["nan_is_null"].as_py()
         built = field_.is_null(nan_is_null=with_nan)
         if with_nan:
-            return _Found(Or((IsNull(path), Unknown(_text(built), "NaN counts as null"))), built)
-        return _Found(IsNull(path), built)
+            return _Translation(Or((IsNull(path), Unknown(_text(built), "NaN counts as null"))), built)
+        return _Translation(IsNull(path), built)
     if "value_set" not in given or "null_matching_behavior" not in given:
         return None
     behavior = given["null_matching_behavior"].as_py()
@@ -252,7 +252,7 @@ def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Found | None:
         return None
     values = given["value_set"].values
     built = pc.is_in(field_, value_set=values, skip_nulls=behavior == 1)
-    return _Found(_is_in(path, values, behavior == 0, _text(built)), built)
+    return _Translation(_is_in(path, values, behavior == 0, _text(built)), built)
 
 
 def _is_in(path: Path, values: pa.Array, match_nulls: bool, text: str) -> Predicate:

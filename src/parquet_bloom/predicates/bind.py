@@ -162,7 +162,7 @@ def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[An
     null = len(operands) < len(values)
     if len(operands) >= RANKED_FROM:
         asked = [one for one in operands if not one.never]
-        if asked and all(one.low == one.high for one in asked):
+        if asked and all(one.lower == one.upper for one in asked):
             return Members(column.leaf, tuple(sorted(asked, key=_low)), null, ranked=True)
     return Members(column.leaf, tuple(operands), null)
 
@@ -213,14 +213,14 @@ def _interval(part: tree.Compare, column: Column) -> Bound:
         return Opaque(part, found.reason)
     below, open = part.op in ("<", "<="), part.op in ("<", ">")
     if domain_of(leaf) != "integer":
-        edge = Edge(found.low, found.high, open)
+        edge = Edge(found.lower, found.upper, open)
         return Interval(leaf, None, edge) if below else Interval(leaf, edge, None)
     # x < 1.5 is x <= 1, x < 2 is x <= 1 too; x > 1.5 is x >= 2. What every value of the type is, is no edge.
     least, most = limits(leaf) or (None, None)
     if below:
-        number = found.high - 1 if open else found.low
+        number = found.upper - 1 if open else found.lower
         return Interval(leaf, None, None if most is not None and number >= most else Edge(number, number))
-    number = found.low + 1 if open else found.high
+    number = found.lower + 1 if open else found.upper
     return Interval(leaf, None if least is not None and number <= least else Edge(number, number), None)
 
 

@@ -25,8 +25,8 @@ from parquet_bloom.formats.literals import (
     Instant,
     Literal,
     TimeOfDay,
+    as_literal,
     day_number,
-    own,
     read_clock,
     read_instant,
     spelled,
@@ -55,7 +55,7 @@ class Against:
 Plan = Always | Against
 
 
-class MisfitError(Exception):
+class LiteralMisfitError(Exception):
     """The literal is none for the type; the message is a hint or empty."""
 
 
@@ -65,8 +65,8 @@ def plan(column: str, kind: pa.DataType, op: str, value: Literal) -> Plan:
     Raises RequestError naming column, type and literal if the type can hold no such value.
     """
     try:
-        return _plan(kind, op, own(value))
-    except MisfitError as error:
+        return _plan(kind, op, as_literal(value))
+    except LiteralMisfitError as error:
         hint = f"; {error}" if str(error) else ""
         raise RequestError(f"column {column} is {kind}: {spelled(value)[:200]} is no literal for it{hint}") from None
 
@@ -83,14 +83,14 @@ def _plan(kind: pa.DataType, op: str, value: Literal) -> Plan:
         return _through(kind.storage_type, op, value)
     if types.is_boolean(kind):
         if not isinstance(value, bool):
-            raise MisfitError("write TRUE or FALSE")
+            raise LiteralMisfitError("write TRUE or FALSE")
         return Against(op, pa.scalar(value))
     for test, cast in _KINDS:
         if test(kind):
             if isinstance(value, bool):
-                raise MisfitError
+                raise LiteralMisfitError
             return cast(kind, op, value)
-    raise MisfitError("columns of this type are not compared")
+    raise LiteralMisfitError("columns of this type are not compared")
 
 
 def _through(kind: pa.DataType, op: str, value: Literal) -> Plan:
@@ -126,7 +126,7 @@ def _whole(op: str, place: tuple[int, int], low: int, high: int, scalar: Callabl
 
 def _number(value: Literal) -> int | float | Decimal:
     if not isinstance(value, int | float | Decimal):
-        raise MisfitError("write it without quotes" if isinstance(value, str) else "write a number")
+        raise LiteralMisfitError("write it without quotes" if isinstance(value, str) else "write a number")
     return value
 
 
@@ -143,7 +143,7 @@ def _integer(kind: pa.DataType, op: str, value: Literal) -> Plan:
 
 def _decimal(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if kind.scale < 0:
-        raise MisfitError("decimals of a negative scale are not compared")
+        raise LiteralMisfitError("decimals of a negative scale are not compared")
     number = _number(value)
     if is_nan(number):
         return Always(False)
@@ -186,7 +186,7 @@ def _date(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if isinstance(value, str):
         value = _read(read_instant, value)
     if isinstance(value, Instant) and value.utc:
-        raise MisfitError("which day an instant falls on depends on a time zone; leave the zone away")
+        raise LiteralMisfitError("which day an instant falls on depends on a time zone; leave the zone away")
     return _stored(kind, op, quotient(_naive(value), DAY_NS if kind.bit_width == 32 else UNIT_NS["ms"]))
 
 
@@ -195,9 +195,9 @@ def _timestamp(kind: pa.DataType, op: str, value: Literal) -> Plan:
         value = _read(read_instant, value)
     if kind.tz is None:
         if isinstance(value, Instant) and value.utc:
-            raise MisfitError("the column has no zone; leave the literal's away")
+            raise LiteralMisfitError("the column has no zone; leave the literal's away")
     elif isinstance(value, dt.date) or (isinstance(value, Instant) and not value.utc):
-        raise MisfitError("the column is in UTC; write the literal with its zone, as +00:00")
+        raise LiteralMisfitError("the column is in UTC; write the literal with its zone, as +00:00")
     return _stored(kind, op, quotient(_naive(value), UNIT_NS[kind.unit]))
 
 
@@ -205,9 +205,9 @@ def _time(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if isinstance(value, str):
         value = TimeOfDay(_read(read_clock, value))
     if not isinstance(value, TimeOfDay):
-        raise MisfitError("write TIME '12:00:00'")
+        raise LiteralMisfitError("write TIME '12:00:00'")
     if value.utc:
-        raise MisfitError("the column has no zone; leave the literal's away")
+        raise LiteralMisfitError("the column has no zone; leave the literal's away")
     return _stored(kind, op, quotient(value.nanoseconds, UNIT_NS[kind.unit]))
 
 
@@ -226,14 +226,14 @@ def _naive(value: Literal) -> int:
         return value.nanoseconds
     if isinstance(value, dt.date):
         return day_number(value) * DAY_NS
-    raise MisfitError("write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'")
+    raise LiteralMisfitError("write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'")
 
 
 def _read(read: Callable[[str], Any], text: str) -> Any:
     try:
         return read(text.strip())
     except ValueError as error:
-        raise MisfitError(str(error)) from None
+        raise LiteralMisfitError(str(error)) from None
 
 
 # --- texts and bytes ------------------------------------------------------------------------------
@@ -248,9 +248,9 @@ def _text(kind: pa.DataType, op: str, value: Literal) -> Plan:
         try:
             value = value.encode()
         except UnicodeEncodeError:
-            raise MisfitError("it is not Unicode text") from None
+            raise LiteralMisfitError("it is not Unicode text") from None
     if not isinstance(value, bytes):
-        raise MisfitError("write a text in quotes, or x'00ff'")
+        raise LiteralMisfitError("write a text in quotes, or x'00ff'")
     if fixed:
         if op == "=" and len(value) != kind.byte_width:
             return Always(False)
@@ -267,7 +267,7 @@ def _uuid(value: Literal) -> Literal:
         try:
             return uuid.UUID(value).bytes
         except ValueError:
-            raise MisfitError("it is no uuid") from None
+            raise LiteralMisfitError("it is no uuid") from None
     return value
 
 

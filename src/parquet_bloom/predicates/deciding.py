@@ -1,4 +1,4 @@
-"""Facts of columns -> what each part of a bound predicate may give, row group by row group.
+"""Column statistics -> what each part of a bound predicate may give, row group by row group.
 
 TRUE of every answer: an outcome that some row gives is in the set. Bounds are never taken for
 stored values, and a float column that may hold NaN may always give FALSE (under nan="largest",
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.formats.bounds import Facts, domain_of, limits
+from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, limits
 from parquet_bloom.formats.operands import Operand
 from parquet_bloom.formats.values import plain
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Null, Opaque, Term
@@ -46,23 +46,23 @@ def _combine(bound: Bound, masks: list[Masks], n: int) -> tuple[Masks, list[Mask
     return masks[0], masks[1:]
 
 
-def term_masks(term: Term, facts: Facts, nan: str = "ieee") -> Masks:
+def term_masks(term: Term, statistics: ColumnStatistics, nan: str = "ieee") -> Masks:
     """What one term may give in each row group."""
-    n = len(facts)
+    n = len(statistics)
     if isinstance(term, Opaque):
         return np.full(n, ANY, np.uint8)
     if isinstance(term, Null):
-        return _bits(facts.some_null, TRUE) | _bits(facts.some_value, FALSE)
+        return _bits(statistics.some_null, TRUE) | _bits(statistics.some_value, FALSE)
     if isinstance(term, Element):
-        return _bits(_may_equal(term.operand, facts), TRUE) | np.uint8(FALSE | NULL)
+        return _bits(_may_equal(term.operand, statistics), TRUE) | np.uint8(FALSE | NULL)
     domain = domain_of(term.leaf)
     if domain == "float" and nan == "largest":
-        values = np.where(facts.nan_free, _values(term, facts), np.uint8(TRUE | FALSE)).astype(np.uint8)
+        values = np.where(statistics.nan_free, _values(term, statistics), np.uint8(TRUE | FALSE)).astype(np.uint8)
     else:
-        values = _values(term, facts)
+        values = _values(term, statistics)
     if isinstance(term, Members) and term.null:  # what would be FALSE is NULL
         values = values & np.uint8(TRUE) | (values & np.uint8(FALSE)) << np.uint8(1)
-    return np.where(facts.some_value, values, np.uint8(0)).astype(np.uint8) | _bits(facts.some_null, NULL)
+    return np.where(statistics.some_value, values, np.uint8(0)).astype(np.uint8) | _bits(statistics.some_null, NULL)
 
 
 def denied(term: Term, mask: Masks) -> Masks:
@@ -76,14 +76,14 @@ def _bits(flags: Flags, bit: int) -> Masks:
     return flags.astype(np.uint8) * np.uint8(bit)
 
 
-def _values(term: Members | Interval, facts: Facts) -> Masks:
+def _values(term: Members | Interval, statistics: ColumnStatistics) -> Masks:
     """TRUE and FALSE as far as rows with a value may give them."""
     if isinstance(term, Interval):
-        may, must = _interval(term, facts)
+        may, must = _interval(term, statistics)
     else:
-        may, must = _members(term, facts)
+        may, must = _members(term, statistics)
     if domain_of(term.leaf) == "float":
-        must = must & facts.nan_free
+        must = must & statistics.nan_free
     return _bits(may, TRUE) | _bits(~must, FALSE)
 
 
@@ -101,19 +101,19 @@ def _cell(value: Any) -> Any:
     return cell
 
 
-def _interval(term: Interval, facts: Facts) -> tuple[Flags, Flags]:
-    n = len(facts)
+def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    n = len(statistics)
     may, must = np.ones(n, bool), np.ones(n, bool)
     if (lower := term.lower) is not None:
         past = op.le if lower.open else op.lt
-        may &= ~_known(facts.has_high, lambda: past(facts.high, _cell(lower.low)))
+        may &= ~_known(statistics.has_upper, lambda: past(statistics.upper, _cell(lower.low)))
         inside = op.gt if lower.open else op.ge
-        must &= _known(facts.has_low, lambda: inside(facts.low, _cell(lower.high)))
+        must &= _known(statistics.has_lower, lambda: inside(statistics.lower, _cell(lower.high)))
     if (upper := term.upper) is not None:
         past = op.ge if upper.open else op.gt
-        may &= ~_known(facts.has_low, lambda: past(facts.low, _cell(upper.high)))
+        may &= ~_known(statistics.has_lower, lambda: past(statistics.lower, _cell(upper.high)))
         inside = op.lt if upper.open else op.le
-        must &= _known(facts.has_high, lambda: inside(facts.high, _cell(upper.low)))
+        must &= _known(statistics.has_upper, lambda: inside(statistics.upper, _cell(upper.low)))
     low, high = _ends(term)
     if low is not None and high is not None and low > high:
         may &= False
@@ -133,39 +133,39 @@ def _ends(term: Interval) -> tuple[int | None, int | None]:
     return low, high
 
 
-def _may_equal(operand: Operand, facts: Facts) -> Flags:
+def _may_equal(operand: Operand, statistics: ColumnStatistics) -> Flags:
     if operand.never:
-        return np.zeros(len(facts), bool)
-    above = _known(facts.has_low, lambda: facts.low > _cell(operand.high))
-    below = _known(facts.has_high, lambda: facts.high < _cell(operand.low))
+        return np.zeros(len(statistics), bool)
+    above = _known(statistics.has_lower, lambda: statistics.lower > _cell(operand.upper))
+    below = _known(statistics.has_upper, lambda: statistics.upper < _cell(operand.lower))
     return ~(above | below)
 
 
-def _members(term: Members, facts: Facts) -> tuple[Flags, Flags]:
-    n = len(facts)
-    single = _known(facts.has_low & facts.has_high, lambda: facts.low == facts.high)
+def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    n = len(statistics)
+    single = _known(statistics.has_lower & statistics.has_upper, lambda: statistics.lower == statistics.upper)
     if term.ranked:
         may = np.ones(n, bool)
-        for i in np.flatnonzero(facts.has_low | facts.has_high).tolist():
-            first, last = _between(term.operands, facts, i)
+        for i in np.flatnonzero(statistics.has_lower | statistics.has_upper).tolist():
+            first, last = _between(term.operands, statistics, i)
             may[i] = first < last
         return may, single & may
     asked = [o for o in term.operands if not o.never]
     may, must = np.zeros(n, bool), np.zeros(n, bool)
     for operand in asked:
-        may |= _may_equal(operand, facts)
-        if operand.low == operand.high and single.any():
-            must |= _known(single, partial(op.eq, facts.low, _cell(operand.low)))
+        may |= _may_equal(operand, statistics)
+        if operand.lower == operand.upper and single.any():
+            must |= _known(single, partial(op.eq, statistics.lower, _cell(operand.lower)))
     return may, must
 
 
-def _between(ranked: Sequence[Operand], facts: Facts, row_group: int) -> tuple[int, int]:
+def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group: int) -> tuple[int, int]:
     """Which of some ranked operands, from the first up to the last, lie within a row group's bounds."""
     first, last = 0, len(ranked)
-    if facts.has_low[row_group]:
-        first = bisect_left(ranked, _plain(facts.low[row_group]), key=_low)
-    if facts.has_high[row_group]:
-        last = bisect_right(ranked, _plain(facts.high[row_group]), key=_low)
+    if statistics.has_lower[row_group]:
+        first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_low)
+    if statistics.has_upper[row_group]:
+        last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_low)
     return first, last
 
 
@@ -179,7 +179,7 @@ def _plain(value: Any) -> Any:
 # --- what to ask a filter for ---------------------------------------------------------------------
 
 
-def probes_of(term: Term, facts: Facts, row_group: int, most: int) -> tuple[bytes, ...] | None:
+def probes_of(term: Term, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
     """The PLAIN bytes whose absence from a filter means that the term is never TRUE; None: cannot tell.
 
     most  so many values of an integer range are asked for, one by one
@@ -187,26 +187,26 @@ def probes_of(term: Term, facts: Facts, row_group: int, most: int) -> tuple[byte
     if isinstance(term, Element):
         return term.operand.probes
     if isinstance(term, Interval):
-        return _range_probes(term, facts, row_group, most)
+        return _range_probes(term, statistics, row_group, most)
     if not isinstance(term, Members):
         return None
     if term.ranked:
-        operands = term.operands[slice(*_between(term.operands, facts, row_group))]
+        operands = term.operands[slice(*_between(term.operands, statistics, row_group))]
     else:
         operands = tuple(o for o in term.operands if not o.never)
     probes = [operand.probes for operand in operands]
     return None if None in probes else tuple(chain.from_iterable(filter(None, probes)))
 
 
-def _range_probes(term: Interval, facts: Facts, row_group: int, most: int) -> tuple[bytes, ...] | None:
+def _range_probes(term: Interval, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
     low, high = _ends(term)
     if domain_of(term.leaf) != "integer":
         return None
-    if facts.has_low[row_group]:
-        bound = int(facts.low[row_group])
+    if statistics.has_lower[row_group]:
+        bound = int(statistics.lower[row_group])
         low = bound if low is None else max(low, bound)
-    if facts.has_high[row_group]:
-        bound = int(facts.high[row_group])
+    if statistics.has_upper[row_group]:
+        bound = int(statistics.upper[row_group])
         high = bound if high is None else min(high, bound)
     if low is None or high is None or high - low >= most:
         return None

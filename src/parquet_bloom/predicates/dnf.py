@@ -39,8 +39,8 @@ def as_expression(filters: Any) -> pc.Expression:
     nested = all(isinstance(part, list) and part and isinstance(part[0], list | tuple) for part in filters)
     count = sum(map(len, filters)) if nested else len(filters)
     if count > MOST_CONDITIONS:
-        said = f'filters: {count:,} conditions, more than {MOST_CONDITIONS:,}; write ("id", "in", [...]), or give'
-        raise RequestError(f"{said} prune(files, column=..., values=...)")
+        reason = f'filters: {count:,} conditions, more than {MOST_CONDITIONS:,}; write ("id", "in", [...]), or give'
+        raise RequestError(f"{reason} prune(files, column=..., values=...)")
     dnf = [[_condition(c) for c in part] for part in (filters if nested else [filters])]
     try:
         return pq.filters_to_expression(dnf)

@@ -40,7 +40,7 @@ _WORD = re.compile(
 
 
 @dataclass(slots=True)
-class Shortened:
+class ShortenedText:
     """A text without the values of its plain lists, but for the first of each.
 
     text    what is left
@@ -52,7 +52,7 @@ class Shortened:
     _gaps: list[int] = field(default_factory=list)
     _cut: list[int] = field(default_factory=list)
 
-    def place(self, at: int) -> int:
+    def position(self, at: int) -> int:
         """Where a character of what is left stands in the whole text."""
         before = bisect_right(self._gaps, at)
         return at + (self._cut[before - 1] if before else 0)
@@ -62,7 +62,7 @@ class _OddError(Exception):
     """The text has something that may end where sqlglot says, not where we do."""
 
 
-def shortened(text: str) -> Shortened:
+def shortened(text: str) -> ShortenedText:
     """Take plain lists out. Raises TextError for what is longer than anybody writes by hand."""
     if len(text) > MOST_CHARACTERS:
         raise TextError(text[:200], 0, f"{len(text):,} characters, more than {MOST_CHARACTERS:,}; {HINT}")
@@ -72,8 +72,8 @@ def shortened(text: str) -> Shortened:
         return _shortened(text, take=False)
 
 
-def _shortened(text: str, take: bool) -> Shortened:
-    short = Shortened("")
+def _shortened(text: str, take: bool) -> ShortenedText:
+    short = ShortenedText("")
     parts: list[str] = []
     words = at = kept = 0
     after_in = False

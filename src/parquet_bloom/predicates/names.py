@@ -15,14 +15,14 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type, what_to_write
-from parquet_bloom.formats.literals import Literal, own, shown, spelled
+from parquet_bloom.formats.literals import Literal, as_literal, shown, spelled
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, join_path
 from parquet_bloom.formats.operands import Operand, operand
 from parquet_bloom.predicates import tree
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstFile:
     """The columns that a data set is known by, those of its first file: a literal must mean the same there.
 
     name         of the file, for messages
@@ -47,7 +47,7 @@ class Schema:
 
     leaves: Sequence[Leaf]
     keys: Sequence[Leaf] = ()
-    first: First | None = None
+    first: FirstFile | None = None
     strict: bool = True
 
 
@@ -78,11 +78,11 @@ class Column:
 
 def misfit_error(value: Any, leaf: Leaf) -> RequestError:
     """What to say of a literal that can never be compared with its column."""
-    value = own(value)
+    value = as_literal(value)
     text = spelled(value) if isinstance(value, Literal) else shown(value)
-    said = f"column {leaf.name} is {described(leaf)}: {text[:200]} is no literal for it"
+    reason = f"column {leaf.name} is {described(leaf)}: {text[:200]} is no literal for it"
     hint = what_to_write(value, leaf)
-    return RequestError(f"{said}; {hint}" if hint else said)
+    return RequestError(f"{reason}; {hint}" if hint else reason)
 
 
 def check_names(part: tree.Part, schema: Schema) -> None:

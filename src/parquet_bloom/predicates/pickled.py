@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 Pair = tuple[bytes, bytes]
 
 
-class Pickled:
+class PickledExpression:
     """An expression taken apart; `pairs` are its tree."""
 
     def __init__(self, expression: pc.Expression) -> None:

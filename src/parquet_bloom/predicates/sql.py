@@ -17,8 +17,8 @@ from sqlglot.parser import binary_range_parser
 from sqlglot.tokens import Tokenizer as SqlTokenizer
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.predicates.long_texts import Shortened
-from parquet_bloom.predicates.sql_literals import Opaque
+from parquet_bloom.predicates.long_texts import ShortenedText
+from parquet_bloom.predicates.sql_literals import NotUnderstoodError
 
 _DEEPEST = 200  # brackets, CASEs and signs in each other; a bound where sqlglot is compiled and has no other
 _TILDE = SqlTokenizer.SINGLE_TOKENS["~"]  # TokenType.TILDE, but TILDA in sqlglot 28.0
@@ -70,7 +70,7 @@ class _Sql(Dialect):
             """Without a word; what comes of it is no predicate."""
 
 
-def split(text: str, short: Shortened) -> list[Token]:
+def split(text: str, short: ShortenedText) -> list[Token]:
     """The words and signs of a shortened text, at least one, with their places in the whole text."""
     try:
         tokens = _Sql().tokenize(short.text)
@@ -80,7 +80,7 @@ def split(text: str, short: Shortened) -> list[Token]:
         raise TextError(text, 0, "expected a predicate, as in id = 5")
     if short.lists:
         for token in tokens:
-            token.start, token.end = short.place(token.start), short.place(token.end)
+            token.start, token.end = short.position(token.start), short.position(token.end)
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             raise TextError(text, token.start, "expected one predicate, without a semicolon")
@@ -91,14 +91,14 @@ def split(text: str, short: Shortened) -> list[Token]:
     return list(tokens)
 
 
-def _token_error(text: str, short: Shortened, message: str) -> TextError:
+def _token_error(text: str, short: ShortenedText, message: str) -> TextError:
     missing = re.match(r"Missing (.+) from \d+:(\d+)$", message)
     if missing:
-        at = short.place(min(int(missing[2]), len(short.text)))
+        at = short.position(min(int(missing[2]), len(short.text)))
         return TextError(text, at, f"the closing {missing[1]} is missing")
     digits = re.search(r"invalid characters from \d+:(\d+)$", message)
     if digits:
-        return TextError(text, short.place(int(digits[1])) + 2, "expected hex digits, two for each byte")
+        return TextError(text, short.position(int(digits[1])) + 2, "expected hex digits, two for each byte")
     return TextError(text, 0, "this text cannot be split into words and signs")
 
 
@@ -165,10 +165,12 @@ def _written(text: str, token: Token) -> str:
 
 
 def only(node: exp.Expression, *known: str) -> None:
-    """Raise Opaque where a node has an argument that the caller does not read."""
+    """Raise NotUnderstoodError where a node has an argument that the caller does not read."""
     for name, value in node.args.items():
         if name not in known and value:
-            raise Opaque("a subquery" if isinstance(value, exp.Query) else f"{node.key.upper()} with a {name}")
+            raise NotUnderstoodError(
+                "a subquery" if isinstance(value, exp.Query) else f"{node.key.upper()} with a {name}"
+            )
 
 
 def inside(node: exp.Expression) -> exp.Expression:
@@ -187,14 +189,14 @@ def path_of(node: exp.Expression) -> tuple[str, ...]:
         ends.append(_name(node.expression))
         node = node.this
     if type(node) is not exp.Column:
-        raise Opaque(computed(node))
+        raise NotUnderstoodError(computed(node))
     only(node, "this", "table", "db", "catalog")
     return (*(_name(part) for part in node.parts), *reversed(ends))
 
 
 def _name(node: object) -> str:
     if type(node) is not exp.Identifier:
-        raise Opaque("a path with something else than names")
+        raise NotUnderstoodError("a path with something else than names")
     return str(node.this)
 
 
@@ -241,6 +243,6 @@ def bare_names(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
         if isinstance(part, exp.Column | exp.Dot):
             try:
                 names[path_of(part)] = None
-            except Opaque:
+            except NotUnderstoodError:
                 return ()
     return tuple(names)

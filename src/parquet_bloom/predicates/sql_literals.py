@@ -30,17 +30,17 @@ _TEXTS = {"TEXT", "VARCHAR"}
 _BYTES = {"VARBINARY", "BINARY"}
 
 
-class Opaque(Exception):
+class NotUnderstoodError(Exception):
     """A part of a predicate that may be sound SQL, but is not understood; the reason in words."""
 
 
 def number(text: str) -> int | float | Decimal:
-    """Digits with an optional point and exponent, no sign. Raises Opaque beyond the range of a double."""
+    """Digits with an optional point and exponent, no sign. Raises NotUnderstoodError beyond the range of a double."""
     if "e" not in text.lower():
         return Decimal(text) if "." in text else int(Decimal(text))  # int() alone refuses 4,301 digits
     value = float(text)
     if value == float("inf"):
-        raise Opaque(f"{text} is outside the range of a double")
+        raise NotUnderstoodError(f"{text} is outside the range of a double")
     return value
 
 
@@ -50,13 +50,13 @@ def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
     kind   the type as sqlglot calls it: TIMESTAMPNTZ, VARBINARY, INT for INTEGER
     scale  the numbers in parentheses behind it, (10, 2)
 
-    Raises ValueError where the text is none of the type's; Opaque where engines disagree about it.
+    Raises ValueError where the text is none of the type's; NotUnderstoodError where engines disagree about it.
     """
     if kind in _TEXTS and not scale:
         return inner
     if kind in _BYTES and not scale:
         if "\\" in inner:
-            raise Opaque("engines read a backslash in a BLOB's text in different ways; write x'00ff'")
+            raise NotUnderstoodError("engines read a backslash in a BLOB's text in different ways; write x'00ff'")
         return inner.encode()
     text = inner.strip()
     if len(text) > MOST_DIGITS:
@@ -64,7 +64,7 @@ def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
     if kind == "DECIMAL":
         return _decimal(text, scale)
     if scale:
-        raise Opaque(f"{kind} with {scale[0]} digits")
+        raise NotUnderstoodError(f"{kind} with {scale[0]} digits")
     if kind == "DATE":
         return read_date(text)
     if kind == "UUID":
@@ -81,11 +81,11 @@ def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
         return converted(kind, int(Decimal(text)))
     if kind in ("DOUBLE", "FLOAT"):
         return _float(text, kind)
-    raise Opaque(f"a literal of type {kind}")
+    raise NotUnderstoodError(f"a literal of type {kind}")
 
 
 def converted(kind: str, value: Literal) -> Literal:
-    """CAST of a number, where it leaves the value alone. Raises Opaque where it may not."""
+    """CAST of a number, where it leaves the value alone. Raises NotUnderstoodError where it may not."""
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
@@ -97,7 +97,7 @@ def converted(kind: str, value: Literal) -> Literal:
         return value
     if kind == "DOUBLE" and isinstance(value, Decimal):
         return number(f"{value}e0")
-    raise Opaque(f"a cast to {kind} that may change the value")
+    raise NotUnderstoodError(f"a cast to {kind} that may change the value")
 
 
 def _decimal(text: str, scale: tuple[int, ...]) -> Decimal:
@@ -108,7 +108,7 @@ def _decimal(text: str, scale: tuple[int, ...]) -> Decimal:
     if scale:
         precision, places = scale[0], (scale[1] if len(scale) > 1 else 0)
         if -exponent > places or value.adjusted() >= precision - places:
-            raise Opaque(f"{text} does not fit DECIMAL{scale} as it stands")
+            raise NotUnderstoodError(f"{text} does not fit DECIMAL{scale} as it stands")
     return value
 
 
@@ -117,14 +117,14 @@ def _float(text: str, kind: str) -> float:
         raise ValueError(text)
     value = float(text)
     if not _NOT_FINITE.fullmatch(text) and (kind == "FLOAT" or abs(value) == float("inf")):
-        raise Opaque(f"{text} is rounded to {kind}")
+        raise NotUnderstoodError(f"{text} is rounded to {kind}")
     return value
 
 
 def _time(text: str, kind: str) -> TimeOfDay:
     zone = _TIME_UTC.search(text)
     if zone is None and _TIME_ZONED.fullmatch(text):
-        raise Opaque("engines disagree about a TIME in a zone that is not UTC")
+        raise NotUnderstoodError("engines disagree about a TIME in a zone that is not UTC")
     if zone is None:
         if kind == "TIMETZ":
             raise ValueError(text)

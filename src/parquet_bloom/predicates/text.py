@@ -23,7 +23,7 @@ from parquet_bloom.errors import TextError
 from parquet_bloom.formats.literals import Literal
 from parquet_bloom.predicates.long_texts import shortened
 from parquet_bloom.predicates.sql import bare_names, computed, contains, inside, only, parsed, path_of, split
-from parquet_bloom.predicates.sql_literals import Opaque, converted, number, typed
+from parquet_bloom.predicates.sql_literals import NotUnderstoodError, converted, number, typed
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -67,14 +67,14 @@ class _Reader:
                 raise TextError(self.text, spot, "parameters are not supported")
         try:
             return self._tree(root)
-        except Opaque as reason:
+        except NotUnderstoodError as reason:
             return Unknown(self.text.strip(), str(reason), bare_names(root))
 
     def _tree(self, node: exp.Expression) -> Predicate:
         """A part that AND, OR and NOT join; Unknown if it has a text of its own and is not understood."""
         try:
             return self._kind(inner := inside(node))
-        except Opaque as reason:
+        except NotUnderstoodError as reason:
             span = inner.meta.get("span") or node.meta.get("span")
             if span is None:
                 raise
@@ -95,7 +95,7 @@ class _Reader:
         if isinstance(operand, _Column):
             return Compare(operand.path, "=", True)
         if operand.value is None:
-            raise Opaque("NULL in every row")
+            raise NotUnderstoodError("NULL in every row")
         if not isinstance(operand.value, bool):
             self._fail(node, "a literal alone is no predicate")
         return And(()) if operand.value else Or(())
@@ -129,18 +129,18 @@ class _Reader:
         if isinstance(first, _Value) and isinstance(second, _Column):
             return Compare(second.path, _TURNED[op], first.value)
         if isinstance(second, _Value):
-            raise Opaque("compares two literals")
-        raise Opaque(_two_columns(second.path))
+            raise NotUnderstoodError("compares two literals")
+        raise NotUnderstoodError(_two_columns(second.path))
 
     def _differs(self, node: exp.Expression) -> Predicate:
         if exp.Any in (type(node.this), type(node.expression)):
-            raise Opaque("some element differs: not the opposite of containing it")
+            raise NotUnderstoodError("some element differs: not the opposite of containing it")
         return Not(self._compare("=", node))
 
     def _same(self, node: exp.Expression) -> Predicate:
         """IS NOT DISTINCT FROM: never NULL."""
         if exp.Any in (type(node.this), type(node.expression)):
-            raise Opaque("ANY with a comparison other than =")
+            raise NotUnderstoodError("ANY with a comparison other than =")
         compare = self._compare("=", node)
         assert isinstance(compare, Compare)
         return _never_null(compare) if compare.value is not None else IsNull(compare.path)
@@ -152,14 +152,14 @@ class _Reader:
             return IsNull(path)
         if type(node.expression) is exp.Boolean:
             return _never_null(Compare(path, "=", bool(node.expression.this)))
-        raise Opaque("IS with something else than NULL, TRUE or FALSE")
+        raise NotUnderstoodError("IS with something else than NULL, TRUE or FALSE")
 
     def _between(self, node: exp.Expression) -> Predicate:
         only(node, "this", "low", "high")
         path = self._path_of(node.this)
         low, high = self._operand(node.args["low"]), self._operand(node.args["high"])
         if isinstance(low, _Column) or isinstance(high, _Column):
-            raise Opaque("BETWEEN columns, not literals")
+            raise NotUnderstoodError("BETWEEN columns, not literals")
         self._after(node, TokenType.AND)
         return And((Compare(path, ">=", low.value), Compare(path, "<=", high.value)))
 
@@ -168,7 +168,7 @@ class _Reader:
         path = self._path_of(node.this)
         opening = self._after(node, TokenType.IN)
         if opening.token_type == TokenType.L_BRACKET:
-            raise Opaque("IN over a list value has its own meaning of NULL; write IN (1, 2)")
+            raise NotUnderstoodError("IN over a list value has its own meaning of NULL; write IN (1, 2)")
         if opening.token_type != TokenType.L_PAREN:
             raise TextError(self.text, opening.start, "IN needs a list in parentheses")
         if opening.start in self.lists:
@@ -177,7 +177,7 @@ class _Reader:
         for part in node.expressions:
             operand = self._operand(part)
             if isinstance(operand, _Column):
-                raise Opaque(_two_columns(operand.path))
+                raise NotUnderstoodError(_two_columns(operand.path))
             values.append(operand.value)
         return IsIn(path, tuple(values))
 
@@ -186,12 +186,12 @@ class _Reader:
         only(node, "this", "expression", "negate")
         path, pattern = self._column_and_value(node.this, node.expression)
         if not isinstance(pattern, str) or set(pattern) & set("%_\\"):
-            raise Opaque(_PREFIX)
+            raise NotUnderstoodError(_PREFIX)
         compare = Compare(path, "=", pattern)
         return Not(compare) if negated else compare
 
     def _starts_with(self, node: exp.Expression) -> Predicate:
-        raise Opaque(_PREFIX)
+        raise NotUnderstoodError(_PREFIX)
 
     def _array_contains(self, node: exp.Expression) -> Predicate:
         only(node, "this", "expression")
@@ -201,9 +201,9 @@ class _Reader:
         """A function that sqlglot knows by its name only."""
         only(node, "this", "expressions")
         if not contains(node):
-            raise Opaque(computed(node))
+            raise NotUnderstoodError(computed(node))
         if len(node.expressions) != 2:
-            raise Opaque(f"{node.this} without its two arguments")
+            raise NotUnderstoodError(f"{node.this} without its two arguments")
         return Contains(*self._column_and_value(*node.expressions))
 
     # --- columns and literals -----------------------------------------------------------------
@@ -211,18 +211,18 @@ class _Reader:
     def _column_and_value(self, column: exp.Expression, value: exp.Expression) -> tuple[Path, Literal]:
         path, operand = self._path_of(column), self._operand(value)
         if isinstance(operand, _Column):
-            raise Opaque(_two_columns(operand.path))
+            raise NotUnderstoodError(_two_columns(operand.path))
         return path, operand.value
 
     def _path_of(self, node: exp.Expression) -> Path:
         operand = self._operand(node)
         if isinstance(operand, _Value):
-            raise Opaque("a literal where a column is expected")
+            raise NotUnderstoodError("a literal where a column is expected")
         return operand.path
 
     def _operand(self, node: exp.Expression | None) -> _Column | _Value:
         if node is None:
-            raise Opaque("something is missing")
+            raise NotUnderstoodError("something is missing")
         node = inside(node)
         if type(node) in (exp.Column, exp.Dot):
             return _Column(path_of(node))
@@ -247,7 +247,7 @@ class _Reader:
                 return -value
         if type(node) is exp.Cast:
             return self._cast(node)
-        raise Opaque(computed(node))
+        raise NotUnderstoodError(computed(node))
 
     def _number(self, node: exp.Expression) -> Literal:
         try:
@@ -274,7 +274,7 @@ class _Reader:
         try:
             scale = tuple(int(str(parameter.this.this)) for parameter in node.args["to"].expressions)
         except (AttributeError, ValueError):
-            raise Opaque(f"a literal of type {kind}") from None
+            raise NotUnderstoodError(f"a literal of type {kind}") from None
         try:
             return typed(kind, scale, str(inner.this))
         except (ValueError, ArithmeticError, KeyError) as error:

@@ -67,21 +67,23 @@ def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], every
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
     """Which columns got no filter and why, each reason once; names_shown None: each with its own numbers."""
-    reasons: dict[str, _Left] = {}
+    reasons: dict[str, _LeftOut] = {}
     for file in files:
         for one in file.skipped:
-            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _Left())
+            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _LeftOut())
             left.reasons.setdefault(one.reason)
             left.columns.setdefault(one.column)
             left.files.setdefault(file.source)
             if one.row_group is not None:
                 left.row_groups += 1
                 left.row_group = one.row_group
-    return [f"  no filter on {left.said(names_shown, len(files))}: " + left.reason for left in reasons.values()]
+    return [
+        f"  no filter on {left.columns_shown(names_shown, len(files))}: " + left.reason for left in reasons.values()
+    ]
 
 
 @dataclass
-class _Left:
+class _LeftOut:
     """What was left out for one reason; dicts are sets in order."""
 
     reasons: dict[str, None] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class _Left:
         first, *others = self.reasons
         return first + " (the first; the others differ in numbers)" if others else first
 
-    def said(self, names_shown: int | None, files: int) -> str:
+    def columns_shown(self, names_shown: int | None, files: int) -> str:
         names = listed(list(self.columns), names_shown)
         where = []
         if self.row_groups == 1:

@@ -67,11 +67,11 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
         filled = [f for f in filters if f.num_bytes]
         set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
         mean = sum(f.fpp for f in filled) / len(filled) if filled else None
-        told = sorted(f.estimated_ndv for f in filled)
+        ndvs = sorted(f.estimated_ndv for f in filled)
         forms = [", ".join(sorted({f"{f.spec or '?'}, {f.place}" for f in filters}))] if with_form else []
         rows.append((
             column, *forms, f"{len(filters):,} of {groups:,}", size(sum(f.num_bytes for f in filters)),
-            _range(set_shares), share(mean), between(list(dict.fromkeys(map(_short, told)))) or "-",
+            _range(set_shares), share(mean), between(list(dict.fromkeys(map(_short, ndvs)))) or "-",
             sum(len(f.problems) for f in filters),
         ))  # fmt: skip
     forms = ["form"] if with_form else []

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.chunks.spots import spots_of
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -26,8 +26,8 @@ from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members,
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import Search, Searched
-from parquet_bloom.storage.paths import Failed
+from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.source import PathLike
@@ -87,7 +87,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         super().__init__()
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
-        self.failed: list[Failed] = []
+        self.failed: list[FailedFile] = []
         self.unused: list[tuple[str, str]] = []
 
     @property
@@ -143,8 +143,8 @@ def check(
     """
     search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
-    verdicts.failed += search.located.failed
-    unused = Unused()
+    verdicts.failed += search.file_set.failed
+    unused = UnusedParts()
     columns: dict[str, ColumnFilters] = {}
     meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
@@ -152,9 +152,9 @@ def check(
             meter.finish()
             if isinstance(one, tuple):
                 found, error = one
-                if search.located.single:
+                if search.file_set.single:
                     raise error
-                verdicts.failed.append(Failed(str(found), error))
+                verdicts.failed.append(FailedFile(str(found), error))
                 continue
             verdicts.extend(verdicts_of(one))
             _count_filters(one, columns)
@@ -164,7 +164,7 @@ def check(
     return verdicts
 
 
-def _count_filters(searched: Searched, columns: dict[str, ColumnFilters]) -> None:
+def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters]) -> None:
     """Count the filters on the columns of equalities, in the row groups of one file that are left."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
     assert decision is not None
@@ -174,13 +174,13 @@ def _count_filters(searched: Searched, columns: dict[str, ColumnFilters]) -> Non
     for leaf in dict.fromkeys(_equated(bound)):
         if not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
             continue
-        told = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
+        counts = columns.setdefault(leaf.name, ColumnFilters(leaf.name))
         n = int(left.sum())
-        have = int((left & spots_of(outline, leaf.index).exists).sum()) if n else 0
-        told.row_groups += n
-        told.with_filter += have
-        told.files += n > 0
-        told.files_without += have < n
+        have = int((left & filter_ranges_of(outline, leaf.index).exists).sum()) if n else 0
+        counts.row_groups += n
+        counts.with_filter += have
+        counts.files += n > 0
+        counts.files_without += have < n
 
 
 def _equated(bound: Bound) -> Iterator[Leaf]:
@@ -192,17 +192,17 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
         yield bound.leaf
 
 
-class Unused:
+class UnusedParts:
     """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
 
-    def __init__(self, files: Iterable[Searched] = ()) -> None:
+    def __init__(self, files: Iterable[FileResult] = ()) -> None:
         self._files = 0
         self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
         self._found: dict[tuple[str, str], tuple[str, int]] = {}
         for file in files:
             self.add(file)
 
-    def add(self, file: Searched) -> None:
+    def add(self, file: FileResult) -> None:
         """Take one file's parts over; of a file that its folder's name excludes there are none."""
         if file.bound is None:
             return
@@ -211,19 +211,19 @@ class Unused:
             opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
             self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
         for key in self._last[1]:
-            first, count = self._found.get(key, (str(file.found), 0))
+            first, count = self._found.get(key, (str(file.file), 0))
             self._found[key] = first, count + 1
 
     @property
     def parts(self) -> list[tuple[str, str]]:
         """(part, reason); the reason names a file, and how many there are, where others do use the part."""
-        told = []
+        parts = []
         for (part, reason), (first, count) in self._found.items():
             if count < self._files:
                 such = ", such as" if count > 1 else ":"
                 reason = f"{reason} (in {count:,} of {self._files:,} files{such} {first})"
-            told.append((part, reason))
-        return told
+            parts.append((part, reason))
+        return parts
 
 
 _OUTCOMES = [Outcomes(bits) for bits in range(8)]
@@ -237,7 +237,7 @@ _REASONS = {
 }
 
 
-def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
+def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
     """A verdict for every row group of a file."""
     decision, outline, bound = searched.decision, searched.outline, searched.bound
     assert decision is not None
@@ -247,7 +247,7 @@ def verdicts_of(searched: Searched) -> Iterable[RowGroupVerdict]:
     stages = [STAGES[i] for i in decision.stage.tolist()]
     skipped = [stage is not None for stage in stages]
     columns = zip(
-        repeat(str(searched.found)),
+        repeat(str(searched.file)),
         range(n),
         map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
         skipped,
@@ -300,4 +300,4 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "Unused", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]
+__all__ = ["RowGroupVerdict", "UnusedParts", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]

@@ -15,9 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.asking import Answers, Probes, ask
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.chunks.spots import spots_of
-from parquet_bloom.formats.bounds import Facts, all_null, facts_of, nothing_known, one_value
+from parquet_bloom.formats.bounds import (
+    ColumnStatistics,
+    all_null_statistics,
+    one_value_statistics,
+    statistics_of,
+    unknown_statistics,
+)
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import (
@@ -86,7 +92,7 @@ class Question:
 
 def literal_outcome(bound: Bound, nan: str) -> int:
     """What a predicate may give over any rows whatever: literals that no value can equal tell already."""
-    return int(combine(bound, [term_masks(term, nothing_known(1), nan) for term in terms_of(bound)], 1)[0])
+    return int(combine(bound, [term_masks(term, unknown_statistics(1), nan) for term in terms_of(bound)], 1)[0])
 
 
 def partition_outcome(question: Question) -> int:
@@ -98,7 +104,7 @@ def partition_outcome(question: Question) -> int:
     masks = [
         anything
         if isinstance(term, Opaque) or term.leaf.index >= 0
-        else term_masks(term, _partition_facts(term.leaf, 1, question.pairs), question.options.nan)
+        else term_masks(term, _partition_statistics(term.leaf, 1, question.pairs), question.options.nan)
         for term in terms_of(question.bound)
     ]
     return int(combine(question.bound, masks, 1)[0])
@@ -114,36 +120,36 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
         stage[stage == 0] = _LITERAL
     elif question.pairs and not partition_outcome(question) & TRUE:
         stage[stage == 0] = _PARTITION
-    known = [_facts(term, outline, question.pairs) for term in terms]
-    masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, known, strict=True)]
+    statistics = [_statistics(term, outline, question.pairs) for term in terms]
+    masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, statistics, strict=True)]
     outcomes = combine(question.bound, masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
     if question.options.use_filters and (stage == 0).any():
-        _ask_filters(source, outline, question, known, masks, decision)
+        _ask_filters(source, outline, question, statistics, masks, decision)
     decision.outcomes[outline.rows == 0] = 0
     return decision
 
 
-def _facts(term: Term, outline: Outline, pairs: Pairs) -> Facts:
+def _statistics(term: Term, outline: Outline, pairs: Pairs) -> ColumnStatistics:
     n = outline.n_row_groups
     if isinstance(term, Opaque):
-        return nothing_known(n)
+        return unknown_statistics(n)
     leaf = term.leaf
     if leaf.index < 0:
-        return _partition_facts(leaf, n, pairs)
+        return _partition_statistics(leaf, n, pairs)
     if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
-        return all_null(n)  # a column of other files of the data set
-    return facts_of(outline, leaf)
+        return all_null_statistics(n)  # a column of other files of the data set
+    return statistics_of(outline, leaf)
 
 
-def _partition_facts(key: Leaf, n: int, pairs: Pairs) -> Facts:
+def _partition_statistics(key: Leaf, n: int, pairs: Pairs) -> ColumnStatistics:
     value = partition_value(key, pairs)
-    return all_null(n) if value is None else one_value(n, value)
+    return all_null_statistics(n) if value is None else one_value_statistics(n, value)
 
 
 def _ask_filters(
-    source: Source, outline: Outline, question: Question, known: Sequence[Facts], masks: list[Masks],
+    source: Source, outline: Outline, question: Question, statistics: Sequence[ColumnStatistics], masks: list[Masks],
     decision: Decision,
 ) -> None:  # fmt: skip
     terms = terms_of(question.bound)
@@ -153,7 +159,7 @@ def _ask_filters(
     best = list(masks)  # as if every filter that can be asked denied
     for i, term in enumerate(terms):
         if _has_filters(term, outline):
-            exists = spots_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
+            exists = filter_ranges_of(outline, term.leaf.index).exists  # type: ignore[union-attr]
             may_deny[i] = exists & ((masks[i] & TRUE) != 0)
             best[i] = np.where(may_deny[i], denied(term, masks[i]), masks[i])
     for i, may in may_deny.items():
@@ -161,7 +167,7 @@ def _ask_filters(
         decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
         if question.options.decide_true:
             decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
-        groups, probes = _probes(terms[i], known[i], np.flatnonzero(decides & may), question.options.range_values)
+        groups, probes = _probes(terms[i], statistics[i], np.flatnonzero(decides & may), question.options.range_values)
         if len(groups):
             leaf = terms[i].leaf  # type: ignore[union-attr]
             answers = ask(source, leaf.index, groups, probes)
@@ -180,15 +186,15 @@ def _has_filters(term: Term, outline: Outline) -> bool:
     leaf = term.leaf
     if outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
         return False
-    return bool(spots_of(outline, leaf.index).exists.any())
+    return bool(filter_ranges_of(outline, leaf.index).exists.any())
 
 
-def _probes(term: Term, facts: Facts, groups: Groups, most: int) -> tuple[Groups, Probes]:
+def _probes(term: Term, statistics: ColumnStatistics, groups: Groups, most: int) -> tuple[Groups, Probes]:
     """The row groups that can be asked, and what for."""
     if not len(groups) or same_for_all(term):
-        found = probes_of(term, facts, int(groups[0]), most) if len(groups) else None
+        found = probes_of(term, statistics, int(groups[0]), most) if len(groups) else None
         return (groups, found) if found is not None else (groups[:0], ())
-    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, facts, g, most)) is not None]
+    pairs = [(g, found) for g in groups.tolist() if (found := probes_of(term, statistics, g, most)) is not None]
     return np.array([g for g, _ in pairs], np.int64), [found for _, found in pairs]
 
 

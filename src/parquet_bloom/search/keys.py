@@ -17,14 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.asking import counted, headers_of
+from parquet_bloom.chunks.filter_ranges import ColumnFilterRanges, filter_ranges_of, header_of, is_pointed_at
 from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.chunks.locate import Place, Places, check_blank, read_filter
-from parquet_bloom.chunks.spots import Spots, header_of, is_pointed_at, spots_of
+from parquet_bloom.chunks.locate import FilterRange, FilterRanges, check_blank, read_filter
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats.bounds import Facts, domain_of, facts_of, limits
+from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, limits, statistics_of
 from parquet_bloom.formats.draft_2015 import decoded
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
-from parquet_bloom.formats.literals import own
+from parquet_bloom.formats.literals import as_literal
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.operands import operand
@@ -138,7 +138,7 @@ def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
     probes: dict[bytes, Any] = {}
     for value in values:
         try:
-            literal = own(literal_of(value) if isinstance(value, pa.Scalar) else value)
+            literal = as_literal(literal_of(value) if isinstance(value, pa.Scalar) else value)
         except OutOfReachError as error:
             return _open(str(error))
         if literal is None:
@@ -149,11 +149,11 @@ def _one_by_one(values: Iterable[Any], leaf: Leaf, strict: bool) -> Keys:
         if not found.known or (not found.never and found.probes is None):
             return _open(found.reason)
         if not found.never:
-            probes.update((plain, found.low) for plain in found.probes or ())
+            probes.update((plain, found.lower) for plain in found.probes or ())
     pairs = sorted(probes.items(), key=lambda pair: (pair[1], pair[0]))
     stored = pa.array([plain for plain, _ in pairs], pa.large_binary())
     order = np.empty(len(pairs), object)
-    order[:] = [place for _, place in pairs]
+    order[:] = [filter_range for _, filter_range in pairs]
     return Keys(stored, order, hash_array(stored))
 
 
@@ -174,17 +174,17 @@ def hits_of(
 
     count  without it a filter is left at the first key that it admits: 1 stands for one or more
     """
-    facts = facts_of(outline, leaf)
-    spots = spots_of(outline, leaf.index)
-    first, last = _within(keys, facts, outline.n_row_groups, exact=domain_of(leaf) != "float")
-    some = (outline.rows > 0) & facts.some_value & (keys.open | (first < last))
+    statistics = statistics_of(outline, leaf)
+    column_ranges = filter_ranges_of(outline, leaf.index)
+    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
+    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
     hits: list[int | None] = [None if one else 0 for one in some.tolist()]
     if keys.open or not use_filters or leaf.refusal is not None:
         return hits
-    asked = some & spots.exists
-    fitting = np.flatnonzero(asked & spots.fits)
+    asked = some & column_ranges.exists
+    fitting = np.flatnonzero(asked & column_ranges.fits)
     if len(fitting):
-        counts = _ask_whole(source, spots, fitting, keys.hashes, first[fitting], last[fitting], count)
+        counts = _ask_whole(source, column_ranges, fitting, keys.hashes, first[fitting], last[fitting], count)
         for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
             if n != NONE:
                 asked[group] = False
@@ -195,19 +195,19 @@ def hits_of(
         hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
     asked &= pointed_at
     if asked.any():
-        places = Places(source.footer())
+        all_ranges = FilterRanges(source.footer())
         for group in np.flatnonzero(asked).tolist():
-            hits[group] = _hits(source, places[group, leaf.index], keys.stored[first[group] : last[group]], count)
+            hits[group] = _hits(source, all_ranges[group, leaf.index], keys.stored[first[group] : last[group]], count)
     return hits
 
 
-def _within(keys: Keys, facts: Facts, n: int, exact: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _within(keys: Keys, statistics: ColumnStatistics, n: int, exact: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The keys between the bounds of each row group, as slices; a float key may stand for its neighbours."""
     first, last = np.zeros(n, np.intp), np.full(n, len(keys.order), np.intp)
     if exact and len(keys.order):
-        low, high = facts.has_low, facts.has_high
-        first[low] = _search(keys.order, facts.low[low], "left")
-        last[high] = _search(keys.order, facts.high[high], "right")
+        low, high = statistics.has_lower, statistics.has_upper
+        first[low] = _search(keys.order, statistics.lower[low], "left")
+        last[high] = _search(keys.order, statistics.upper[high], "right")
     return first, last
 
 
@@ -218,14 +218,14 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
     return np.searchsorted(order, bounds, side)
 
 
-def _hits(source: Source, place: Place | None, stored: pa.Array, count: bool) -> int | None:
+def _hits(source: Source, filter_range: FilterRange | None, stored: pa.Array, count: bool) -> int | None:
     """As hits_of, of a filter of any form."""
-    if place is None:
+    if filter_range is None:
         return None
     try:
-        bloom = read_filter(source, place)
+        bloom = read_filter(source, filter_range)
         if not bloom.blocks.any():
-            check_blank(place.counts)
+            check_blank(filter_range.counts)
         admitted = bloom.might_contain_array(stored)
     except (UnknownFilterError, FilterFormatError, DamagedFileError):
         return None
@@ -245,8 +245,8 @@ def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count
 
 
 def _ask_whole(
-    source: Source, spots: Spots, row_groups: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
-    count: bool,
+    source: Source, column_ranges: ColumnFilterRanges, row_groups: Integers, hashes: NDArray[np.uint64],
+    first: Integers, last: Integers, count: bool,
 ) -> Integers:  # fmt: skip
     """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
 
@@ -255,14 +255,14 @@ def _ask_whole(
     """
     from parquet_bloom.chunks import ask_kernel
 
-    offset, size = spots.offset[row_groups], spots.num_bytes[row_groups]
+    offset, size = column_ranges.offset[row_groups], column_ranges.num_bytes[row_groups]
     kinds, heads, head_bytes = headers_of(size)
     if source.fd is None:
         return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
-    said, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
-    ask_kernel.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, said, hits)
-    counted(source, said, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
-    hits[(said == ask_kernel.OTHER_HEADER) | (said == ask_kernel.BLANK)] = NONE
+    answers, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
+    ask_kernel.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, answers, hits)
+    counted(source, answers, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
+    hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
     return hits
 
 

@@ -14,7 +14,7 @@ from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.storage.progress import ProgressCallback
 
 if TYPE_CHECKING:
-    from parquet_bloom.search.search import Known
+    from parquet_bloom.search.search import DatasetSchema
 
 Nan = Literal["ieee", "largest"]
 
@@ -59,7 +59,7 @@ class Options:
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False
-    known: Known | None = None
+    dataset_schema: DatasetSchema | None = None
     ignore_case: bool = False
 
     def __post_init__(self) -> None:

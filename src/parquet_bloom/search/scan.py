@@ -23,14 +23,14 @@ from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.check import RowGroupVerdict, Unused, sizes_of, verdicts_of
+from parquet_bloom.search.check import RowGroupVerdict, UnusedParts, sizes_of, verdicts_of
+from parquet_bloom.search.expression_filter import ExpressionFilter
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
-from parquet_bloom.search.given_expression import GivenFilter
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import Search, Searched
+from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
-    Reading,
+    ChangeGuard,
     SearchedDataset,
     opened_same,
     path_of,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
 
 logger = logging.getLogger("parquet_bloom")
-Part = tuple[Searched, list[int]]  # a file, and row groups of it
+Part = tuple[FileResult, list[int]]  # a file, and row groups of it
 
 
 class Scan:
@@ -67,9 +67,9 @@ class Scan:
         how = Options(**options, decide_true=decide_true, skip_files=True)
         self.progress = how.progress
         self._search = Search(source, And(()) if predicate is None else predicate, filesystem, how)
-        if self._search.located.failed:  # rows must not be missing in silence
-            raise self._search.located.failed[0].error
-        self.filesystem = self._search.located.filesystem or pyarrow.fs.LocalFileSystem()
+        if self._search.file_set.failed:  # rows must not be missing in silence
+            raise self._search.file_set.failed[0].error
+        self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
 
     @property
     def predicate(self) -> Predicate:
@@ -77,13 +77,13 @@ class Scan:
         return self._search.predicate
 
     @cached_property
-    def files(self) -> list[Searched]:
+    def files(self) -> list[FileResult]:
         """Every file, searched. Raises the first file's error: rows must not be missing in silence."""
         files = self._searched()
         self._log(files)
         return files
 
-    def _searched(self) -> list[Searched]:
+    def _searched(self) -> list[FileResult]:
         files = []
         meter = Meter(self.progress, self._search.files, "search")
         for one in self._search:
@@ -102,7 +102,7 @@ class Scan:
         self._search.columns, self._search.leaf = list(columns or ()), leaf
         first = self.files[0]
         assert first.outline is not None
-        self._search.hold_names(first.outline.leaves, first.found)
+        self._search.hold_names(first.outline.leaves, first.file)
 
     @property
     def verdicts(self) -> list[RowGroupVerdict]:
@@ -112,12 +112,12 @@ class Scan:
     @property
     def excluded(self) -> list[str]:
         """The files that were not opened, as their folders' names exclude them."""
-        return [str(file.found) for file in self.files if file.decision is None]
+        return [str(file.file) for file in self.files if file.decision is None]
 
     @property
     def unused(self) -> list[tuple[str, str]]:
         """(part, reason) of each part of the predicate that told nothing in some file."""
-        return Unused(self.files).parts
+        return UnusedParts(self.files).parts
 
     @property
     def notes(self) -> list[str]:
@@ -127,9 +127,9 @@ class Scan:
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
         """(file, row groups) of every file that has row groups in which a row can match."""
-        return [(str(file.found), groups) for file in self.files if (groups := open_groups(file))]
+        return [(str(file.file), groups) for file in self.files if (groups := open_groups(file))]
 
-    def reopen(self, file: Searched) -> Source:
+    def reopen(self, file: FileResult) -> Source:
         """A file once more, if it is still the one that was searched. Raises FileChangedError, StorageError."""
         source = opened_same(version_of(file))
         if file.outline is not None:
@@ -141,7 +141,7 @@ class Scan:
         """Whether filters are asked."""
         return self._search.options.use_filters
 
-    def leaf_of(self, file: Searched, column: str) -> tuple[Leaf | None, Leaf]:
+    def leaf_of(self, file: FileResult, column: str) -> tuple[Leaf | None, Leaf]:
         """The column a name means in a file, None if only the first one has it, and in the first; a key is both."""
         for key in self._search.keys:
             if key.path == split_path(column):
@@ -155,7 +155,7 @@ class Scan:
         try:
             return find_leaf(file.outline.leaves, column), there
         except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file.found}: " + error.message) from error
+            raise UnknownColumnError(f"{file.file}: " + error.message) from error
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -197,10 +197,10 @@ class Scan:
         keys, fragments = self._search.keys, []
         for file, groups in parts:
             path: Any = path_of(file)
-            if file.found.is_local and not is_utf8(path):  # pyarrow has no such names
+            if file.file.is_local and not is_utf8(path):  # pyarrow has no such names
                 with opened_same(version_of(file)) as source:
                     path = source.native_file()
-            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.found.partitions), groups))
+            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.file.partitions), groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
@@ -242,7 +242,7 @@ class Scan:
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""
         whole = 0
-        some: list[Searched] = []
+        some: list[FileResult] = []
         for file in self.files:
             if file.decision is None or file.outline is None:
                 continue
@@ -265,9 +265,9 @@ class Scan:
         """Tells `progress` about the row groups that are left, as their rows are read."""
         parts = [(f, groups) for f in self.files if self.progress and (groups := open_groups(f))]
         sums = [(f, f.outline.rows[g].sum(), sizes_of(f.outline)[g].sum()) for f, g in parts if f.outline is not None]
-        return RowMeter(self.progress, [(str(f.found), int(rows), int(size)) for f, rows, size in sums])
+        return RowMeter(self.progress, [(str(f.file), int(rows), int(size)) for f, rows, size in sums])
 
-    def _row_filter(self) -> RowFilter | GivenFilter | None:
+    def _row_filter(self) -> RowFilter | ExpressionFilter | None:
         """What rows are still to be checked for; None if every row that is left matches."""
         files = self.files  # names are resolved here, before any data is read
         if self._given is None:
@@ -283,7 +283,7 @@ class Scan:
             return row_filter(self.predicate, self.schema, dates=dates)
         from parquet_bloom.predicates.arrow import as_expression
 
-        return GivenFilter(as_expression(self._given), self.predicate)
+        return ExpressionFilter(as_expression(self._given), self.predicate)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
@@ -296,7 +296,7 @@ class Scan:
             reason = f"has {names.count(twice)} columns named {twice}, which pyarrow tells apart by name alone"
             raise RequestError(f"{self._search.files[0]}: {reason}; name others with " + parameter("columns"))
 
-    def _with(self, columns: Sequence[str] | None, rows: RowFilter | GivenFilter) -> list[str] | None:
+    def _with(self, columns: Sequence[str] | None, rows: RowFilter | ExpressionFilter) -> list[str] | None:
         """The columns to read, those that rows are filtered by among them."""
         # Never by the scanner's own filter. It goes by min and max first: these leave out NaN, and pyarrow ends the
         # process where their bytes have not the length of a value.
@@ -304,10 +304,10 @@ class Scan:
             return None
         return list(dict.fromkeys([*columns, *rows.columns]))
 
-    def _reading(self) -> Reading:
-        return Reading([file for file in self.files if open_groups(file)])
+    def _reading(self) -> ChangeGuard:
+        return ChangeGuard([file for file in self.files if open_groups(file)])
 
-    def _log(self, files: list[Searched]) -> None:
+    def _log(self, files: list[FileResult]) -> None:
         groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
         kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
         size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
@@ -319,7 +319,7 @@ class Scan:
             "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
             self.predicate, groups - kept, groups, size - left, size, closed, len(files),
         )  # fmt: skip
-        for part, reason in Unused(files).parts:
+        for part, reason in UnusedParts(files).parts:
             logger.info("not used to skip: %s: %s", part, reason)
 
 
@@ -328,7 +328,7 @@ def listed(columns: Sequence[str] | None) -> list[str] | None:
     return None if columns is None else list(columns)
 
 
-def open_groups(file: Searched) -> list[int]:
+def open_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which a row can match."""
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
 
@@ -338,7 +338,7 @@ def is_utf8(path: str) -> bool:
     return os.fsencode(path) == path.encode("utf-8", "replace")
 
 
-def undecided_groups(file: Searched) -> list[int]:
+def undecided_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which some rows can match and others not."""
     assert file.decision is not None
     undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)

@@ -18,12 +18,12 @@ from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
-from parquet_bloom.predicates.names import First, Schema
+from parquet_bloom.predicates.names import FirstFile, Schema
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.search.options import Options
-from parquet_bloom.storage.paths import Found, locate
+from parquet_bloom.storage.paths import DataFile, locate
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
 
@@ -33,7 +33,7 @@ _REMOTE_FILES = 16  # looked at side by side on a remote store
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DatasetSchema:
     """What is known of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
@@ -47,17 +47,17 @@ class Known:
 
 
 @dataclass(slots=True)
-class Searched:
+class FileResult:
     """One file and what is known of its row groups; without a decision its folder's name excluded it."""
 
-    found: Found
+    file: DataFile
     size: int = 0
     outline: Outline | None = None
     decision: Decision | None = None
     bound: Bound | None = None
     requests: int = 0
     bytes_read: int = 0
-    stamp: object = None
+    version_token: object = None
 
 
 def as_predicate(predicate: Any) -> Predicate:
@@ -77,7 +77,7 @@ def as_predicate(predicate: Any) -> Predicate:
 
 
 class Search:
-    """A predicate over located files. Iterating gives one Searched or one error a file, in order.
+    """A predicate over a file set. Iterating gives one FileResult or one error a file, in order.
 
     columns, leaf  names beside the predicate's that the first file must have, see hold_names
     """
@@ -87,61 +87,68 @@ class Search:
     ) -> None:
         self.predicate = as_predicate(predicate)
         self._tables = refusing(options.raw_files)
-        self.located = locate(sources, filesystem, self._tables)
+        self.file_set = locate(sources, filesystem, self._tables)
         self.options = options
-        self._first: First | None = None
+        self._first: FirstFile | None = None
         self._refused: RequestError | None = None
         self.columns: list[str] = []
         self.leaf: str | None = None
-        if options.known is not None:
-            self.keys = options.known.keys
-            self._first = First(options.known.leaves, options.known.path, options.ignore_case)
+        if options.dataset_schema is not None:
+            self.keys = options.dataset_schema.keys
+            self._first = FirstFile(options.dataset_schema.leaves, options.dataset_schema.path, options.ignore_case)
         else:
-            self.keys = partition_keys(found.partitions for found in self.located.found)
+            self.keys = partition_keys(data_file.partitions for data_file in self.file_set.files)
         self._bound: tuple[Any, Bound, int] | None = None
 
     @property
-    def files(self) -> list[Found]:
+    def files(self) -> list[DataFile]:
         """The data files, in the order of their paths."""
-        return self.located.found
+        return self.file_set.files
 
-    def __iter__(self) -> Iterator[Searched | tuple[Found, ParquetBloomError]]:
+    def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read."""
         rest = iter(self.files)
-        for found in rest:
-            yield self._try(found)
-            if not found.is_local and self._first is not None:
+        for data_file in rest:
+            yield self._try(data_file)
+            if not data_file.is_local and self._first is not None:
                 break  # its schema is what names of the others are held against
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
             yield from pool.map(self._try, rest)
 
-    def _try(self, found: Found) -> Searched | tuple[Found, ParquetBloomError]:
+    def _try(self, data_file: DataFile) -> FileResult | tuple[DataFile, ParquetBloomError]:
         try:
-            return self._search(found)
+            return self._search(data_file)
         except RequestError as error:
             if error is self._refused:
                 raise
-            return found, type(error)(f"{found}: " + error.message)
+            return data_file, type(error)(f"{data_file}: " + error.message)
         except ParquetBloomError as error:
-            return found, error
+            return data_file, error
 
-    def _search(self, found: Found) -> Searched:
-        if self.options.skip_files and found.partitions and self._first is not None:
-            outcome = partition_outcome(self._question(self._first.leaves, found))
+    def _search(self, data_file: DataFile) -> FileResult:
+        if self.options.skip_files and data_file.partitions and self._first is not None:
+            outcome = partition_outcome(self._question(self._first.leaves, data_file))
             if not outcome & TRUE:
-                return Searched(found)
-        with Source(found) as source:
+                return FileResult(data_file)
+        with Source(data_file) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
             if self._tables is not None and (note := self._tables.see(source.path, outline)) is not None:
                 logger.warning(note)
-            question = self._question(outline.leaves, found)
+            question = self._question(outline.leaves, data_file)
             decision = decide(source, outline, question)
-            searched = Searched(
-                found, source.size, outline, decision, question.bound, source.requests, source.bytes_read, source.stamp
+            searched = FileResult(
+                data_file,
+                source.size,
+                outline,
+                decision,
+                question.bound,
+                source.requests,
+                source.bytes_read,
+                source.version_token,
             )
         if decision.damaged:
-            warn_of_damage(str(found), decision.damaged)
+            warn_of_damage(str(data_file), decision.damaged)
         return searched
 
     @property
@@ -149,29 +156,29 @@ class Search:
         """What footers say of tables that no folder shows, once for each kind of table."""
         return [] if self._tables is None else self._tables.notes()
 
-    def _question(self, leaves: Sequence[Leaf], found: Found) -> Question:
-        bound, literal = self._bind(leaves, found)
-        return Question(bound, self.options, found.partitions, literal)
+    def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
+        bound, literal = self._bind(leaves, data_file)
+        return Question(bound, self.options, data_file.partitions, literal)
 
-    def _bind(self, leaves: Sequence[Leaf], found: Found) -> tuple[Bound, int]:
+    def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""
         last = self._bound
         if last is not None and last[0] is leaves:
             return last[1:]
         first = self._first if self._first is not None and self._first.leaves else None
         try:
-            bound = bind(self.predicate, Schema(leaves, self.keys, first, strict=self.options.known is None))
+            bound = bind(self.predicate, Schema(leaves, self.keys, first, strict=self.options.dataset_schema is None))
         except RequestError as error:
-            self._refused = self._refusal(found, error)
+            self._refused = self._refusal(data_file, error)
             raise self._refused from error
         literal = literal_outcome(bound, self.options.nan)
         if self._first is None:
-            self.hold_names(leaves, found)
-            self._first = First(leaves, str(found))
+            self.hold_names(leaves, data_file)
+            self._first = FirstFile(leaves, str(data_file))
         self._bound = leaves, bound, literal
         return bound, literal
 
-    def hold_names(self, leaves: Sequence[Leaf], found: Found) -> None:
+    def hold_names(self, leaves: Sequence[Leaf], data_file: DataFile) -> None:
         """Raise UnknownColumnError for a name that is not among the leaves of the first file and the folders' keys.
 
         `columns` are top-level names, as pyarrow takes them; `leaf` is the name of one leaf.
@@ -184,14 +191,14 @@ class Search:
             if self.leaf is not None and all(key.path != split_path(self.leaf) for key in self.keys):
                 find_leaf(leaves, self.leaf)
         except RequestError as error:
-            self._refused = self._refusal(found, error)
+            self._refused = self._refusal(data_file, error)
             raise self._refused from error
 
-    def _refusal(self, found: Found, error: RequestError) -> RequestError:
+    def _refusal(self, data_file: DataFile, error: RequestError) -> RequestError:
         """An error about names or types, which says by which file it was found out."""
         count = len(self.files)
         of_many = f" (the first of {count:,} files)" if count > 1 else ""
-        return type(error)(f"{found}{of_many}: " + error.message)
+        return type(error)(f"{data_file}{of_many}: " + error.message)
 
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError, first_line
-from parquet_bloom.search.search import Searched
+from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
@@ -18,10 +18,10 @@ from parquet_bloom.storage.stores import store_of
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 
 
-class Reading:
+class ChangeGuard:
     """Turns pyarrow's errors into ours, and notices files that changed between verdict and reading."""
 
-    def __init__(self, files: Sequence[Searched]) -> None:
+    def __init__(self, files: Sequence[FileResult]) -> None:
         self._files = files
 
     def __enter__(self) -> None:
@@ -33,39 +33,39 @@ class Reading:
         for file, same in zip(self._files, side_by_side(_is_same, self._files), strict=True):
             if not same:
                 reason = "was changed by another program while it was read; read it again"
-                raise FileChangedError(file.found, reason) from error
+                raise FileChangedError(file.file, reason) from error
         if isinstance(error, PYARROW_ERRORS):
-            where = str(self._files[0].found) if len(self._files) == 1 else "one of the files"
+            where = str(self._files[0].file) if len(self._files) == 1 else "one of the files"
             raise read_error(where, error) from error
 
 
-def _is_same(file: Searched) -> bool:
+def _is_same(file: FileResult) -> bool:
     try:
-        with Source(file.found) as now:
+        with Source(file.file) as now:
             return _fits(now, file)
     except StorageError:
         return False
 
 
-def _fits(source: Source, file: Searched | Version) -> bool:
-    return source.stamp == file.stamp and source.size == file.size
+def _fits(source: Source, file: FileResult | FileVersion) -> bool:
+    return source.version_token == file.version_token and source.size == file.size
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class FileVersion:
     """A file as it was when it was searched."""
 
     location: Location
     size: int
-    stamp: object
+    version_token: object
 
 
-def version_of(file: Searched) -> Version:
+def version_of(file: FileResult) -> FileVersion:
     """The version of a file that a search saw."""
-    return Version(Location(path_of(file), file.found.filesystem, str(file.found)), file.size, file.stamp)
+    return FileVersion(Location(path_of(file), file.file.filesystem, str(file.file)), file.size, file.version_token)
 
 
-def opened_same(file: Version) -> Source:
+def opened_same(file: FileVersion) -> Source:
     """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError."""
     source = Source(file.location)
     if _fits(source, file):
@@ -84,7 +84,7 @@ class SearchedDataset(ds.FileSystemDataset):
 
     def __init__(
         self, fragments: Sequence[Any], schema: pa.Schema, format: ds.FileFormat, filesystem: Any,
-        versions: Sequence[Version],
+        versions: Sequence[FileVersion],
     ) -> None:  # fmt: skip
         super().__init__(fragments, schema, format, filesystem)
         self._made_of = (tuple(fragments), schema, format, filesystem, tuple(versions))
@@ -123,9 +123,9 @@ class SearchedDataset(ds.FileSystemDataset):
         return type(self)(fragments, schema, *rest)
 
 
-def path_of(file: Searched) -> str:
+def path_of(file: FileResult) -> str:
     """A file's path as pyarrow's file system takes it."""
-    return store_of(file.found).absolute(file.found.path)
+    return store_of(file.file).absolute(file.file.path)
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:

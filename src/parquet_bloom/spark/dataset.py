@@ -23,16 +23,16 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnE
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
 from parquet_bloom.predicates.names import Schema, unknown_names
 from parquet_bloom.predicates.tree import Predicate, leaves_of
-from parquet_bloom.search.search import Known
+from parquet_bloom.search.search import DatasetSchema
 from parquet_bloom.spark.frames import mapped
-from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_files
+from parquet_bloom.spark.listing import FILE, Listing, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
 from parquet_bloom.spark.storages import Storages, storages
-from parquet_bloom.storage.paths import HIVE_NULL, Found, Partitions
+from parquet_bloom.storage.paths import HIVE_NULL, DataFile, Partitions
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 
-Names = Callable[[Known], dict[str, UnknownColumnError]]
+Names = Callable[[DatasetSchema], dict[str, UnknownColumnError]]
 _TRIED = 16  # files, the first by their names, until one has a footer
 
 
@@ -45,7 +45,7 @@ class Dataset:
     """
 
     spark: Any
-    listed: Listed
+    listed: Listing
     where: Storages
 
     @cached_property
@@ -66,7 +66,7 @@ class Dataset:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for row in (row for batch in batches for row in batch.to_pylist()):
                 try:
-                    with Source(found(where, row["path"], row["root"])) as source:
+                    with Source(data_file(where, row["path"], row["root"])) as source:
                         leaves = source.outline().leaves
                 except ParquetBloomError:
                     continue
@@ -125,7 +125,7 @@ class Dataset:
                 examples.setdefault(row["root"], []).append(row["path"])
         return examples
 
-    def known(self, unresolved: Names) -> Known:
+    def schema_for(self, unresolved: Names) -> DatasetSchema:
         """The columns that names may mean: of the first file, and of any other for names that it lacks.
 
         unresolved  says which names mean nothing among some columns
@@ -133,14 +133,14 @@ class Dataset:
         """
         first = self.first
         path, leaves = first if first is not None else ("", ())
-        known = Known(leaves, pseudo_leaves(self.partition_fields), path)
-        missing = unresolved(known)
+        schema = DatasetSchema(leaves, pseudo_leaves(self.partition_fields), path)
+        missing = unresolved(schema)
         if missing:
-            known = replace(known, leaves=known.leaves + self._elsewhere(known, missing, unresolved))
-        return known
+            schema = replace(schema, leaves=schema.leaves + self._elsewhere(schema, missing, unresolved))
+        return schema
 
     def _elsewhere(
-        self, first: Known, missing: dict[str, UnknownColumnError], unresolved: Names
+        self, first: DatasetSchema, missing: dict[str, UnknownColumnError], unresolved: Names
     ) -> tuple[Leaf, ...]:  # fmt: skip
         """Columns that files have and the first lacks: of one file for each missing name."""
         where, keys, names = self.where, first.keys, set(missing)
@@ -149,8 +149,8 @@ class Dataset:
             open = set(names)
             for row in (row for batch in batches for row in batch.to_pylist()):
                 try:
-                    with Source(found(where, row["path"], row["root"])) as source:
-                        here = Known(source.outline().leaves, keys)
+                    with Source(data_file(where, row["path"], row["root"])) as source:
+                        here = DatasetSchema(source.outline().leaves, keys)
                 except ParquetBloomError:
                     continue
                 for name in sorted(open - set(unresolved(here))):
@@ -188,9 +188,9 @@ def dataset(spark: Any, paths: Sequence[str], tables: Tables | None) -> Dataset:
     return Dataset(spark, listed, where)
 
 
-def found(where: Storages, path: str, root: str) -> Found:
+def data_file(where: Storages, path: str, root: str) -> DataFile:
     """A file of a listing, with the partition values that Spark sees in its folders."""
-    return replace(where.found(path, root), partitions=folders_of(path[len(root) :]) if root else ())
+    return replace(where.data_file(path, root), partitions=folders_of(path[len(root) :]) if root else ())
 
 
 def literal_path(path: str) -> str:
@@ -205,7 +205,7 @@ def unresolved_in(predicate: Predicate) -> Names:
     """Which names of a predicate mean nothing among some columns."""
     parts = list(leaves_of(predicate))
 
-    def unresolved(known: Known) -> dict[str, UnknownColumnError]:
+    def unresolved(known: DatasetSchema) -> dict[str, UnknownColumnError]:
         schema = Schema(known.leaves, known.keys)
         return {name: error for part in parts for name, error in unknown_names(part, schema).items()}
 
@@ -216,7 +216,7 @@ def unresolved_of(columns: Iterable[str]) -> Names:
     """Which names or patterns fit no column."""
     names = list(columns)
 
-    def unresolved(known: Known) -> dict[str, UnknownColumnError]:
+    def unresolved(known: DatasetSchema) -> dict[str, UnknownColumnError]:
         missing = {}
         for name in names:
             try:

@@ -85,11 +85,11 @@ def one_line(error: BaseException) -> str:
         except Exception:  # the JVM is gone
             return _GONE
     if _TRACEBACK in text:
-        told = _of_python(text.rpartition(_TRACEBACK)[2])
+        message = _of_python(text.rpartition(_TRACEBACK)[2])
     else:
-        told = _of_java(text)
-    told = told or type(error).__name__
-    return told if len(told) <= _MOST else f"{told[:_MOST]}..."
+        message = _of_java(text)
+    message = message or type(error).__name__
+    return message if len(message) <= _MOST else f"{message[:_MOST]}..."
 
 
 def _of_python(text: str) -> str:
@@ -117,16 +117,16 @@ def _of_java(text: str) -> str:
             break
         if line.strip() and not line.startswith("An error occurred while calling"):
             lines.append(line.strip().removeprefix(": "))
-    told = _BEFORE_CAUSE.sub("", " ".join(lines[:3]), count=1)
-    while (shorter := _JAVA_CLASS.sub("", told, count=1)) and _JAVA_CLASS.match(told):
-        told = shorter
-    told = re.sub(r"\s*SQLSTATE: \w+$", "", told)
+    message = _BEFORE_CAUSE.sub("", " ".join(lines[:3]), count=1)
+    while (shorter := _JAVA_CLASS.sub("", message, count=1)) and _JAVA_CLASS.match(message):
+        message = shorter
+    message = re.sub(r"\s*SQLSTATE: \w+$", "", message)
     causes = re.findall(r"^Caused by: (.+)$", text, re.MULTILINE)
     if causes:
         cause = _JAVA_CLASS.sub("", causes[-1], count=1) or causes[-1]
-        if cause not in told:
-            told = f"{told}: {cause}"
-    return told
+        if cause not in message:
+            message = f"{message}: {cause}"
+    return message
 
 
 @contextmanager

@@ -26,14 +26,14 @@ from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.check import sizes_of, verdicts_of
 from parquet_bloom.search.options import Nan, Options
-from parquet_bloom.search.search import Search, Searched, as_predicate
-from parquet_bloom.spark.dataset import Dataset, dataset, found, unresolved_in, unresolved_of
+from parquet_bloom.search.search import FileResult, Search, as_predicate
+from parquet_bloom.spark.dataset import Dataset, data_file, dataset, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
 from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import Tables, refusing
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Row = dict[str, Any]
-Work = Callable[[Sequence[Found]], Iterable[Row]]
+Work = Callable[[Sequence[DataFile]], Iterable[Row]]
 
 _TEXT, _LONG, _DOUBLE, _TEXTS = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
 INSPECTED = pa.schema(
@@ -172,7 +172,7 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
     files = []
     for row in listed:
         if row["kind"] == FILE:
-            files.append(found(where, row["path"], row["root"]))
+            files.append(data_file(where, row["path"], row["root"]))
         else:
             yield {"path": row["path"], "error": row["error"]}
     if not files:
@@ -196,7 +196,7 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
             yield _failed(file, f"{type(error).__name__}: {error}")
 
 
-def _failed(file: Found, error: object) -> Row:
+def _failed(file: DataFile, error: object) -> Row:
     return {"path": str(file), "error": " ".join(str(error).split())}
 
 
@@ -214,10 +214,12 @@ def _hold(data: Dataset, columns: Sequence[str] | None, exclude: Sequence[str] |
         raise RequestError("columns and exclude take lists of names")
     names = [*(columns or ()), *(exclude or ())]
     if names:
-        data.known(unresolved_of(names))
+        data.schema_for(unresolved_of(names))
 
 
-def _inspected(files: Sequence[Found], columns: Sequence[str] | None, exclude: Sequence[str] | None) -> Iterator[Row]:
+def _inspected(
+    files: Sequence[DataFile], columns: Sequence[str] | None, exclude: Sequence[str] | None
+) -> Iterator[Row]:
     names = [name for name in INSPECTED.names if name not in ("path", "error")]
     for file in files:
         report = inspect([file], columns=columns, exclude=exclude)
@@ -227,7 +229,7 @@ def _inspected(files: Sequence[Found], columns: Sequence[str] | None, exclude: S
 
 
 def _verified(
-    files: Sequence[Found], columns: Sequence[str] | None, exclude: Sequence[str] | None, sample: int | None
+    files: Sequence[DataFile], columns: Sequence[str] | None, exclude: Sequence[str] | None, sample: int | None
 ) -> Iterator[Row]:
     names = [name for name in VERIFIED.names if name not in ("path", "error")]
     for file in files:
@@ -238,16 +240,18 @@ def _verified(
 
 
 def _searching(
-    data: Dataset, predicate: Predicate, options: Options, rows_of: Callable[[Searched], Iterable[Row]]
+    data: Dataset, predicate: Predicate, options: Options, rows_of: Callable[[FileResult], Iterable[Row]]
 ) -> Work:
-    known = data.known(unresolved_in(predicate))
-    if known.leaves:
-        bind(predicate, Schema(known.leaves, known.keys))  # mistakes are told here, once
-    return functools.partial(_searched, predicate=predicate, options=replace(options, known=known), rows_of=rows_of)
+    schema = data.schema_for(unresolved_in(predicate))
+    if schema.leaves:
+        bind(predicate, Schema(schema.leaves, schema.keys))  # mistakes are told here, once
+    return functools.partial(
+        _searched, predicate=predicate, options=replace(options, dataset_schema=schema), rows_of=rows_of
+    )
 
 
 def _searched(
-    files: Sequence[Found], predicate: Predicate, options: Options, rows_of: Callable[[Searched], Iterable[Row]]
+    files: Sequence[DataFile], predicate: Predicate, options: Options, rows_of: Callable[[FileResult], Iterable[Row]]
 ) -> Iterator[Row]:
     for one in Search(files, predicate, None, options):
         if isinstance(one, tuple):
@@ -256,20 +260,20 @@ def _searched(
             yield from rows_of(one)
 
 
-def _verdicts(searched: Searched) -> Iterator[Row]:
+def _verdicts(searched: FileResult) -> Iterator[Row]:
     for verdict in verdicts_of(searched):
         row = verdict._asdict()
         row["outcome"] = verdict.outcome.names
         yield row
 
 
-def _kept(searched: Searched) -> Iterator[Row]:
+def _kept(searched: FileResult) -> Iterator[Row]:
     decision, outline = searched.decision, searched.outline
     if decision is None or outline is None or not decision.open.any():
         return
     groups = decision.open.nonzero()[0].tolist()
     yield {
-        "path": str(searched.found),
+        "path": str(searched.file),
         "row_groups": groups,
         "rows": int(outline.rows[decision.open].sum()),
         "size": int(sizes_of(outline)[decision.open].sum()),

@@ -40,7 +40,7 @@ Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listing:
     """Files of a listing, and what they are together.
 
     rows   DataFrame(path, root, size, kind, error), cached; kind is "file", or "failed" for a name or a
@@ -58,14 +58,14 @@ class Listed:
     tables: tuple[Table, ...] = ()
 
 
-def list_files(spark: Any, paths: Sequence[str], where: Storages) -> Listed:
+def list_files(spark: Any, paths: Sequence[str], where: Storages) -> Listing:
     """List the Parquet files that paths name: files, folders, and globs in their last component."""
     return list_by_size(spark, paths, where, 1 << 62)[0]
 
 
 def list_by_size(
     spark: Any, paths: Sequence[str], where: Storages, split: int, tidy: bool = False
-) -> tuple[Listed, Listed]:
+) -> tuple[Listing, Listing]:
     """As list_files: those of less than `split` bytes, and the others.
 
     tidy  clean up after killed runs along the way, where this machine can tell that they are dead
@@ -99,8 +99,8 @@ def list_by_size(
         found, *totals = computed(found.repartition(width(spark), "path").dropDuplicates(["path"]), *sums)
     files, size, its_mark, *large = totals
     return (
-        Listed(found.filter(f"size < {split}") if large[0] else found, files, size, its_mark, tuple(tables)),
-        Listed(found.filter(f"size >= {split}"), large[0], large[1], large[2], tuple(tables)),
+        Listing(found.filter(f"size < {split}") if large[0] else found, files, size, its_mark, tuple(tables)),
+        Listing(found.filter(f"size >= {split}"), large[0], large[1], large[2], tuple(tables)),
     )
 
 
@@ -129,9 +129,9 @@ def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
     named = []
     for name in (name.rstrip("/") or "/" for name in names):
         with contextlib.suppress(RequestError):
-            at = folder = where.found(name)
+            at = folder = where.data_file(name)
             if set(posixpath.basename(name)) & GLOB:
-                folder = where.found(posixpath.dirname(name))
+                folder = where.data_file(posixpath.dirname(name))
             real = [Location(os.path.realpath(folder.path))] if folder.is_local else []
             named.append((at, [folder, *real]))
     tables.around(named)
@@ -221,7 +221,7 @@ def list_folder(folder: str, root: str, where: Storages, tidy: bool) -> Iterator
         if restored:
             entries = list(_entries(folder, where))
     below = [name for path, size in entries if size < 0 and (name := posixpath.basename(path)) in SIGNS]
-    if below and (kind := table_in(where.found(folder), below)) is not None:
+    if below and (kind := table_in(where.data_file(folder), below)) is not None:
         yield folder, root, 0, TABLE, kind
     for path, size in entries:
         name = posixpath.basename(path)

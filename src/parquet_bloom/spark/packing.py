@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.spark.frames import kept, mapped, parallelism, width
-from parquet_bloom.spark.listing import Listed
+from parquet_bloom.spark.listing import Listing
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
@@ -31,7 +31,7 @@ _BIN, _LISTED = "_bin", "_listed"
 Full = tuple[int, int, int, int]
 
 
-def packed(listed: Listed, spark: Any, task_bytes: int = TASK_BYTES, task_files: int = TASK_FILES) -> Any:
+def packed(listed: Listing, spark: Any, task_bytes: int = TASK_BYTES, task_files: int = TASK_FILES) -> Any:
     """Repartition a listing so that a partition is the files of one task; the same columns.
 
     task_bytes  a task gets files of about so many bytes at most, or one file alone
@@ -46,7 +46,7 @@ def packed(listed: Listed, spark: Any, task_bytes: int = TASK_BYTES, task_files:
     return _in_bins(listed, spark, task_bytes, task_files)
 
 
-def by_name(listed: Listed, spark: Any, task_files: int = 2 * TASK_FILES) -> Any:
+def by_name(listed: Listing, spark: Any, task_files: int = 2 * TASK_FILES) -> Any:
     """Repartition a listing for work that takes about the same time for each file; the same columns.
 
     A file's task depends on its name alone. Should Spark lose its copy of a listing with an executor, and
@@ -56,7 +56,7 @@ def by_name(listed: Listed, spark: Any, task_files: int = 2 * TASK_FILES) -> Any
     return listed.rows.repartition(n, "path")
 
 
-def _task_count(listed: Listed, processors: int, task_bytes: int, task_files: int) -> int:
+def _task_count(listed: Listing, processors: int, task_bytes: int, task_files: int) -> int:
     """Tasks within both bounds; some for each processor, if there is work for them."""
     worthwhile = min(4 * processors, (listed.size + listed.files * _OPENING) // _WORTH_A_TASK)
     n = max(-(-listed.size // task_bytes), -(-listed.files // task_files), worthwhile, 1)
@@ -75,7 +75,7 @@ def _shared_out(frame: Any, n_tasks: int) -> Any:
     return dealt.repartitionById(n_tasks, "_task").drop("_task")
 
 
-def _in_bins(listed: Listed, spark: Any, task_bytes: int, task_files: int) -> Any:
+def _in_bins(listed: Listing, spark: Any, task_bytes: int, task_files: int) -> Any:
     """Its rows with their tasks stay in Spark's cache."""
     from pyspark.sql import functions as sf
 
@@ -108,7 +108,7 @@ def _in_bins(listed: Listed, spark: Any, task_bytes: int, task_files: int) -> An
     return placed.repartitionById(n, "_task").select(*names)
 
 
-def gathered(listed: Listed) -> Any:
+def gathered(listed: Listing) -> Any:
     """Its rows without many partitions of next to nothing, each of which would start a Python process."""
     return listed.rows.coalesce(max(1, listed.files // _LISTED_FILES))
 

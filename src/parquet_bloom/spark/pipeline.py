@@ -23,7 +23,7 @@ from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
-from parquet_bloom.spark.listing import FILE, Listed, find_tables, list_by_size
+from parquet_bloom.spark.listing import FILE, Listing, find_tables, list_by_size
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.table_folders import Tables, look_before
@@ -42,13 +42,13 @@ REPORT = pa.schema(
 _UNITS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("stop", pa.int64()), ("crc", pa.int64()), ("stamp", pa.string()), ("chosen", pa.list_(pa.int32())),
+        ("stop", pa.int64()), ("crc", pa.int64()), ("version_token", pa.string()), ("chosen", pa.list_(pa.int32())),
     ]
 )  # fmt: skip
 _FILTERS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("crc", pa.int64()), ("stamp", pa.string()), ("chosen", pa.list_(pa.int32())),
+        ("crc", pa.int64()), ("version_token", pa.string()), ("chosen", pa.list_(pa.int32())),
         ("row_group", pa.int32()), ("column", pa.int32()),
         ("data", pa.binary()), ("built", pa.string()), ("error", pa.string()),
     ]
@@ -150,7 +150,7 @@ def add_filters(
 
 
 def _add_to(
-    spark: Any, small: Listed, large: Listed, job: tasks.Job, task_bytes: int, progress: Any
+    spark: Any, small: Listing, large: Listing, job: tasks.Job, task_bytes: int, progress: Any
 ) -> tuple[Any, int, int]:
     """Run it all: the report, and how many rows it has and their mark."""
     task_bytes = max(task_bytes, small.size // _MOST_TASKS)
@@ -163,14 +163,14 @@ def _add_to(
     return report, files, paths
 
 
-def _large(spark: Any, large: Listed, job: tasks.Job, progress: Any) -> Any:
+def _large(spark: Any, large: Listing, job: tasks.Job, progress: Any) -> Any:
     """Split, built by many tasks, and put together by one task a file."""
     rows = large.rows.repartition(min(large.files, _MOST_TASKS))
     units, n_units = computed(
         _rows(rows, functools.partial(tasks.cut, job=job), _UNITS), f"count_if(place != {tasks.HEADER})"
     )
     headers = units.filter(units.place == tasks.HEADER).selectExpr(
-        "path", "root", "size", "place", "crc", "stamp", "chosen", "-1 row_group", "-1 column",
+        "path", "root", "size", "place", "crc", "version_token", "chosen", "-1 row_group", "-1 column",
         "cast(null as binary) data", "cast(null as string) built", "cast(null as string) error",
     )  # fmt: skip
     rows = headers
@@ -204,7 +204,7 @@ def _check_places(
         if in_place and not force and scheme in ("hdfs", "viewfs"):
             reason = "HDFS cannot replace a file in one step; give output, or force for two renames a file"
             raise RequestError(f"{path}: {reason}")
-        tables.refuse(where.found(path), where.found(f"{path.rstrip('/')}/x"), force)
+        tables.refuse(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), force)
 
 
 def _check_equal_targets(wanted: Any) -> None:

@@ -19,7 +19,7 @@ _REDRAWN = 0.5  # seconds between two looks of the bar
 Tasks = Callable[[], tuple[int, int, int]]  # done, of how many, running; of the stages that run
 
 
-class Progress:
+class JobProgress:
     """Counts for one job. The executors' copies only add."""
 
     def __init__(self, spark: Any) -> None:
@@ -44,7 +44,7 @@ class Progress:
 
 
 @contextmanager
-def watched(spark: Any) -> Iterator[Progress | None]:
+def watched(spark: Any) -> Iterator[JobProgress | None]:
     """Show on stderr how far the jobs of a session are; gives what add_filters counts with.
 
     None on Spark Connect, whose server tells tasks alone.
@@ -52,13 +52,13 @@ def watched(spark: Any) -> Iterator[Progress | None]:
     progress = None
     with _tasks_of(spark) as tasks:
         with suppress(Exception):  # Spark Connect
-            progress = Progress(spark)
+            progress = JobProgress(spark)
         with _bar(progress, tasks) if sys.stderr.isatty() else _lines(progress, tasks):
             yield progress
 
 
 @contextmanager
-def _bar(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
+def _bar(progress: JobProgress | None, tasks: Tasks) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -72,25 +72,25 @@ def _bar(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
                 done, total = progress.done[1], progress.bytes
             else:
                 done, total, _ = tasks()
-            bar.update(shown, description=_told(progress, tasks), completed=done, total=total or None)
+            bar.update(shown, description=_line(progress, tasks), completed=done, total=total or None)
 
         with _repeated(look, _REDRAWN):
             yield
 
 
 @contextmanager
-def _lines(progress: Progress | None, tasks: Tasks) -> Iterator[None]:
+def _lines(progress: JobProgress | None, tasks: Tasks) -> Iterator[None]:
     started = time.monotonic()
 
     def look() -> None:
         seconds = time.monotonic() - started
-        print(f"parquet-bloom: after {seconds:,.0f} s: {_told(progress, tasks)}", file=sys.stderr, flush=True)
+        print(f"parquet-bloom: after {seconds:,.0f} s: {_line(progress, tasks)}", file=sys.stderr, flush=True)
 
     with _repeated(look, SECONDS):
         yield
 
 
-def _told(progress: Progress | None, tasks: Tasks) -> str:
+def _line(progress: JobProgress | None, tasks: Tasks) -> str:
     told = []
     if progress is not None and progress.files:
         told.append(f"{progress.done[0]:,} of {progress.files:,} files")

@@ -126,10 +126,10 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
         with _as_worker(_python_for(master or settings.get("spark.master"), settings.get(_PYTHON))):
             started = builder.getOrCreate()
     except Exception as error:
-        told = one_line(error)
-        if master is not None and master.startswith("spark://") and "stopped SparkContext" in told:
-            told = f"no master answers at {master}"
-        raise RequestError(f"Spark did not start: {told}") from error
+        message = one_line(error)
+        if master is not None and master.startswith("spark://") and "stopped SparkContext" in message:
+            message = f"no master answers at {master}"
+        raise RequestError(f"Spark did not start: {message}") from error
     _choose_python(started)
     return started
 
@@ -202,11 +202,11 @@ def check_java() -> None:
         where = f"in JAVA_HOME={home}" if home else "here"
         raise RequestError(f"Spark needs Java {LEAST_JAVA} or later, and there is none {where}: {_HOW}")
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RequestError(
             f"Spark needs Java {LEAST_JAVA} or later, and {java} does not run ({error}): {_HOW}"
         ) from error
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
         raise RequestError(f"Spark needs Java {LEAST_JAVA} or later, and {java} is Java {found[1]}: {_HOW}")

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.storage.paths import Found, partitions_of
+from parquet_bloom.storage.paths import DataFile, partitions_of
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
 
@@ -42,7 +42,7 @@ class Storages:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     default: str = "file:///"
 
-    def found(self, name: str, root: str = "") -> Found:
+    def data_file(self, name: str, root: str = "") -> DataFile:
         """A file by its name.
 
         root  the folder that was named, if it was one: the file's place in an output and its Hive
@@ -51,7 +51,7 @@ class Storages:
         """
         store, path = self.open(name)
         below = name[len(root) :].lstrip("/") if root else name.rsplit("/", 1)[-1]
-        return Found(path, store.filesystem, name, [], below, partitions_of(below))
+        return DataFile(path, store.filesystem, name, [], below, partitions_of(below))
 
     def open(self, name: str) -> tuple[Store, str]:
         """The file system and the path on it."""

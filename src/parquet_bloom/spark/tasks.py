@@ -26,13 +26,14 @@ from typing import Any
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.add import BuiltElsewhere, add_file
 from parquet_bloom.edit.build import build
-from parquet_bloom.edit.plan import Chunk, Plan, Request, Run, planned, writing_order
+from parquet_bloom.edit.plan import Plan, Request, Run, planned, writing_order
 from parquet_bloom.edit.removal import is_made_from
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
-from parquet_bloom.formats.forms.form import Built
+from parquet_bloom.formats.forms.form import BuiltFilter
+from parquet_bloom.formats.metadata.footer import ChunkKey
 from parquet_bloom.spark.storages import Storages
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
@@ -60,15 +61,15 @@ class Job:
     request: Request
     output: str | None = None
 
-    def found(self, row: Row) -> Found:
+    def data_file(self, row: Row) -> DataFile:
         """The data file of a row."""
-        return self.storages.found(row["path"], row["root"])
+        return self.storages.data_file(row["path"], row["root"])
 
-    def target(self, found: Found) -> Location:
+    def target(self, data_file: DataFile) -> Location:
         """Where the new version of a file goes."""
         if self.output is None:
-            return found
-        name = f"{self.output.rstrip('/')}/{found.relative}"
+            return data_file
+        name = f"{self.output.rstrip('/')}/{data_file.relative}"
         store, path = self.storages.open(name)
         return Location(path, store.filesystem, name)
 
@@ -136,13 +137,13 @@ def _add(row: Row, job: Job, run: Run, built: BuiltElsewhere | None = None, chos
     started = time.perf_counter()
     target = None
     try:
-        found = job.found(row)
-        target = job.target(found)
+        data_file = job.data_file(row)
+        target = job.target(data_file)
         try:
-            status, report = _once(found, target, run, built, chosen)
+            status, report = _once(data_file, target, run, built, chosen)
         except ConflictError:
             # A twin of this task, or the one it repeats, has just finished this very file.
-            status, report = _once(found, target, run, None)
+            status, report = _once(data_file, target, run, None)
         return report_row(row["path"], str(target), status, report, time.perf_counter() - started)
     except ImportError:  # what this executor lacks is not the file's doing
         raise
@@ -151,31 +152,31 @@ def _add(row: Row, job: Job, run: Run, built: BuiltElsewhere | None = None, chos
 
 
 def _once(
-    found: Found, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
+    data_file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
 ) -> tuple[str, AddedFile]:
     request = run.request
     if not request.in_place and not request.overwrite and store_of(target).exists(target.path):
-        report = _made_before(found, target, run)
+        report = _made_before(data_file, target, run)
         if report is not None:
             return UNCHANGED, report
         # Ours, of this very source, but without some of the filters asked for.
         run = dataclasses.replace(run, request=dataclasses.replace(request, overwrite=True))
-    report = add_file(found, target, run, built, chosen)
+    report = add_file(data_file, target, run, built, chosen)
     return DONE if report.filters or not request.in_place else UNCHANGED, report
 
 
-def _made_before(found: Found, target: Location, run: Run) -> AddedFile | None:
+def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile | None:
     """The report of an output that an earlier run finished; None if it lacks filters that are asked for now.
 
     Raises StorageError for a file that is something else.
     """
-    with Source(found) as source, Source(target) as new:
+    with Source(data_file) as source, Source(target) as new:
         if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(planned(source, run).chosen) & set(planned(new, run).chosen):
+        if set(planned(source, run).sizings) & set(planned(new, run).sizings):
             return None
         footer = source.footer()
-        return AddedFile(str(found), str(target), footer.n_row_groups, [], source.size, new.size)
+        return AddedFile(str(data_file), str(target), footer.n_row_groups, [], source.size, new.size)
 
 
 # --- large files ----------------------------------------------------------------------------------
@@ -189,10 +190,10 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         run = job.run(workers)
         for row in rows:
             same = {"path": row["path"], "root": row["root"], "size": row["size"]}
-            header = {**same, "place": HEADER, "stop": 0, "crc": None, "stamp": None, "chosen": None}
+            header = {**same, "place": HEADER, "stop": 0, "crc": None, "version_token": None, "chosen": None}
             units: list[Row] = []
             try:
-                with Source(job.found(row), pin=True) as source:
+                with Source(job.data_file(row), pin=True) as source:
                     made = planned(source, run)
                     known = {**_mark(source), "chosen": made.columns}
                     header |= known
@@ -208,7 +209,7 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 def _mark(source: Source) -> Row:
     """What tells this version of a file from all others."""
-    return {"crc": zlib.crc32(source.footer().data), "stamp": f"{source.size} {source.stamp!r}"}
+    return {"crc": zlib.crc32(source.footer().data), "version_token": f"{source.size} {source.version_token!r}"}
 
 
 def _runs(source: Source, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
@@ -239,18 +240,18 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
                 yield _filter_row(row, place, (-1, -1), None, text)
 
 
-def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[Chunk, Built]]:
+def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter]]:
     request = run.request
-    with Source(job.found(row), pin=True) as source:
-        if _mark(source) != {"crc": row["crc"], "stamp": row["stamp"]}:
+    with Source(job.data_file(row), pin=True) as source:
+        if _mark(source) != {"crc": row["crc"], "version_token": row["version_token"]}:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
         made = planned(source, run, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
 
-        def work(key: Chunk) -> Built:
-            return build(readers[key[1]], footer, key[0], request.form, made.chosen[key])
+        def work(key: ChunkKey) -> BuiltFilter:
+            return build(readers[key[1]], footer, key[0], request.form, made.sizings[key])
 
         try:
             yield from zip(keys, run.workers.in_order(work, keys), strict=True)
@@ -258,10 +259,10 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[Chunk, Built]]:
             run.workers.settle()
 
 
-def _filter_row(row: Row, place: int, key: Chunk, built: Built | None, error: str | None) -> Row:
+def _filter_row(row: Row, position: int, key: ChunkKey, built: BuiltFilter | None, error: str | None) -> Row:
     return {
-        "path": row["path"], "root": row["root"], "size": row["size"], "place": place,
-        "crc": row["crc"], "stamp": row["stamp"], "row_group": key[0], "column": key[1],
+        "path": row["path"], "root": row["root"], "size": row["size"], "place": position,
+        "crc": row["crc"], "version_token": row["version_token"], "row_group": key[0], "column": key[1],
         "data": built.data if built is not None else None,
         "built": json.dumps(dataclasses.asdict(dataclasses.replace(built, data=None))) if built else None,
         "error": error,
@@ -278,9 +279,12 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             yield _add(header, job, run, _given(header, own), header["chosen"])
 
 
-def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk]], Iterator[Built]]:
-    def built(source: Source, keys: Sequence[Chunk]) -> Iterator[Built]:
-        if header["place"] != HEADER or _mark(source) != {"crc": header["crc"], "stamp": header["stamp"]}:
+def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
+    def built(source: Source, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
+        if header["place"] != HEADER or _mark(source) != {
+            "crc": header["crc"],
+            "version_token": header["version_token"],
+        }:
             raise ConflictError(source.path, "was changed by another program meanwhile")
         for key in keys:
             row = next(rows, None)
@@ -288,9 +292,9 @@ def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk
             if row is None or row["error"] is not None or (row["row_group"], row["column"]) != key:
                 reason = row["error"] if row is not None and row["error"] else "some of its filters did not arrive"
                 raise _Lost(source.path, reason.removeprefix(f"{source.path}: "))
-            told = json.loads(row["built"])
-            texts = tuple((name, value) for name, value in told.pop("texts"))
-            yield Built(**{**told, "data": row["data"], "texts": texts})
+            fields = json.loads(row["built"])
+            texts = tuple((name, value) for name, value in fields.pop("texts"))
+            yield BuiltFilter(**{**fields, "data": row["data"], "texts": texts})
 
     return built
 

@@ -21,7 +21,7 @@ from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import storages
 from parquet_bloom.storage.table_folders import refusing
-from parquet_bloom.zones.build import Piece, pieces_of, write_indexes
+from parquet_bloom.zones.build import ZoneBatch, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, is_lance, open_data
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def build_zone_index(
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
-    data = open_data([where.found(row["path"], row["root"]) for row in listed], columns)
+    data = open_data([where.data_file(row["path"], row["root"]) for row in listed], columns)
     store, folder = where.open(output)
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
@@ -72,7 +72,7 @@ def build_zone_index(
 def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            for place, piece in enumerate(pieces_of(pickle.loads(row["pickled"]), columns, parameters)):
+            for place, piece in enumerate(zone_batches_of(pickle.loads(row["pickled"]), columns, parameters)):
                 out = pa.BufferOutputStream()
                 with pa.ipc.new_stream(out, piece.zones.schema) as writer:
                     writer.write_batch(piece.zones)
@@ -89,11 +89,11 @@ def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Para
 def _join(
     batches: Iterator[pa.RecordBatch], data: Data, parameters: form.Parameters, output: str, overwrite: bool, sync: bool
 ) -> Iterator[pa.RecordBatch]:
-    def pieces() -> Iterator[Piece]:
+    def pieces() -> Iterator[ZoneBatch]:
         for batch in batches:
             for row in batch.to_pylist():
                 for zones in pa.ipc.open_stream(row["zones"]):
-                    yield Piece(row["column"], row["fragment"], zones, row["nulls"])
+                    yield ZoneBatch(row["column"], row["fragment"], zones, row["nulls"])
 
     built = write_indexes(data, parameters, pieces(), output, overwrite, sync)
     names = ["path", "column", "type", "zones", "bytes"]

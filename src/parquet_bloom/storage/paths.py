@@ -23,7 +23,7 @@ Partitions = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Location):
+class DataFile(Location):
     """A file to work on.
 
     relative    its place in an output folder
@@ -35,7 +35,7 @@ class Found(Location):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedFile:
     """A file that could not be worked on."""
 
     path: str
@@ -48,8 +48,8 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """The files of a call.
+class FileSet:
+    """The data files that the paths of a call lead to.
 
     filesystem  of all of them; None: the local one
     single      whether one plain file was named: its error is then the caller's, not one line among many
@@ -57,36 +57,38 @@ class Located:
     """
 
     filesystem: Any
-    found: list[Found]
+    files: list[DataFile]
     single: bool
-    failed: list[Failed]
+    failed: list[FailedFile]
 
 
-def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> Located:
+def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> FileSet:
     """Find the files of a call: paths, folders, globs, `file:` and other URIs, or several of them.
 
     A named file counts whatever its name; folders are searched for Parquet files. Hidden files and
     folders (leading "." or "_", as Hadoop does) are passed over in folders.
 
-    sources     may also be Found files: they are taken as they are, and nothing is searched
+    sources     may also be DataFiles: they are taken as they are, and nothing is searched
     filesystem  of pyarrow or fsspec; plain paths are then on it
     tables      gets those that the files have to do with, and may refuse them; None: nobody looks
     Raises RequestError for none, or for several on different file systems; StorageError for one
     name alone that is not there or holds no Parquet file, TableFormatError for a table's folder.
     """
     many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    found = [source for source in many if isinstance(source, Found)]
-    if many and len(found) == len(many):
-        return Located(found[0].filesystem, found, len(found) == 1, [])
+    files = [source for source in many if isinstance(source, DataFile)]
+    if many and len(files) == len(many):
+        return FileSet(files[0].filesystem, files, len(files) == 1, [])
     return _Search(sources, Stores(filesystem), tables).run()
 
 
-def expand(sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None) -> list[Found]:
+def expand(
+    sources: PathLike | Sequence[PathLike], filesystem: Any = None, tables: Tables | None = None
+) -> list[DataFile]:
     """Find the files, as `locate` does; the first name that gives none is an error."""
-    located = locate(sources, filesystem, tables)
-    if located.failed:
-        raise located.failed[0].error
-    return located.found
+    file_set = locate(sources, filesystem, tables)
+    if file_set.failed:
+        raise file_set.failed[0].error
+    return file_set.files
 
 
 class _Search:
@@ -97,7 +99,7 @@ class _Search:
         self._named = [stores.locate(os.fspath(source)) for source in many]
         self._texts = [os.fspath(source) for source in many]
         self._alone = len(many) == 1
-        self._failed: list[Failed] = []
+        self._failed: list[FailedFile] = []
         self._single = False
         self._tables = tables
         self._store = self._named[0][0]
@@ -106,12 +108,12 @@ class _Search:
                 both = without_secret(f"{self._texts[0]} and {text}")
                 raise RequestError(f"{both} are on different file systems; use one call for each")
 
-    def run(self) -> Located:
+    def run(self) -> FileSet:
         named = []
         asked: list[Kind] = [None] * len(self._named)
         if isinstance(self._store, RemoteStore) and not self._alone:
             asked = self._store.kinds([path.rstrip("/") for _, path in self._named])
-        trees: list[tuple[str, list[Found]]] = []  # what was named, and its files
+        trees: list[tuple[str, list[DataFile]]] = []  # what was named, and its files
         for (store, path), kind in zip(self._named, asked, strict=True):
             failed = len(self._failed)
             try:
@@ -124,15 +126,15 @@ class _Search:
             except (StorageError, TableFormatError) as error:
                 if self._alone:
                     raise
-                self._failed.append(Failed(error.path, error))
-        found: dict[str, Found] = {}
+                self._failed.append(FailedFile(error.path, error))
+        by_path: dict[str, DataFile] = {}
         for file in _apart(trees):
-            found.setdefault(store_of(file).real(file.path), file)
-        if self._alone and not found:
+            by_path.setdefault(store_of(file).real(file.path), file)
+        if self._alone and not by_path:
             raise self._failed[0].error
         if self._tables is not None:
             self._tables.around(named)
-        return Located(self._store.filesystem, list(found.values()), self._single, self._failed)
+        return FileSet(self._store.filesystem, list(by_path.values()), self._single, self._failed)
 
     def _missing(self, store: Store, path: str, reason: str) -> None:
         raise StorageError(store.location(path), reason)
@@ -142,18 +144,18 @@ class _Search:
             raise TableFormatError(at, table)
         self._missing(store, path, f"no Parquet file ({', '.join('*' + s for s in SUFFIXES)}) in it")
 
-    def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> Found:
+    def _file(self, store: Store, path: str, root: str | None = None, opened: Any = None) -> DataFile:
         """A file named itself (no root), or found below a root."""
         at = store.location(path)
         below = path if root is None else os.path.relpath(path, root)
         relative = below.rsplit("/", 1)[-1] if root is None else below
         partitions = () if root is None and self._alone else partitions_of(below)
-        return Found(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
+        return DataFile(at.path, at.filesystem, at.shown, [opened] if opened is not None else [], relative, partitions)
 
-    def _found(self, store: Store, path: str, kind: Kind) -> list[Found]:
+    def _found(self, store: Store, path: str, kind: Kind) -> list[DataFile]:
         return self._remote(store, path, kind) if isinstance(store, RemoteStore) else self._local(store, path)
 
-    def _local(self, store: Store, path: str) -> list[Found]:
+    def _local(self, store: Store, path: str) -> list[DataFile]:
         if os.path.isdir(path):
             return self._local_folder(store, path, path)
         if os.path.lexists(path) or not set(path) & GLOB:
@@ -163,12 +165,12 @@ class _Search:
             return [self._file(store, path)]
         return self._local_glob(store, path)
 
-    def _local_folder(self, store: Store, folder: str, root: str) -> list[Found]:
+    def _local_folder(self, store: Store, folder: str, root: str) -> list[DataFile]:
         files = []
 
         def fail(error: OSError) -> None:
             failed = storage_error(store.location(error.filename or folder), error)
-            self._failed.append(Failed(failed.path, failed))
+            self._failed.append(FailedFile(failed.path, failed))
 
         for where, folders, names in os.walk(folder, onerror=fail):
             if self._tables is not None:
@@ -177,7 +179,7 @@ class _Search:
             files += [self._file(store, os.path.join(where, n), root) for n in names if is_data(n)]
         return sorted(files, key=lambda file: file.path)  # pyarrow's order of a data set
 
-    def _local_glob(self, store: Store, pattern: str) -> list[Found]:
+    def _local_glob(self, store: Store, pattern: str) -> list[DataFile]:
         parts = pattern.split(os.sep)
         first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
         root = os.sep.join(parts[:first]) or (os.sep if pattern.startswith(os.sep) else ".")
@@ -191,7 +193,7 @@ class _Search:
             self._missing(store, pattern, "no file fits this pattern")
         return files
 
-    def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[Found]:
+    def _remote(self, store: RemoteStore, path: str, kind: Kind) -> list[DataFile]:
         """kind  what `kinds` said, if it was asked."""
         is_pattern = bool(set(path) & GLOB)
         if self._alone and not is_pattern and not path.endswith("/"):
@@ -232,7 +234,7 @@ class _Search:
             self._tables.listed(store.location(folder), entries, recursive)
 
 
-def _apart(trees: Sequence[tuple[str, list[Found]]]) -> Iterator[Found]:
+def _apart(trees: Sequence[tuple[str, list[DataFile]]]) -> Iterator[DataFile]:
     """The files of all names. In an output folder each of several trees gets a folder of its own.
 
     That is the folder's name or, where two have the same name, its path below what all have in common.
@@ -251,7 +253,7 @@ def _apart(trees: Sequence[tuple[str, list[Found]]]) -> Iterator[Found]:
         yield from (replace(f, relative=f"{label}/{f.relative}") for f in files) if label else files
 
 
-def _root(path: str, files: Sequence[Found]) -> str:
+def _root(path: str, files: Sequence[DataFile]) -> str:
     """The absolute folder that a path names, or below which a pattern looks; "" for a pattern of this folder."""
     root = files[0].path.removesuffix(files[0].relative) if files else path
     return os.path.abspath(root) if root else ""
@@ -270,11 +272,11 @@ def partitions_of(path: str) -> Partitions:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Where the new version of each file goes; the rest as in Located."""
+    """Where the new version of each file goes; the rest as in FileSet."""
 
-    targets: dict[Found, Location]
+    targets: dict[DataFile, Location]
     single: bool
-    failed: list[Failed]
+    failed: list[FailedFile]
 
 
 def targets(
@@ -300,21 +302,21 @@ def targets(
         place = parameter("in_place", True)
         raise RequestError("give " + parameter("output") + " for a new file, or " + place + " to replace the source")
     stores = Stores(filesystem)
-    located = _Search(sources, stores, tables).run()
+    file_set = _Search(sources, stores, tables).run()
     if output is None:
-        return Outputs({file: file for file in located.found}, located.single, located.failed)
+        return Outputs({file: file for file in file_set.files}, file_set.single, file_set.failed)
     store, path = stores.locate(os.fspath(output))
     folder = path.endswith("/") or store.is_folder(path)
-    if not folder and not located.single:
+    if not folder and not file_set.single:
         if store.exists(path):
             raise StorageError(store.location(path), "is not a folder, which several sources need")
         folder = True
-    pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in located.found]
-    _check_pairs(pairs, store, store.same(store_on(located.filesystem)), overwrite)
-    return Outputs(dict(pairs), located.single, located.failed)
+    pairs = [(file, store.location(os.path.join(path, file.relative) if folder else path)) for file in file_set.files]
+    _check_pairs(pairs, store, store.same(store_on(file_set.filesystem)), overwrite)
+    return Outputs(dict(pairs), file_set.single, file_set.failed)
 
 
-def _check_pairs(pairs: Sequence[tuple[Found, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
+def _check_pairs(pairs: Sequence[tuple[DataFile, Location]], store: Store, same_store: bool, overwrite: bool) -> None:
     def real(at: Location) -> str:
         return store_of(at).real(at.path)
 

@@ -77,10 +77,10 @@ class OpenFile(Protocol):
 
 def storage_error(path: object, error: BaseException) -> StorageError:
     """Say what the operating system or the store said, in one line that names the file."""
-    said = error.strerror if isinstance(error, OSError) else None
-    if isinstance(error, FileNotFoundError) and (said is None or "Path does not exist" in said):
-        said = "no such file"
-    lines = without_secret(said or str(error)).strip().splitlines()
+    reason = error.strerror if isinstance(error, OSError) else None
+    if isinstance(error, FileNotFoundError) and (reason is None or "Path does not exist" in reason):
+        reason = "no such file"
+    lines = without_secret(reason or str(error)).strip().splitlines()
     return StorageError(path, lines[0] if lines else type(error).__name__)
 
 
@@ -123,11 +123,11 @@ class _ArrowFile:
     def version(self) -> object:
         if self._info is not None:
             return self._info.size, self._info.mtime_ns
-        told = self._file.metadata() or {}
-        return self.size, _told(told, "ETag"), _told(told, "Last-Modified")
+        metadata = self._file.metadata() or {}
+        return self.size, _header(metadata, "ETag"), _header(metadata, "Last-Modified")
 
     def etag(self) -> str | None:
-        return _told(self._file.metadata() or {}, "ETag") if self._info is None else None
+        return _header(self._file.metadata() or {}, "ETag") if self._info is None else None
 
     def close(self) -> None:
         self._file.close()
@@ -174,7 +174,7 @@ def arrow_filesystem(filesystem: Any) -> Any:
     raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
 
 
-def _told(metadata: dict[Any, Any], name: str) -> str | None:
+def _header(metadata: dict[Any, Any], name: str) -> str | None:
     value = metadata.get(name, metadata.get(name.encode()))
     return value.decode() if isinstance(value, bytes) else value
 

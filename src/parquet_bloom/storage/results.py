@@ -14,7 +14,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
-from parquet_bloom.storage.paths import Failed
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ T = TypeVar("T")
 class Results(list[R], Generic[R]):
     """One result a file, in order, and `failed`: the files among many that gave an error instead."""
 
-    def __init__(self, failed: Iterable[Failed] = ()) -> None:
+    def __init__(self, failed: Iterable[FailedFile] = ()) -> None:
         super().__init__()
-        self.failed: list[Failed] = list(failed)
+        self.failed: list[FailedFile] = list(failed)
 
 
 def each(
     files: Sequence[T],
     work: Callable[[T], R],
     single: bool,
-    failed: Iterable[Failed] = (),
+    failed: Iterable[FailedFile] = (),
     meter: Meter | None = None,
 ) -> Results[R]:
     """Work on every file; one bad file among many does not stop the others.
@@ -57,16 +57,16 @@ def each(
             results.append(work(file))
             names_known = True
         except RequestError as error:  # a column that this file lacks, a type that it has
-            told = type(error)(f"{file}: " + error.message)
+            named = type(error)(f"{file}: " + error.message)
             if single or (isinstance(error, UnknownColumnError) and not names_known):
-                raise told from error
+                raise named from error
             names_known = True
-            told.__cause__ = error
-            results.failed.append(Failed(str(file), told))
+            named.__cause__ = error
+            results.failed.append(FailedFile(str(file), named))
         except ParquetBloomError as error:
             if single:
                 raise
-            results.failed.append(Failed(str(file), error))
+            results.failed.append(FailedFile(str(file), error))
         meter.finish()
     return results
 

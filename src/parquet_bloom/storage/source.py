@@ -122,7 +122,7 @@ class Source:
             raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
 
     @property
-    def stamp(self) -> object:
+    def version_token(self) -> object:
         """What changes when the file is replaced or written to; None where that cannot be told.
 
         Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
@@ -237,7 +237,7 @@ class Source:
         return self._outline
 
     def adopt(self, outline: Outline) -> None:
-        """Take an outline that was read before from a file of the same stamp."""
+        """Take an outline that was read before from a file of the same version token."""
         self._outline = outline
 
     def _read_footer(self) -> Footer:

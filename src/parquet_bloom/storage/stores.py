@@ -107,8 +107,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
         return RemoteStore(filesystem, base.rstrip("/") + "/", shown, True)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem type" not in str(error):
-            said = without_secret(str(error).replace(uri, shown).splitlines()[0])
-            raise RequestError(f"{shown}: {said}") from None  # its cause has the URI as it was
+            reason = without_secret(str(error).replace(uri, shown).splitlines()[0])
+            raise RequestError(f"{shown}: {reason}") from None  # its cause has the URI as it was
     except Exception as error:
         raise storage_error(shown, error) from error
     try:
@@ -118,8 +118,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
     try:
         made, base = url_to_fs(uri)
     except Exception as error:
-        said = without_secret(first_line(error))
-        raise RequestError(f"{shown}: {said}") from None
+        reason = without_secret(first_line(error))
+        raise RequestError(f"{shown}: {reason}") from None
     return RemoteStore(arrow_filesystem(made), base.rstrip("/") + "/", shown)
 
 

@@ -202,9 +202,11 @@ class Tables:
         remote = [folder for folder in new.values() if not folder.is_local]
         answers = iter(side_by_side(names_in, [(folder, sign) for folder in remote for sign in SIGNS]))
         for key, folder in new.items():
-            told = [names_in((folder, s)) if folder.is_local else next(answers) for s in SIGNS]
-            kinds = [kind_of(folder, s, names) for s, names in zip(SIGNS, told, strict=True) if isinstance(names, list)]
-            errors = [names for names in told if isinstance(names, Exception)]
+            listings = [names_in((folder, s)) if folder.is_local else next(answers) for s in SIGNS]
+            kinds = [
+                kind_of(folder, s, names) for s, names in zip(SIGNS, listings, strict=True) if isinstance(names, list)
+            ]
+            errors = [names for names in listings if isinstance(names, Exception)]
             self._kinds[key] = next(filter(None, kinds), None) or next(iter(errors), None)
 
     def _beside(self, at: Location, start: str) -> None:

@@ -30,8 +30,8 @@ _DATA_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-sto
 
 def table_in(folder: Location, below: Sequence[str]) -> str | None:
     """The kind of the table that a folder is, by the names of the folders in it; those of logs are looked into."""
-    told = ((sign, names_in((folder, sign))) for sign in SIGNS if sign in below)
-    kinds = (kind_of(folder, sign, names) for sign, names in told if isinstance(names, list))
+    contents = ((sign, names_in((folder, sign))) for sign in SIGNS if sign in below)
+    kinds = (kind_of(folder, sign, names) for sign, names in contents if isinstance(names, list))
     return next(filter(None, kinds), None)
 
 
@@ -64,11 +64,11 @@ def data_path(folder: Location) -> str | None:
     if metadata is None:
         return None
     properties = metadata.get("properties")
-    said = [properties.get(name) for name in _DATA_PATHS] if isinstance(properties, dict) else []
+    settings = [properties.get(name) for name in _DATA_PATHS] if isinstance(properties, dict) else []
     location = str(metadata["location"]).rstrip("/")
-    place = next((str(path) for path in said if path), f"{location}/data").rstrip("/")
-    inside = place.startswith(f"{location}/") and posixpath.basename(location) == posixpath.basename(folder.path)
-    return None if inside else place
+    data_folder = next((str(path) for path in settings if path), f"{location}/data").rstrip("/")
+    inside = data_folder.startswith(f"{location}/") and posixpath.basename(location) == posixpath.basename(folder.path)
+    return None if inside else data_folder
 
 
 def _version(name: str) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
     fragment -> rows of all columns -> a ZoneMaker a column -> Pieces -> one file a column
 
-`pieces_of` works on one fragment and knows nothing of the others, so that fragments can be shared
+`zone_batches_of` works on one fragment and knows nothing of the others, so that fragments can be shared
 out; a file is the pieces of its fragments one after the other.
 """
 
@@ -38,7 +38,7 @@ _PIECES_AHEAD = 4  # of each fragment that is read ahead, while another's are wr
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ZoneBatch:
     """Zones of one column of one fragment, in order.
 
     zones  RecordBatch of ZONE_SCHEMA
@@ -70,7 +70,7 @@ class ZoneMaker:
         self._last: list[int] = []
         self._has_null: list[bool] = []
 
-    def add(self, offsets: NDArray[np.int64] | int, values: pa.Array) -> Iterator[Piece]:
+    def add(self, offsets: NDArray[np.int64] | int, values: pa.Array) -> Iterator[ZoneBatch]:
         """Take rows; yields what became full."""
         n = len(values)
         before = None  # values that are no nulls, before each row
@@ -96,11 +96,11 @@ class ZoneMaker:
             self._live = (self._live + stop - row) % self._items
             row = stop
 
-    def finish(self) -> Piece:
+    def finish(self) -> ZoneBatch:
         """The rest of the fragment, and its nulls."""
         return self._piece(self._nulls.finish())
 
-    def _piece(self, nulls: bytes | None) -> Piece:
+    def _piece(self, nulls: bytes | None) -> ZoneBatch:
         n, size = len(self._first), self._blocks * BLOCK_BYTES
         first = np.array(self._first, np.uint64)
         length = np.array(self._last, np.uint64) + np.uint64(1) - first if n else first
@@ -110,14 +110,14 @@ class ZoneMaker:
         columns += [pa.array(self._has_null, pa.bool_()), data]
         zones = pa.RecordBatch.from_arrays(columns, schema=form.ZONE_SCHEMA)
         self._start()
-        return Piece(self._column, self._fragment, zones, nulls)
+        return ZoneBatch(self._column, self._fragment, zones, nulls)
 
 
 def _at(offsets: NDArray[np.int64] | int, row: int) -> int:
     return offsets + row if isinstance(offsets, int) else int(offsets[row])
 
 
-def pieces_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Parameters) -> Iterator[Piece]:
+def zone_batches_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Parameters) -> Iterator[ZoneBatch]:
     """The zones of all columns of one fragment, in one pass over it. Raises FileError, RequestError."""
     makers = [ZoneMaker(i, fragment.number, parameters) for i in range(len(columns))]
     for rows in fragment.rows(columns):
@@ -194,8 +194,8 @@ def build_index(
     data = open_data(source, columns, filesystem, raw_files)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
-    def work(fragment: Fragment) -> Iterator[Piece]:
-        return pieces_of(fragment, data.columns, parameters)
+    def work(fragment: Fragment) -> Iterator[ZoneBatch]:
+        return zone_batches_of(fragment, data.columns, parameters)
 
     with closing(chained(work, data.fragments, threads or processors(), _PIECES_AHEAD)) as pieces:
         counted = _counted(pieces, data, progress)
@@ -204,7 +204,7 @@ def build_index(
     return report
 
 
-def _counted(pieces: Iterable[Piece], data: Data, progress: ProgressCallback | None) -> Iterator[Piece]:
+def _counted(pieces: Iterable[ZoneBatch], data: Data, progress: ProgressCallback | None) -> Iterator[ZoneBatch]:
     """The pieces as they are; a fragment is finished with the last column's last piece."""
     meter = Meter(progress, [getattr(f, "found", f"fragment {f.number}") for f in data.fragments])
     for piece in pieces:
@@ -216,7 +216,7 @@ def _counted(pieces: Iterable[Piece], data: Data, progress: ProgressCallback | N
 def write_indexes(
     data: Data,
     parameters: form.Parameters,
-    pieces: Iterable[Piece],
+    pieces: Iterable[ZoneBatch],
     output: PathLike,
     overwrite: bool = False,
     sync: bool = True,
@@ -224,14 +224,14 @@ def write_indexes(
     """Join pieces, fragments in the order of `data`, to one file a column."""
     output = local_target(output)
     built = []
-    said = {column.name: _identities(data, column, output) for column in data.columns}
+    identities = {column.name: _identities(data, column, output) for column in data.columns}
     with ExitStack() as stack:
         writers = []
         for column in data.columns:
             metadata = {
                 **parameters.metadata,
-                FRAGMENTS: json.dumps(said[column.name], ensure_ascii=False),
-                COLUMN: json.dumps(_said_of(data, column), ensure_ascii=False),
+                FRAGMENTS: json.dumps(identities[column.name], ensure_ascii=False),
+                COLUMN: json.dumps(_description_of(data, column), ensure_ascii=False),
             }
             writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
         for piece in pieces:
@@ -240,7 +240,7 @@ def write_indexes(
             if piece.nulls is not None:
                 writers[piece.column].add_nulls(piece.fragment, piece.nulls)
         for column in data.columns:
-            for was, now in zip(said[column.name], _identities(data, column, output), strict=True):
+            for was, now in zip(identities[column.name], _identities(data, column, output), strict=True):
                 if was != now:
                     raise StorageError(was["path"], "was changed by another program meanwhile; nothing was written")
         for column, writer in zip(data.columns, writers, strict=True):
@@ -250,11 +250,11 @@ def write_indexes(
     return built
 
 
-def _said_of(data: Data, column: Column) -> dict[str, str]:
-    said = {"name": column.name, "type": str(hashed_kind(column.kind))}
+def _description_of(data: Data, column: Column) -> dict[str, str]:
+    description = {"name": column.name, "type": str(hashed_kind(column.kind))}
     if data.lance is not None:
-        said["dataset"] = os.path.abspath(data.lance.uri) if os.path.isdir(data.lance.uri) else data.lance.uri
-    return said
+        description["dataset"] = os.path.abspath(data.lance.uri) if os.path.isdir(data.lance.uri) else data.lance.uri
+    return description
 
 
 def _identities(data: Data, column: Column, output: PathLike) -> list[dict[str, Any]]:
@@ -263,8 +263,8 @@ def _identities(data: Data, column: Column, output: PathLike) -> list[dict[str, 
 
 def identity_in(fragment: Fragment, column: Column, output: PathLike) -> dict[str, Any]:
     """What the index says of a fragment; a local file also by its way from the index, as both may move."""
-    said = {"fragment": fragment.number, **fragment.identity(column)}
-    if os.path.isabs(said["path"]):
+    identity = {"fragment": fragment.number, **fragment.identity(column)}
+    if os.path.isabs(identity["path"]):
         folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))
-        said["relative"] = os.path.relpath(said["path"], folder)
-    return said
+        identity["relative"] = os.path.relpath(identity["path"], folder)
+    return identity

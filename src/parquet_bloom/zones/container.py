@@ -191,9 +191,9 @@ def _reader_of(path: str) -> ZoneReader:
         place = checksum_place(source.read, source.size)
         if place is None:
             return DistantReader(path, source.size)
-        said, found = source.read(place, 8), checksum(source.read, source.size, place)
-        if said != found:
-            reason = f"is damaged: its checksum is {said.hex()}, its bytes give {found.hex()}; build it again"
+        stored, computed = source.read(place, 8), checksum(source.read, source.size, place)
+        if stored != computed:
+            reason = f"is damaged: its checksum is {stored.hex()}, its bytes give {computed.hex()}; build it again"
             raise DamagedFileError(path, reason)
         return LanceReader(path, source.size)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.schema import split_path
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.zones.container import ZoneFile
@@ -62,9 +62,9 @@ def cover_of(path: str, column: str | None = None, kind: str | None = None) -> C
     """
     file = ZoneFile(path)
     if file.column is not None:
-        said = file.column
+        description = file.column
         try:
-            return Cover(file, split_path(str(said["name"])), parse_kind(str(said["type"])))
+            return Cover(file, split_path(str(description["name"])), parse_kind(str(description["type"])))
         except RequestError as error:
             raise DamagedFileError(path, str(error)) from error
     uri = dataset_around(path)
@@ -124,7 +124,7 @@ def _kind_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
 # --- is it still so -------------------------------------------------------------------------------
 
 
-def numbers_of(file: ZoneFile, found: Sequence[Found]) -> dict[Found, int]:
+def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]:
     """The fragment that each file is, by its path; files that the index does not name are left out.
 
     Raises StaleIndexError where it names none of them.
@@ -156,10 +156,10 @@ def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
 
 def check_fingerprint(file: ZoneFile, number: int, source: Source) -> None:
     """Raise StaleIndexError unless a file is the very one that the index is of."""
-    said = file.by_number.get(number, {})
+    recorded = file.by_number.get(number, {})
     for key, now in fingerprint(source).items():
-        if said.get(key) != now:
-            reason = f"is not as it was when {file.path} was built: {key} is {now}, was {said.get(key)}"
+        if recorded.get(key) != now:
+            reason = f"is not as it was when {file.path} was built: {key} is {now}, was {recorded.get(key)}"
             raise StaleIndexError(source.path, f"{reason}; build the index again")
 
 
@@ -190,7 +190,7 @@ def open_dataset(cover: Cover, root: PathLike | None = None) -> Any:
         return pylance().dataset(uri)
 
 
-def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[Found, int]:
+def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[DataFile, int]:
     """The Parquet files that an index of ours names, in its order.
 
     root  below which they lie, see Root
@@ -205,7 +205,7 @@ def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[Found, int]
     return found
 
 
-def opened(file: ZoneFile, found: Found, root: PathLike | None) -> Source:
+def opened(file: ZoneFile, found: DataFile, root: PathLike | None) -> Source:
     """A file that an index names, with its footer read. Raises StaleIndexError that shows nothing of what it holds."""
     try:
         source = Source(found)

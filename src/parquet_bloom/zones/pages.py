@@ -44,7 +44,7 @@ RowRanges = NDArray[np.int64]  # int64[n, 2]: [start, stop) within a row group, 
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ColumnPages:
     """The pages of one column that hold the rows wanted.
 
     leaf         the column
@@ -77,23 +77,23 @@ class PagePlan:
 
     row_group: int
     ranges: RowRanges
-    chosen: dict[str, Chosen]
+    columns: dict[str, ColumnPages]
     whole: list[str]
 
     @property
     def pages_read(self) -> int:
         """How many data pages are read."""
-        return sum(len(one.pages) for one in self.chosen.values())
+        return sum(len(one.pages) for one in self.columns.values())
 
     @property
     def pages_left(self) -> int:
         """How many data pages are not read."""
-        return sum(one.of_pages - len(one.pages) for one in self.chosen.values())
+        return sum(one.of_pages - len(one.pages) for one in self.columns.values())
 
     @property
     def bytes_left(self) -> int:
         """Bytes of the pages that are not read."""
-        return sum(one.bytes_left for one in self.chosen.values())
+        return sum(one.bytes_left for one in self.columns.values())
 
 
 def plan_pages(source: Source, row_group: int, names: Sequence[str], ranges: RowRanges) -> PagePlan | None:
@@ -125,14 +125,14 @@ def plan_pages(source: Source, row_group: int, names: Sequence[str], ranges: Row
     return PagePlan(row_group, ranges, chosen, [name for name in names if leaves[name] and name not in chosen])
 
 
-def _choose(footer: Footer, row_group: int, leaf: Leaf, data: bytes, ranges: RowRanges) -> Chosen | None:
+def _choose(footer: Footer, row_group: int, leaf: Leaf, data: bytes, ranges: RowRanges) -> ColumnPages | None:
     """The pages of one column; None where the offset index does not fit the chunk."""
     rows = int(footer.metadata.row_groups[row_group].num_rows)
     meta = footer.meta(row_group, leaf.index)
     try:
         index, _ = compact.decode(OffsetIndex, data)
-        said = [(p.offset, p.compressed_page_size, p.first_row_index) for p in index.page_locations]
-        at = np.array(said, np.int64).reshape(-1, 3)
+        locations = [(p.offset, p.compressed_page_size, p.first_row_index) for p in index.page_locations]
+        at = np.array(locations, np.int64).reshape(-1, 3)
     except (FooterError, TypeError, OverflowError, AttributeError):
         return None
     if not len(at) or at[0, 2] != 0 or np.any(np.diff(at[:, 2]) <= 0) or at[-1, 2] >= rows:
@@ -146,7 +146,7 @@ def _choose(footer: Footer, row_group: int, leaf: Leaf, data: bytes, ranges: Row
     first = np.searchsorted(ranges[:, 1], held[:, 0], "right")  # the first range that ends behind the page's start
     wanted = (first < len(ranges)) & (ranges[np.minimum(first, len(ranges) - 1), 0] < held[:, 1])
     pages = at[wanted, :2]
-    return Chosen(leaf, (start, int(at[0, 0]) - start), pages, held[wanted], len(at), int(at[:, 1].sum()))
+    return ColumnPages(leaf, (start, int(at[0, 0]) - start), pages, held[wanted], len(at), int(at[:, 1].sum()))
 
 
 def read_pages(source: Source, plan: PagePlan, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
@@ -156,11 +156,11 @@ def read_pages(source: Source, plan: PagePlan, schema: pa.Schema) -> dict[str, p
     Raises DamagedFileError.
     """
     wanted: list[Range] = []
-    for one in plan.chosen.values():
+    for one in plan.columns.values():
         wanted += [one.dictionary, *_runs(one.pages)]
     parts = iter(source.read_ranges(wanted))
     found = {}
-    for name, one in plan.chosen.items():
+    for name, one in plan.columns.items():
         dictionary = next(parts)
         body = b"".join(next(parts) for _ in _runs(one.pages))
         table = _decode(source, plan.row_group, one, dictionary, body, schema.field(name))
@@ -180,7 +180,7 @@ def _runs(pages: NDArray[np.int64]) -> list[Range]:
 
 
 def _decode(
-    source: Source, row_group: int, one: Chosen, dictionary: bytes, body: bytes, field: pa.Field
+    source: Source, row_group: int, one: ColumnPages, dictionary: bytes, body: bytes, field: pa.Field
 ) -> pa.Table:  # fmt: skip
     footer = source.footer()
     rows = int((one.rows[:, 1] - one.rows[:, 0]).sum())
@@ -209,7 +209,7 @@ def _arrows_own(*parts: bytes) -> pa.Buffer:
 
 
 def _metadata(
-    footer: Footer, row_group: int, one: Chosen, sizes: tuple[int, int], rows: int, field: pa.Field
+    footer: Footer, row_group: int, one: ColumnPages, sizes: tuple[int, int], rows: int, field: pa.Field
 ) -> FileMetaData:
     """A footer for the pages of one column that has one leaf."""
     meta, metadata = footer.meta(row_group, one.leaf.index), footer.metadata

@@ -27,7 +27,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError
-from parquet_bloom.zones.reader import Described, LanceReader, pylance
+from parquet_bloom.zones.reader import IndexDescription, LanceReader, pylance
 
 _MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready, and for the threads to come:
 _THREAD = 256 << 20  # of each processor
@@ -44,10 +44,12 @@ class DistantReader:
     path: str
     most_zones: int
 
-    def describe(self) -> Described:
+    def describe(self) -> IndexDescription:
         """As LanceReader has it."""
-        facts, data = self._ask("describe")
-        return Described(facts["metadata"], facts["version"], facts["buffers"], pa.ipc.open_stream(data).read_all())
+        header, data = self._ask("describe")
+        return IndexDescription(
+            header["metadata"], header["version"], header["buffers"], pa.ipc.open_stream(data).read_all()
+        )
 
     def buffer(self, number: int) -> bytes:
         """As LanceReader has it."""
@@ -61,12 +63,12 @@ class DistantReader:
     def _ask(self, what: str, *arguments: Any) -> tuple[dict[str, Any], bytes]:
         question = {"do": what, "path": os.path.abspath(self.path), "most": self.most_zones, "arguments": arguments}
         try:
-            facts, data = _SERVER.ask(question)
+            header, data = _SERVER.ask(question)
         except (EOFError, OSError) as error:
             raise DamagedFileError(self.path, f"pylance ended its process over it ({error}); build it again") from error
-        if "error" in facts:
-            raise DamagedFileError(self.path, facts["error"])
-        return facts, data
+        if "error" in header:
+            raise DamagedFileError(self.path, header["error"])
+        return header, data
 
 
 class _Server:
@@ -87,16 +89,16 @@ class _Server:
                 process.stdin.write(json.dumps(question).encode() + b"\n")
                 process.stdin.flush()
                 line = process.stdout.readline()
-                facts: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-                data = process.stdout.read(facts["length"]) if facts else b""
-                if not facts or len(data) != facts["length"]:
+                header: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+                data = process.stdout.read(header["length"]) if header else b""
+                if not header or len(data) != header["length"]:
                     raise EOFError
             except (EOFError, BrokenPipeError):
                 raise EOFError(self._end()) from None
             except BaseException:  # a signal: what the process says next would be taken for another's answer
                 self._end()
                 raise
-            return facts, data
+            return header, data
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._owner != os.getpid():  # the parent's, before it forked us
@@ -163,12 +165,12 @@ def serve() -> None:
     _limit()
     for line in sys.stdin.buffer:
         try:
-            facts, data = _answer(json.loads(line))
+            header, data = _answer(json.loads(line))
         except ParquetBloomError as error:
-            facts, data = {"error": getattr(error, "reason", str(error))}, b""
+            header, data = {"error": getattr(error, "reason", str(error))}, b""
         except Exception as error:
-            facts, data = {"error": f"pylance gave up on it: {type(error).__name__}"}, b""
-        _send(answers, {**facts, "length": len(data)}, data)
+            header, data = {"error": f"pylance gave up on it: {type(error).__name__}"}, b""
+        _send(answers, {**header, "length": len(data)}, data)
 
 
 def _limit() -> None:
@@ -191,8 +193,8 @@ def _answer(question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     if question["do"] == "filters":
         return {}, _stream(pa.table({"": reader.filters(*question["arguments"])}))
     found = reader.describe()
-    facts = {"metadata": found.metadata, "version": found.version, "buffers": found.buffers}
-    return facts, _stream(found.places)
+    header = {"metadata": found.metadata, "version": found.version, "buffers": found.buffers}
+    return header, _stream(found.places)
 
 
 def _stream(table: pa.Table) -> bytes:
@@ -203,7 +205,7 @@ def _stream(table: pa.Table) -> bytes:
     return data
 
 
-def _send(answers: IO[bytes], facts: dict[str, Any], data: bytes) -> None:
-    answers.write(json.dumps(facts).encode() + b"\n")
+def _send(answers: IO[bytes], header: dict[str, Any], data: bytes) -> None:
+    answers.write(json.dumps(header).encode() + b"\n")
     answers.write(data)
     answers.flush()

@@ -21,7 +21,7 @@ from parquet_bloom.storage.source import PathLike
 from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.sources import is_lance, leaves_of_arrow
-from parquet_bloom.zones.stretches import Cover, Evidence
+from parquet_bloom.zones.stretches import Cover, ZoneEvidence
 
 
 class Zone(NamedTuple):
@@ -112,7 +112,7 @@ def query_index(
 
 
 def _matches(bound: Bound, covers: Sequence[Cover], numbers: Sequence[int], paths: dict[int, str], nan: Nan) -> Matches:
-    evidence = Evidence(bound, covers, nan)
+    evidence = ZoneEvidence(bound, covers, nan)
     matches = Matches()
     matches.unused = [(str(t.part), t.reason) for t in terms_of(bound) if isinstance(t, Opaque)]
     matches.unused += evidence.unused.items()
@@ -143,10 +143,10 @@ def _same_data(covers: Sequence[Cover]) -> None:
     """Fragment 3 must be the same fragment in all indexes of a call."""
 
     def fragments(cover: Cover) -> list[tuple[object, ...]] | None:
-        said = cover.file.fragments
+        identities = cover.file.fragments
         of_lance = cover.file.column is not None and "dataset" in cover.file.column
         keys = ["fragment"] if of_lance else ["fragment", "path", "size", "footer_crc32"]  # there columns lie apart
-        return None if said is None else [tuple(one.get(key) for key in keys) for one in said]
+        return None if identities is None else [tuple(one.get(key) for key in keys) for one in identities]
 
     for cover in covers[1:]:
         first = covers[0]

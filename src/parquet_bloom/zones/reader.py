@@ -45,19 +45,19 @@ def lance_errors(path: object) -> Iterator[None]:
         pa.ArrowException,
         NotImplementedError,
     ) as error:
-        raise DamagedFileError(path, _said(error)) from error
+        raise DamagedFileError(path, _reason(error)) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise DamagedFileError(path, f"pylance gave up on it: {_said(error)}") from error
+        raise DamagedFileError(path, f"pylance gave up on it: {_reason(error)}") from error
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return first_line(error).split(", /home/")[0]  # where in pylance's source it was raised
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class IndexDescription:
     """What a zone index says of itself.
 
     metadata  of its schema
@@ -75,7 +75,7 @@ class Described:
 class ZoneReader(Protocol):
     """How a zone index is read. Every call raises DamagedFileError for what cannot be."""
 
-    def describe(self) -> Described:
+    def describe(self) -> IndexDescription:
         """Read the file's metadata and all columns but the filters."""
 
     def buffer(self, number: int) -> bytes:
@@ -95,7 +95,7 @@ class LanceReader:
     path: str
     most_zones: int
 
-    def describe(self) -> Described:
+    def describe(self) -> IndexDescription:
         """Read the file's metadata and all columns but the filters. Raises DamagedFileError."""
         with lance_errors(self.path):
             metadata = self._open().metadata()
@@ -105,7 +105,7 @@ class LanceReader:
                 if at < 0 or schema.field(at).type != field.type:
                     reason = f"is no zone index: it has no column {field.name} of {field.type}"
                     raise DamagedFileError(self.path, reason)
-            said = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
+            key_values = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
             zones = int(metadata.num_rows)
             if zones > self.most_zones:
                 raise DamagedFileError(self.path, f"names {zones:,} zones, more than it has bytes for")
@@ -115,7 +115,7 @@ class LanceReader:
                     self.path, f"has {places.num_rows} zones where it names {zones}, or NULL in them"
                 )
             version = f"{metadata.major_version}.{metadata.minor_version}"
-            return Described(said, version, len(metadata.global_buffers), places.select(PLACES))
+            return IndexDescription(key_values, version, len(metadata.global_buffers), places.select(PLACES))
 
     def buffer(self, number: int) -> bytes:
         """Read a global buffer by its number. Raises DamagedFileError."""

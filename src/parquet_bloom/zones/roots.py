@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import FileError, RequestError, StaleIndexError, parameter
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.zones.container import ZoneFile
@@ -46,7 +46,7 @@ class Root:
         self._path = store.real(path)
         self.shown = str(store.location(path.rstrip("/") + "/")).rstrip("/") or "/"
 
-    def file(self, one: dict[str, Any]) -> Found:
+    def file(self, one: dict[str, Any]) -> DataFile:
         """The data file that a fragment names. Raises StaleIndexError for one that is not below the root."""
         if not self._store.is_local:
             below = one["path"].removeprefix(f"{self.shown}/")
@@ -55,19 +55,19 @@ class Root:
             if outside or not _plain(below):
                 raise self._outside(one["path"])
             path = f"{self._path.rstrip('/')}/{below}"
-            return Found(path, self._store.filesystem, str(self._store.location(path)))
+            return DataFile(path, self._store.filesystem, str(self._store.location(path)))
         inside = [path for path in self._paths(one) if self._holds(path)]
         if not inside:
             raise self._outside(one["path"])
-        return Found(next((path for path in inside if os.path.exists(path)), inside[0]))
+        return DataFile(next((path for path in inside if os.path.exists(path)), inside[0]))
 
-    def dataset(self, said: str) -> str:
+    def dataset(self, named: str) -> str:
         """The Lance data set that an index names, or the root where that is one. Raises StaleIndexError."""
         if self._named and self._store.is_local and is_lance(self._path):
             return self._path
-        if not self._store.is_local or not os.path.isabs(said) or not self._holds(os.path.normpath(said)):
-            raise self._outside(said)
-        return os.path.normpath(said)
+        if not self._store.is_local or not os.path.isabs(named) or not self._holds(os.path.normpath(named)):
+            raise self._outside(named)
+        return os.path.normpath(named)
 
     def _paths(self, one: dict[str, Any]) -> list[str]:
         """Where a file lies by its way from the index, and by its name when the index was built."""
@@ -79,12 +79,12 @@ class Root:
         roots = {self._path, self.shown} if os.path.isabs(self.shown) else {self._path, os.path.abspath(self.shown)}
         return any(_below(path, root) for root in roots) and _below(os.path.realpath(path), self._path)
 
-    def _outside(self, said: str) -> StaleIndexError:
-        said = said if len(said) <= 200 else f"{said[:200]}..."
-        reason = f"names {said}, which is not below {self.shown}; an index opens nothing else, so " + _HINT
+    def _outside(self, named: str) -> StaleIndexError:
+        named = named if len(named) <= 200 else f"{named[:200]}..."
+        reason = f"names {named}, which is not below {self.shown}; an index opens nothing else, so " + _HINT
         return StaleIndexError(self._index, reason)
 
-    def unreadable(self, found: Found, error: FileError) -> StaleIndexError:
+    def unreadable(self, found: DataFile, error: FileError) -> StaleIndexError:
         """What to say of a file that is named and cannot be used; nothing of what is in it."""
         reason = "is no Parquet file that can be read"
         if isinstance(error.__cause__, OSError):

@@ -21,11 +21,11 @@ from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Part, Scan, listed, open_groups, undecided_groups
-from parquet_bloom.search.search import Searched
+from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.zones.match import check_fingerprint, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.pages import PagePlan, RowRanges, plan_pages, read_pages
-from parquet_bloom.zones.stretches import Cover, Evidence, Stretches
+from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
 
 @dataclass(slots=True)
@@ -58,31 +58,31 @@ class IndexedScan(Scan):
         self._ranges: dict[tuple[int, int], RowRanges] = {}
         self.pages = PagesRead()
 
-    def _searched(self) -> list[Searched]:
+    def _searched(self) -> list[FileResult]:
         files = super()._searched()
         opened = [file for file in files if file.decision is not None]
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
-        numbers = [numbers_of(cover.file, [file.found for file in opened]) for cover in covers]
+        numbers = [numbers_of(cover.file, [file.file for file in opened]) for cover in covers]
         left = [file for file in opened if open_groups(file)]
         covers = [
-            replace(cover, fragments=frozenset(known[f.found] for f in left if f.found in known))
+            replace(cover, fragments=frozenset(known[f.file] for f in left if f.file in known))
             for cover, known in zip(covers, numbers, strict=True)
         ]
-        evidence: dict[int, Evidence] = {}
+        evidence: dict[int, ZoneEvidence] = {}
         for file in left:
             pairs = zip(covers, numbers, strict=True)
-            named = {cover.file.path: known[file.found] for cover, known in pairs if file.found in known}
+            named = {cover.file.path: known[file.file] for cover, known in pairs if file.file in known}
             if not named:
                 continue
             assert file.bound is not None
             key = id(file.bound)
             if key not in evidence:
                 options = self._search.options
-                evidence[key] = Evidence(file.bound, covers, options.nan, options.range_values)
+                evidence[key] = ZoneEvidence(file.bound, covers, options.nan, options.range_values)
             self._narrow(file, covers, named, evidence[key])
         return files
 
-    def _narrow(self, file: Searched, covers: Sequence[Cover], named: dict[str, int], evidence: Evidence) -> None:
+    def _narrow(self, file: FileResult, covers: Sequence[Cover], named: dict[str, int], evidence: ZoneEvidence) -> None:
         """Close the row groups of a file in which no zone survives; keep, for the others, which rows do."""
         assert file.outline is not None
         assert file.decision is not None
@@ -165,7 +165,7 @@ class IndexedScan(Scan):
             options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
             yield from self._dataset(parts).scanner(columns=names, **options).to_batches()
 
-    def _plan(self, file: Searched, group: int, names: list[str] | None) -> PagePlan | None:
+    def _plan(self, file: FileResult, group: int, names: list[str] | None) -> PagePlan | None:
         ranges = self._ranges.get((id(file), group))
         wanted = self.schema.names if names is None else names
         if ranges is None or len(set(self.schema.names)) < len(self.schema.names):
@@ -175,7 +175,7 @@ class IndexedScan(Scan):
         with self.reopen(file) as source:
             return plan_pages(source, group, wanted, ranges)
 
-    def _by_pages(self, file: Searched, plan: PagePlan, names: list[str] | None) -> pa.Table:
+    def _by_pages(self, file: FileResult, plan: PagePlan, names: list[str] | None) -> pa.Table:
         with self.reopen(file) as source:
             found = read_pages(source, plan, self.schema)
         if plan.whole:
@@ -194,11 +194,11 @@ class IndexedScan(Scan):
             return pa.table({"": pa.nulls(rows)}).select([])
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def _constant(self, file: Searched, name: str, rows: int) -> pa.Array:
+    def _constant(self, file: FileResult, name: str, rows: int) -> pa.Array:
         """A column of the folder's name, or one that this file lacks."""
         kind = self.schema.field(name).type
         key = next((key for key in self._search.keys if key.path == (name,)), None)
-        value = None if key is None else partition_value(key, file.found.partitions)
+        value = None if key is None else partition_value(key, file.file.partitions)
         if value is None:
             return pa.nulls(rows, kind)
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

@@ -32,7 +32,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
-from parquet_bloom.storage.paths import Found, expand
+from parquet_bloom.storage.paths import DataFile, expand
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import refusing
@@ -135,19 +135,19 @@ class ParquetFragment:
     """One Parquet file."""
 
     number: int
-    found: Found
+    data_file: DataFile
 
     def identity(self, column: Column) -> dict[str, Any]:
         """The file's path, size and CRC-32 of the footer."""
-        with Source(self.found) as source:
-            return {**fingerprint(source), "path": absolute(self.found)}
+        with Source(self.data_file) as source:
+            return {**fingerprint(source), "path": absolute(self.data_file)}
 
     def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
         """Row group by row group, column by column; each column chunk is decoded once.
 
         Raises DamagedFileError; RequestError where a column has another type than it was given.
         """
-        with Source(self.found) as source:
+        with Source(self.data_file) as source:
             arrow = arrow_schema(source)
             readers = []
             for column in columns:
@@ -155,7 +155,7 @@ class ParquetFragment:
                 kind = kind_of(leaf, arrow)
                 if not _hash_alike(kind, column.kind):
                     raise RequestError(f"{source.path}: column {leaf.name} is {kind}, in the first file {column.kind}")
-                readers.append((ColumnReader(source, leaf), form.native_of(leaf, kind)))
+                readers.append((ColumnReader(source, leaf), form.conversion_of(leaf, kind)))
             starts = [0] * len(columns)
             for group in range(source.footer().n_row_groups):
                 for i, (reader, native) in enumerate(readers):
@@ -190,7 +190,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
     return {"size": source.size, "footer_crc32": zlib.crc32(source.read(start, source.size - 8 - start))}
 
 
-def absolute(found: Found) -> str:
+def absolute(found: DataFile) -> str:
     """The name of a file in any folder: a local path from the root, or a URI."""
     return store_of(found).names(found)[0]
 
@@ -231,7 +231,7 @@ def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any, 
         raise UnknownColumnError(f"{found[0]}: {error}") from error
     for leaf in named:
         kind = kind_of(leaf, arrow)
-        form.native_of(leaf, kind)
+        form.conversion_of(leaf, kind)
         chosen.append(Column(leaf, kind))
     return Data(chosen, [ParquetFragment(i, one) for i, one in enumerate(found)], leaves)
 
@@ -286,12 +286,12 @@ def lance_identity(dataset: Any, fragment: Any, name: str) -> dict[str, Any]:
     metadata = fragment.metadata
     files = [file for file in metadata.files if field_id in file.fields]
     overlays = [str(one) for one in getattr(metadata, "overlays", ())]
-    said = json.dumps([[file.path, list(file.fields), list(file.column_indices)] for file in files] + overlays)
+    description = json.dumps([[file.path, list(file.fields), list(file.column_indices)] for file in files] + overlays)
     return {
         "fragment": fragment.fragment_id,
         "path": " ".join(file.path for file in files),
         "size": sum(file.file_size_bytes or 0 for file in files),
-        "footer_crc32": zlib.crc32(said.encode()),
+        "footer_crc32": zlib.crc32(description.encode()),
     }
 
 

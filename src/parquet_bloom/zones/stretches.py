@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, RefusedTypeError
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.bounds import Facts, nothing_known
+from parquet_bloom.formats.bounds import ColumnStatistics, unknown_statistics
 from parquet_bloom.formats.roaring import count_within
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.limits import RANGE_VALUES
@@ -62,7 +62,7 @@ class Stretches:
         return possible
 
 
-class Evidence:
+class ZoneEvidence:
     """A bound predicate, asked of zone indexes; each file is read once.
 
     zones_asked  how many filters were
@@ -131,10 +131,10 @@ class Evidence:
         n = len(start)
         masks = []
         for term, spoken in zip(self._terms, self._spoken, strict=True):
-            mask = term_masks(term, nothing_known(n), self._nan)
+            mask = term_masks(term, unknown_statistics(n), self._nan)
             for cover, admits in spoken:  # what each of them leaves possible
                 zone = at[id(cover)]
-                left = term_masks(term, _facts(cover.file, number[id(cover)], zone, start, stop), self._nan)
+                left = term_masks(term, _statistics(cover.file, number[id(cover)], zone, start, stop), self._nan)
                 if admits is not None and n:
                     no = (zone >= 0) & ~admits[np.maximum(zone, 0)]
                     left = np.where(no, denied(term, left), left).astype(np.uint8)
@@ -146,12 +146,12 @@ class Evidence:
 def _hashes(term: Term, kind: pa.DataType, range_values: int) -> NDArray[np.uint64] | None:
     """What to ask a filter for; None where it cannot tell. Raises RefusedTypeError where column and index differ."""
     assert not isinstance(term, Opaque)
-    native = form.native_of(term.leaf, kind)
+    native = form.conversion_of(term.leaf, kind)
     if isinstance(term, Null):
         return None
     if not isinstance(term, Members | Interval):
         return None
-    probes = probes_of(term, nothing_known(1), 0, range_values)
+    probes = probes_of(term, unknown_statistics(1), 0, range_values)
     if probes is None:
         return None
     found = [native.plain(probe) for probe in probes]
@@ -177,13 +177,13 @@ def zone_at(span: tuple[int, NDArray[np.int64], NDArray[np.int64]], rows: NDArra
     return np.where((i >= 0) & (rows < stop[np.maximum(i, 0)]), i + first, -1)
 
 
-def _facts(
+def _statistics(
     file: ZoneFile, fragment: int, zone: NDArray[np.int64], start: NDArray[np.int64], stop: NDArray[np.int64]
-) -> Facts:
+) -> ColumnStatistics:
     """Which stretches may hold nulls, and values; without a null bitmap only has_null tells, of whole zones."""
-    facts = nothing_known(len(start))
+    unknown = unknown_statistics(len(start))
     if not len(start) or not file.zones:
-        return facts
+        return unknown
     inside, zone = zone >= 0, np.maximum(zone, 0)
     if file.nulls is None:
         some_null, some_value = file.has_null[zone], np.ones(len(start), bool)
@@ -194,6 +194,12 @@ def _facts(
         # A zone that says it has nulls, of which the bitmap has none, contradicts itself.
         some_null = (nulls > 0) | (file.has_null[zone] & (of_zone == 0))
         some_value = nulls < stop - start
-    return Facts(
-        some_null | ~inside, some_value | ~inside, facts.nan_free, facts.low, facts.high, facts.has_low, facts.has_high
+    return ColumnStatistics(
+        some_null | ~inside,
+        some_value | ~inside,
+        unknown.nan_free,
+        unknown.lower,
+        unknown.upper,
+        unknown.has_lower,
+        unknown.has_upper,
     )

@@ -118,10 +118,10 @@ def inspect_index(path: PathLike) -> IndexInfo:
     for places, stack in file.stacks(np.arange(file.zones)):
         for i, at in enumerate(places.tolist()):
             _look(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
-    said = file.column or {}
+    column = file.column or {}
     return IndexInfo(
-        file.path, file.version, file.parameters.items, file.parameters.probability, said.get("name"),
-        said.get("type"), file.nulls is not None, file.metadata, file.fragments, zones,
+        file.path, file.version, file.parameters.items, file.parameters.probability, column.get("name"),
+        column.get("type"), file.nulls is not None, file.metadata, file.fragments, zones,
     )  # fmt: skip
 
 
@@ -263,8 +263,8 @@ def _ask(cover: Cover, fragment: int, rows: Rows, verdict: VerifiedIndex) -> Non
     verdict.outside += int(np.sum(zone < 0))
     verdict.nulls_wrong += int(np.sum(null & (zone >= 0) & ~_has_null(file, zone)))
     if file.nulls is not None:
-        said = roaring.contains(file.nulls.get(fragment, np.empty((0, 2), np.int64)), offsets)
-        verdict.nulls_wrong += int(np.sum(said != null))
+        recorded = roaring.contains(file.nulls.get(fragment, np.empty((0, 2), np.int64)), offsets)
+        verdict.nulls_wrong += int(np.sum(recorded != null))
     hashes = np.array(hash_array(rows.values))
     of_hash = zone[~null]
     order = np.argsort(of_hash, kind="stable")  # in order already, unless some rows lie in no zone

@@ -17,7 +17,7 @@ from parquet_bloom.kernels import split_block
 Placement = Literal["footer", "chunk-start"]
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
 BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
-USELESS_RATE = 0.5  # a filter that admits more than half of all absent values is not written
+USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is not written
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Sizing:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltFilter:
     """A filter, or the reason why there is none.
 
     data    header and bitset, as they go into the file; None without a filter
     texts   of `statistics`: the key-values of the column chunk, and data is empty
-    rate    its exact false positive rate
-    reached whether the rate is within the target; not so where max_bytes was in the way
+    fpp     its exact false positive rate
+    reached whether the fpp is within the target; not so where max_bytes was in the way
     """
 
     data: bytes | None
     reason: str = ""
-    rate: float = 0.0
+    fpp: float = 0.0
     num_bytes: int = 0
     estimated_ndv: float = 0.0
     reached: bool = True
@@ -92,13 +92,13 @@ class Format(Protocol):
     def most_bytes(self, n_values: int, sizing: Sizing) -> int:
         """The bytes that a filter of so many values takes at most, in the file, with its header."""
 
-    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> Built:
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
         """Build a filter from the values of one column chunk, of which there are n_values at most."""
 
     def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
         """Whether `build_smallest` can build the filter of so few values."""
 
-    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, Built]:
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
         """Build the filters of several chunks of a few values each together, as `build` would.
 
         arrays   chunk, some of its values; all of a chunk's follow each other

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import parameter
 from parquet_bloom.formats import draft_2015
-from parquet_bloom.formats.draft_2015 import Style, key_values, made, style_named
-from parquet_bloom.formats.forms.form import USELESS_RATE, Batches, Built, Placement, Sizing
+from parquet_bloom.formats.draft_2015 import Style, built, key_values, style_named
+from parquet_bloom.formats.forms.form import USELESS_FPP, Batches, BuiltFilter, Placement, Sizing
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.values import stored_floats, twins
 from parquet_bloom.kernels import k_probe
@@ -55,34 +55,34 @@ class KProbeForm:
         bits, _ = k_probe.size_for("orc", sizing.ndv or 2 * n_values, sizing.fpp, 8 * sizing.max_bytes)
         return 200 + bits // 64 * 10 * 4 // 3
 
-    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> Built:
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
         """Build a filter for as many distinct values as there are, or as ndv says; n_values does not matter."""
         rule = self.style.rule(leaf)
         hashes = distinct_hashes(batches(), leaf, rule)
         if not len(hashes[0]):
-            return Built(None, "no value is stored")
+            return BuiltFilter(None, "no value is stored")
         family = self.style.family
         num_bits, k = k_probe.size_for(family, sizing.ndv or len(hashes[0]), sizing.fpp, 8 * sizing.max_bytes)
         wanted, _ = k_probe.size_for(family, len(hashes[0]), sizing.fpp)
-        bloom = made(rule, [hashes], num_bits, k)
-        rate = k_probe.rate(bloom.longs, k)
-        if rate > USELESS_RATE:
-            shown = f"{num_bits // 8} bytes reach a false positive rate of {rate:.0%} only"
-            return Built(None, f"{shown}: give more " + parameter("ndv" if sizing.ndv else "max_bytes"), rate)
+        bloom = built(rule, [hashes], num_bits, k)
+        fpp = k_probe.fpp_of(bloom.longs, k)
+        if fpp > USELESS_FPP:
+            shown = f"{num_bits // 8} bytes reach a false positive rate of {fpp:.0%} only"
+            return BuiltFilter(None, f"{shown}: give more " + parameter("ndv" if sizing.ndv else "max_bytes"), fpp)
         texts = tuple(key_values(bloom))
         estimate = k_probe.estimated_ndv(bloom.longs, k)
-        return Built(b"", "", rate, num_bits // 8, estimate, num_bits >= wanted, texts)
+        return BuiltFilter(b"", "", fpp, num_bits // 8, estimate, num_bits >= wanted, texts)
 
     def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
         """No filter is built together with others."""
         return False
 
-    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, Built]:
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
         """None of them."""
         return {}
 
 
-def distinct_hashes(batches: Iterable[pa.Array], leaf: Leaf, rule: k_probe.Rule) -> k_probe.Hashes:
+def distinct_hashes(batches: Iterable[pa.Array], leaf: Leaf, rule: k_probe.KProbeRule) -> k_probe.Hashes:
     """The hashes of all values and of the twins of zeros and NaNs, each once; as rule.hash_values."""
     held: list[NDArray[np.uint64]] = []  # uint64[n, 1 or 2]
     loose = known = 0

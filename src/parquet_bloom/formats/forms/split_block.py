@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.formats import final, parquet_41
-from parquet_bloom.formats.forms.form import BATCH_ROWS, USELESS_RATE, Batches, Built, Placement, Sizing
+from parquet_bloom.formats.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Placement, Sizing
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.values import stored_floats, twins
@@ -64,22 +64,22 @@ class SplitBlockForm:
         size = 2 * split_block.size_for(max(n_values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
         return min(size, sizing.max_bytes) + 32
 
-    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> Built:
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
         """Build the smallest filter within the target rate."""
-        blocks, rate = fill(batches, leaf, self.rule, sizing, n_values * (2 if leaf.float_bits == 16 else 1))
+        blocks, fpp = fill(batches, leaf, self.rule, sizing, n_values * (2 if leaf.float_bits == 16 else 1))
         if blocks is None:
-            return Built(None, "no value is stored")
-        if rate > USELESS_RATE:
-            shown = f"{blocks.nbytes} bytes reach a false positive rate of {rate:.0%} only"
-            return Built(None, f"{shown}: give more " + parameter("max_bytes"), rate)
-        return _built(self.header(blocks.nbytes), blocks, rate, rate <= sizing.fpp)
+            return BuiltFilter(None, "no value is stored")
+        if fpp > USELESS_FPP:
+            shown = f"{blocks.nbytes} bytes reach a false positive rate of {fpp:.0%} only"
+            return BuiltFilter(None, f"{shown}: give more " + parameter("max_bytes"), fpp)
+        return _built(self.header(blocks.nbytes), blocks, fpp, fpp <= sizing.fpp)
 
     def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
         """Whether the first allocation is one block. Floats are left out, as their zeros and NaNs have twins."""
         first = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
         return not leaf.float_bits and first == split_block.MIN_BYTES
 
-    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, Built]:
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
         """Filters of one block each."""
         if not arrays:
             return {}
@@ -93,15 +93,15 @@ class SplitBlockForm:
         rates = split_block.rates_of_each(blocks)
         header = self.header(split_block.MIN_BYTES)
         return {
-            chunk: _built(header, made, float(rate))
-            for chunk, made, rate, count in zip(filled, blocks, rates, counts, strict=True)
-            if count and rate <= sizing.fpp
+            chunk: _built(header, made, float(fpp))
+            for chunk, made, fpp, count in zip(filled, blocks, rates, counts, strict=True)
+            if count and fpp <= sizing.fpp
         }
 
 
-def _built(header: bytes, blocks: split_block.Blocks, rate: float, reached: bool = True) -> Built:
+def _built(header: bytes, blocks: split_block.Blocks, fpp: float, reached: bool = True) -> BuiltFilter:
     data = b"".join((header, blocks.data.cast("B")))
-    return Built(data, "", rate, blocks.nbytes, split_block.estimated_ndv(blocks), reached)
+    return BuiltFilter(data, "", fpp, blocks.nbytes, split_block.estimated_ndv(blocks), reached)
 
 
 def stored_hashes(
@@ -145,8 +145,8 @@ def fill(
                 found += len(hashes)
         if not found:
             return None, 0.0
-        rate = split_block.exact_rate(blocks)
-        if rate <= sizing.fpp or 2 * num_bytes > sizing.max_bytes:
+        fpp = split_block.exact_rate(blocks)
+        if fpp <= sizing.fpp or 2 * num_bytes > sizing.max_bytes:
             break
         num_bytes *= 2
     while blocks.nbytes > split_block.MIN_BYTES:
@@ -154,8 +154,8 @@ def fill(
         folded_rate = split_block.exact_rate(folded)
         if folded_rate > sizing.fpp:
             break
-        blocks, rate = folded, folded_rate
-    return blocks, rate
+        blocks, fpp = folded, folded_rate
+    return blocks, fpp
 
 
 def _of_2018(name: str, header: Callable[[int], bytes]) -> SplitBlockForm:

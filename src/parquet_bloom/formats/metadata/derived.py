@@ -1,9 +1,9 @@
 """What is worked out from a footer or an outline once, and kept with it.
 
     @derived
-    def facts_of(outline: Outline, leaf: Leaf) -> Facts: ...
+    def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics: ...
 
-The first call for a leaf works its facts out, later ones look them up; they go when the outline goes. An error is
+The first call for a leaf works its statistics out, later ones look them up; they go when the outline goes. An error is
 not kept. Threads that share an outline may work a value out twice, and each sees a whole one.
 """
 

@@ -64,7 +64,7 @@ class Moves:
         return any(self.totals)
 
     def __call__(self, offset: int) -> int:
-        """The new place of an offset."""
+        """Where an old offset is in the new file."""
         if offset < _MAGIC_END:
             return offset
         at = bisect_right(self.positions, offset)
@@ -79,7 +79,7 @@ class FooterEdit:
     """What changes in a footer.
 
     moves          applied to every absolute offset that is there
-    places         (row group, column) -> (bloom_filter_offset in the new file, length or None);
+    filter_ranges  (row group, column) -> (bloom_filter_offset in the new file, length or None);
                    None takes the filter's fields out
     index_lengths  (row group, column) -> new offset_index_length
     key_values     position in key_value_metadata -> new value; None takes the pair out
@@ -91,7 +91,7 @@ class FooterEdit:
     """
 
     moves: Moves = field(default_factory=Moves)
-    places: Mapping[tuple[int, int], tuple[int, int | None] | None] = field(default_factory=dict)
+    filter_ranges: Mapping[tuple[int, int], tuple[int, int | None] | None] = field(default_factory=dict)
     index_lengths: Mapping[tuple[int, int], int] = field(default_factory=dict)
     key_values: Mapping[int, str | None] = field(default_factory=dict)
     append: Sequence[tuple[str, str]] = ()
@@ -194,8 +194,8 @@ def _edit_key_values(root: Any, edit: FooterEdit) -> None:
         _put_list(root, 5, pairs)
 
 
-def _place(meta: Any, place: tuple[int, int | None] | None) -> None:
-    for (number, wire), value in zip(FILTER_FIELDS.items(), place or (None, None), strict=True):
+def _put_filter_range(meta: Any, filter_range: tuple[int, int | None] | None) -> None:
+    for (number, wire), value in zip(FILTER_FIELDS.items(), filter_range or (None, None), strict=True):
         if value is not None or not isinstance(meta, Node) or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
 
@@ -233,11 +233,11 @@ def _apply(root: Any, edit: FooterEdit) -> None:
                 _move_chunk(chunk, edit.moves)
             if (i, j) in edit.index_lengths:
                 _put(chunk, 5, edit.index_lengths[i, j], I32)
-            if (i, j) in edit.places:
+            if (i, j) in edit.filter_ranges:
                 meta = _get(chunk, 3)
                 if meta is None or isinstance(meta, int | bytes | str | list):
                     raise FooterError(f"row group {i}, column {j} has no metadata")
-                _place(meta, edit.places[i, j])
+                _put_filter_range(meta, edit.filter_ranges[i, j])
             if (i, j) in edit.texts:
                 _write_texts(_get(chunk, 3), edit, edit.texts[i, j])
     _edit_key_values(root, edit)
@@ -263,7 +263,7 @@ def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
 
     try:
         found = edited_row_groups(
-            data, edit.places, edit.index_lengths, edit.moves.positions if edit.moves else [], edit.moves.totals
+            data, edit.filter_ranges, edit.index_lengths, edit.moves.positions if edit.moves else [], edit.moves.totals
         )
         if found is None:
             return None

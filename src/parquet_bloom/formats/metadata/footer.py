@@ -34,6 +34,8 @@ ENCRYPTED_MAGIC = b"PARE"
 TAIL_BYTES = 8  # length and magic
 _LARGE = 1 << 20  # bytes of a footer
 
+ChunkKey = tuple[int, int]  # (row group, column): names a column chunk of a file
+
 
 def footer_length(tail: bytes, file_size: int) -> int:
     """Read the last bytes of a file: how many bytes of footer lie before them.
@@ -173,7 +175,7 @@ class Footer:
         return pairs
 
     @cached_property
-    def filter_places(self) -> dict[tuple[int, int], tuple[int, int | None]]:
+    def filter_ranges(self) -> dict[tuple[int, int], tuple[int, int | None]]:
         """Every filter the footer points at: (row group, column) -> bloom_filter_offset and bloom_filter_length."""
         return {
             (i, j): (chunk.meta_data.bloom_filter_offset, chunk.meta_data.bloom_filter_length)

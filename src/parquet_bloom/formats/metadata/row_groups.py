@@ -78,12 +78,12 @@ def span_of_row_groups(data: bytes) -> RowGroupsSpan:
 
 
 def edited_row_groups(
-    data: bytes, places: Keys, index_lengths: Mapping[tuple[int, int], int],
+    data: bytes, filter_ranges: Keys, index_lengths: Mapping[tuple[int, int], int],
     positions: Sequence[int], totals: Sequence[int],
 ) -> tuple[int, bytes, int] | None:  # fmt: skip
     """Edit the list of row groups of a footer.
 
-    places, index_lengths  see formats.metadata.edits.FooterEdit
+    filter_ranges, index_lengths  see formats.metadata.edits.FooterEdit
     positions, totals      the steps of formats.metadata.edits.Moves
     returns                where the list starts in data, its new bytes, and where it ends in data; None where the
                            footer is not as most are. Raises FooterError where it is cut off
@@ -98,7 +98,7 @@ def edited_row_groups(
     n_columns = _elements(data, first)
     if n_columns is None or n_groups * n_columns > len(data):
         return None
-    filled = _values(places, index_lengths, n_groups, n_columns)
+    filled = _values(filter_ranges, index_lengths, n_groups, n_columns)
     if filled is None:
         return None
     values, n_set = filled
@@ -120,20 +120,20 @@ def _elements(data: bytes, at: int) -> int | None:
 
 
 def _values(
-    places: Keys, index_lengths: Mapping[tuple[int, int], int], n_groups: int, n_columns: int
+    filter_ranges: Keys, index_lengths: Mapping[tuple[int, int], int], n_groups: int, n_columns: int
 ) -> tuple[NDArray[np.int64], int] | None:
     """The slots of what is set, and how many; None where a key names no chunk of this footer."""
     from parquet_bloom.kernels.compact_edit import DROP, KEEP
 
     values = np.full((3, n_groups, n_columns), KEEP, np.int64)
-    where = _indices(places, n_groups, n_columns)
+    where = _indices(filter_ranges, n_groups, n_columns)
     other = _indices(index_lengths, n_groups, n_columns)
     if where is None or other is None:
         return None
-    pairs = [(DROP, DROP) if p is None else (p[0], DROP if p[1] is None else p[1]) for p in places.values()]
+    pairs = [(DROP, DROP) if p is None else (p[0], DROP if p[1] is None else p[1]) for p in filter_ranges.values()]
     values[_OFFSET][where], values[_LENGTH][where] = np.array(pairs, np.int64).reshape(-1, 2).T
     values[_INDEX_LENGTH][other] = np.fromiter(index_lengths.values(), np.int64, len(index_lengths))
-    return values, 2 * len(places) + len(index_lengths)
+    return values, 2 * len(filter_ranges) + len(index_lengths)
 
 
 def _indices(

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, KeyValue
 from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.footer import ColumnChunks, Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, ColumnChunks, Footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
 from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT
 
-Chunk = tuple[int, int]
 CODEC, UNCOMPRESSED_SIZE, ENCODINGS = 0, 1, 2  # slots of `details`; encodings are a span, of two
 
 
@@ -84,7 +83,7 @@ class WalkedFooter(Footer):
         return rows
 
     @property
-    def foreign_filter_fields(self) -> set[Chunk]:
+    def foreign_filter_fields(self) -> set[ChunkKey]:
         """None: the walk gives up on such footers."""
         return set()  # the walk gives up on them
 
@@ -123,7 +122,7 @@ class WalkedFooter(Footer):
         return pairs
 
     @cached_property
-    def draft_filters(self) -> dict[Chunk, bytes]:
+    def draft_filters(self) -> dict[ChunkKey, bytes]:
         """The filters where the draft of 2015 had them, as they lie in the footer."""
         return dict(self._spans(Slot.DRAFT_FILTER))
 
@@ -134,24 +133,24 @@ class WalkedFooter(Footer):
             if pairs:
                 yield i, j, pairs
 
-    def _spans(self, slot: Slot) -> Iterator[tuple[Chunk, bytes]]:
+    def _spans(self, slot: Slot) -> Iterator[tuple[ChunkKey, bytes]]:
         starts, lengths = self._outline.slots[slot], self._outline.slots[slot + 1]
         for i, j in np.argwhere(starts != NONE).tolist():
             yield (i, j), self.data[starts[i, j] : starts[i, j] + lengths[i, j]]
 
     @cached_property
-    def filter_places(self) -> dict[Chunk, tuple[int, int | None]]:
+    def filter_ranges(self) -> dict[ChunkKey, tuple[int, int | None]]:
         """(row group, column) -> offset and length of a filter, the length None where the footer has none."""
         offsets, lengths = self._outline.slots[Slot.FILTER_OFFSET], self._outline.slots[Slot.FILTER_LENGTH]
         here = offsets > 0
-        places = zip(offsets[here].tolist(), lengths[here].tolist(), strict=True)
+        pairs = zip(offsets[here].tolist(), lengths[here].tolist(), strict=True)
         return {
             (i, j): (offset, None if length == NONE else length)
-            for (i, j), (offset, length) in zip(np.argwhere(here).tolist(), places, strict=True)
+            for (i, j), (offset, length) in zip(np.argwhere(here).tolist(), pairs, strict=True)
         }
 
     @cached_property
-    def filter_fields(self) -> set[Chunk]:
+    def filter_fields(self) -> set[ChunkKey]:
         """The chunks with a field of a filter, whatever it says."""
         slots = self._outline.slots
         here = (slots[Slot.FILTER_OFFSET] != NONE) | (slots[Slot.FILTER_LENGTH] != NONE)

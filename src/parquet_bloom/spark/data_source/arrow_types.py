@@ -28,7 +28,7 @@ _FLAT = (
 )  # fmt: skip
 
 
-class MisfitError(Exception):
+class TypeMisfitError(Exception):
     """A type has no place in the other; the message says why."""
 
 
@@ -44,7 +44,7 @@ def held(kind: pa.DataType) -> pa.DataType:
         return pa.float64() if kind.bit_width == 64 else pa.float32()
     if _T.is_decimal(kind):
         if not 0 <= kind.scale <= kind.precision <= 38:
-            raise MisfitError("Spark's decimals have at most 38 digits, and a scale from 0 to their precision")
+            raise TypeMisfitError("Spark's decimals have at most 38 digits, and a scale from 0 to their precision")
         return pa.decimal128(kind.precision, kind.scale)
     if is_text(kind):
         return pa.string()
@@ -64,7 +64,7 @@ def held(kind: pa.DataType) -> pa.DataType:
         return pa.map_(pa.field("key", held(kind.key_type), nullable=False), pa.field("value", held(kind.item_type)))
     if _T.is_struct(kind):
         return pa.struct([pa.field(field.name, held(field.type)) for field in kind])
-    raise MisfitError("Spark has no such type")
+    raise TypeMisfitError("Spark has no such type")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -88,7 +88,7 @@ def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
             raise RequestError(f"{where}: two columns are named {field.name}")
         try:
             fields.append(pa.field(field.name, held(field.type)))
-        except MisfitError as error:
+        except TypeMisfitError as error:
             left = 'leave it out: .option("columns", ...) takes the names of the others'
             raise RequestError(f"{where}: column {field.name} is {field.type}: {error}; {left}") from None
     return pa.schema(fields)
@@ -123,7 +123,7 @@ def arrow_schema(schema: st.StructType) -> pa.Schema:
     for field in schema:
         try:
             fields.append(pa.field(field.name, _arrow_type(field.dataType), field.nullable))
-        except MisfitError as error:
+        except TypeMisfitError as error:
             raise RequestError(
                 f"column {field.name} of the schema is {error}, which is not read from Parquet"
             ) from None
@@ -145,7 +145,7 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
     for made, arrow in _FLAT:
         if type(kind) is made:
             return arrow
-    raise MisfitError(kind.simpleString())
+    raise TypeMisfitError(kind.simpleString())
 
 
 # --- a file's type and the schema's ---------------------------------------------------------------
@@ -166,7 +166,7 @@ def check_fit(source: pa.DataType, target: pa.DataType) -> None:
                 check_fit(source.field(at).type, field.type)
         return None
     if not _T.is_null(source) and not _holds(target, source):
-        raise MisfitError(f"{source} does not become {target}")
+        raise TypeMisfitError(f"{source} does not become {target}")
     return None
 
 
@@ -189,7 +189,7 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
         return bool(_T.is_timestamp(target) and (source.tz is None) == (target.tz is None))
     try:
         return bool(held(source) == target)
-    except MisfitError:
+    except TypeMisfitError:
         return False
 
 
@@ -218,7 +218,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         for small, large in ((one, other), (other, one)):
             if _holds(large, small):
                 return large
-    raise MisfitError(f"{one} and {other}")
+    raise TypeMisfitError(f"{one} and {other}")
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -24,19 +24,19 @@ from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import warn_of_damage
-from parquet_bloom.spark.data_source.arrow_types import MisfitError, check_fit, convert
+from parquet_bloom.spark.data_source.arrow_types import TypeMisfitError, check_fit, convert
 from parquet_bloom.spark.data_source.hive import scalar
 from parquet_bloom.spark.data_source.inference import PYARROW_ERRORS, damaged, open_parquet, types_of
 from parquet_bloom.spark.data_source.pushed import FALSE, TRUE, Answer, LeafPart, for_file, settle
 from parquet_bloom.spark.data_source.units import part_of
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import Source
 
 _ASKED = Options("largest")
 _BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
-class Reading:
+class RowReader:
     """Reads files into one schema.
 
     schema     in Arrow, exactly as Spark wants batches
@@ -50,30 +50,30 @@ class Reading:
         self.predicate = predicate
         self._keep = row_filter(predicate, self.wide, nan="largest")
 
-    def rows(self, found: Found, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
+    def rows(self, data_file: DataFile, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
         """The rows that match, of one part of the file's row groups.
 
         Raises FileError; RequestError for a column that does not become the schema's.
         """
-        constants = self._constants(found)
+        constants = self._constants(data_file)
         predicate = settle(self.predicate, lambda leaf: self._by_folder(leaf, constants))
         if predicate == FALSE:
             return
-        with Source(found) as source:
+        with Source(data_file) as source:
             outline = source.outline()
             groups = [group for group in part_of(outline.n_row_groups, part, parts) if outline.rows[group]]
             if predicate != TRUE and groups:
                 groups = [group for group in self._open(source, predicate) if group in set(groups)]
             if groups:
                 yield from self._batches(source, groups, constants)
-                _check_same(source, found)
+                _check_same(source, data_file)
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def _constants(self, found: Found) -> dict[str, pa.Scalar]:
+    def _constants(self, data_file: DataFile) -> dict[str, pa.Scalar]:
         """The folder's columns that the schema or the predicate names; the innermost of a name wins."""
-        pairs = [(key, text) for key, text in found.partitions if key in self.wide.names]
-        return {key: scalar(found, key, text, self.wide.field(key).type) for key, text in pairs}
+        pairs = [(key, text) for key, text in data_file.partitions if key in self.wide.names]
+        return {key: scalar(data_file, key, text, self.wide.field(key).type) for key, text in pairs}
 
     def _by_folder(self, leaf: LeafPart, constants: dict[str, pa.Scalar]) -> Answer:
         if leaf.path[0] not in constants:
@@ -148,7 +148,7 @@ class Reading:
                 raise RequestError(f"{source.path}: two columns are named {own}")
             try:
                 check_fit(types.field(own).type, field.type)
-            except MisfitError as error:
+            except TypeMisfitError as error:
                 raise RequestError(f"{source.path}: column {own}: {error}, which the schema has") from None
 
 
@@ -179,8 +179,8 @@ def _column(
     return array
 
 
-def _check_same(source: Source, found: Found) -> None:
+def _check_same(source: Source, data_file: DataFile) -> None:
     """Raises StorageError if another program changed the file while it was read."""
-    with Source(found) as now:
-        if now.stamp != source.stamp or now.size != source.size:
+    with Source(data_file) as now:
+        if now.version_token != source.version_token or now.size != source.size:
             raise StorageError(source.path, "was changed by another program while it was read; read it again")

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import DamagedFileError, RequestError, UnknownColumnError, first_line
 from parquet_bloom.formats.metadata.schema import INT96
-from parquet_bloom.spark.data_source.arrow_types import MisfitError, held_schema, wider
+from parquet_bloom.spark.data_source.arrow_types import TypeMisfitError, held_schema, wider
 from parquet_bloom.spark.data_source.hive import infer_types
 from parquet_bloom.spark.data_source.units import first_file, look, no_files
 from parquet_bloom.spark.storages import Storages
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.source import Source
 
@@ -28,7 +28,7 @@ PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class Inferred:
+class InferredSchema:
     """schema: as files have it, not yet as Spark gets it; keys: the partition columns; path: of the first file."""
 
     schema: pa.Schema
@@ -60,7 +60,7 @@ def infer_schema(
     columns: Sequence[str] | None = None,
     merge: bool = False,
     raw_files: bool = False,
-) -> Inferred:
+) -> InferredSchema:
     """Look at one file, or with `merge` at all, and at the folders that the driver lists anyway.
 
     columns  the only ones whose types matter; None: all
@@ -72,10 +72,10 @@ def infer_schema(
     first = first_file(seen, where, raw_files)
     if first is None:
         raise no_files(names)
-    files = [where.found(file.path, file.root) for file in seen.files] or [where.found(first.path, first.root)]
+    files = [where.data_file(file.path, file.root) for file in seen.files] or [where.data_file(first.path, first.root)]
     keys = infer_types(file.partitions for file in files)
     if not merge:
-        return Inferred(_schema_of(files[0]), keys, str(files[0]))
+        return InferredSchema(_schema_of(files[0]), keys, str(files[0]))
     schemas = side_by_side(_schema_of, files)
     named: dict[str, pa.DataType] = {}
     for file, schema in zip(files, schemas, strict=True):
@@ -83,12 +83,12 @@ def infer_schema(
         for field in held_schema(pa.schema(wanted), file):
             try:
                 named[field.name] = wider(named[field.name], field.type) if field.name in named else field.type
-            except MisfitError as error:
+            except TypeMisfitError as error:
                 raise RequestError(f"{file}: column {field.name} has types that cannot be merged: {error}") from None
-    return Inferred(pa.schema(list(named.items())), keys, str(files[0]))
+    return InferredSchema(pa.schema(list(named.items())), keys, str(files[0]))
 
 
-def _schema_of(found: Found) -> pa.Schema:
+def _schema_of(found: DataFile) -> pa.Schema:
     with Source(found) as source:
         source.outline()  # refuses what pyarrow must not see
         return types_of(source, open_parquet(source))

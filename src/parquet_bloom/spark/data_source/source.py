@@ -24,7 +24,7 @@ from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate, leaves_of
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.data_source.arrow_types import arrow_schema, spark_schema
-from parquet_bloom.spark.data_source.file_rows import Reading
+from parquet_bloom.spark.data_source.file_rows import RowReader
 from parquet_bloom.spark.data_source.inference import infer_schema
 from parquet_bloom.spark.data_source.units import files_of, plan, refusal
 from parquet_bloom.spark.listing import look_around
@@ -35,7 +35,7 @@ _NAMES = "where, columns, mergeSchema, partitions, rawFiles"
 
 
 @dataclass(frozen=True)
-class Request:
+class ReadOptions:
     """What the options of a read say, checked.
 
     names       files, folders and globs
@@ -60,7 +60,7 @@ class Request:
             look_around(self.names, self.where, tables)
 
 
-def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> Request:
+def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> ReadOptions:
     """Read the options; their names come in any case. Raises RequestError."""
     options = {name.lower(): value for name, value in options.items()}
     strange = [name for name in options if name not in _OPTIONS and "." not in name]
@@ -76,7 +76,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     if "columns" in options:
         columns = tuple(_listed(options["columns"]))
     text = options.get("where")
-    return Request(
+    return ReadOptions(
         tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
         columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
         _flag(options, "rawfiles", False),
@@ -136,7 +136,7 @@ class ParquetBloomSource(DataSource):
         request.refuse_tables()
         return Reader(request, schema)
 
-    def _request(self) -> Request:
+    def _request(self) -> ReadOptions:
         return request_of(dict(self.options), self.settings, self.default)
 
 
@@ -157,7 +157,7 @@ class Reader(DataSourceReader):
     Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters.
     """
 
-    def __init__(self, request: Request, schema: StructType) -> None:
+    def __init__(self, request: ReadOptions, schema: StructType) -> None:
         if request.columns is not None and list(request.columns) != schema.names:
             raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
         self.request = request
@@ -183,7 +183,7 @@ class Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one task, on an executor."""
-        reading = Reading(self.schema, self.beside, self.request.predicate or And(()))
+        reading = RowReader(self.schema, self.beside, self.request.predicate or And(()))
         for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
             yield from reading.rows(found, part, parts)
 

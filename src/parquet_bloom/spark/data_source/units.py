@@ -1,6 +1,6 @@
 """What a task reads, decided without listing everything first.
 
-    few files      looked at on the driver:     Piece(file, part 2 of 5), packed to about 128 MB a task
+    few files      looked at on the driver:     FilePart(file, 2 of 5), packed to about 128 MB a task
     many           nobody looks before tasks:   Share(folder, 17 of 64): each task lists the folder and takes
                                                 the files whose names' CRC-32 is 17 modulo 64
 
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from parquet_bloom.errors import StorageError
 from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_named, table_of
 from parquet_bloom.spark.storages import Storages
-from parquet_bloom.storage.paths import Found
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.store import is_data
 from parquet_bloom.storage.table_folders import Tables, refusing
@@ -35,7 +35,7 @@ _SIDE_BY_SIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePart:
     """One of `parts` equal parts of a file's row groups; size in bytes, of the file."""
 
     path: str
@@ -58,23 +58,23 @@ class Share:
 class Unit(InputPartition):
     """What one task reads."""
 
-    def __init__(self, parts: Sequence[Piece | Share]) -> None:
+    def __init__(self, parts: Sequence[FilePart | Share]) -> None:
         super().__init__(tuple(parts))
 
 
 @dataclass(slots=True)
-class Seen:
+class PartialListing:
     """Files and folders that were looked at; `unseen`: (name, root) of those that were not, root as in Share."""
 
-    files: list[Piece] = field(default_factory=list)
+    files: list[FilePart] = field(default_factory=list)
     unseen: list[tuple[str, str | None]] = field(default_factory=list)
 
 
 def look(
     names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
-) -> Seen:
+) -> PartialListing:
     """List level by level, within limits. Raises StorageError for a name that is not there, and as `_rows`."""
-    seen = Seen()
+    seen = PartialListing()
     pending: deque[tuple[str, str | None]] = deque((name, None) for name in names)
     while pending:
         some = [pending.popleft() for _ in range(min(_SIDE_BY_SIDE, len(pending)))]
@@ -89,7 +89,7 @@ def look(
         for rows in side_by_side(lambda one: _rows(*one, where, raw_files), some):
             for path, root, size, kind, _ in rows:
                 if kind == FILE:
-                    seen.files.append(Piece(path, root, size))
+                    seen.files.append(FilePart(path, root, size))
                 else:
                     pending.append((path, root))
     return seen
@@ -121,7 +121,7 @@ def _crowded(name: str, where: Storages, limit: int) -> bool:
         raise storage_error(name, error) from error
 
 
-def first_file(seen: Seen, where: Storages, raw_files: bool = False) -> Piece | None:
+def first_file(seen: PartialListing, where: Storages, raw_files: bool = False) -> FilePart | None:
     """Any file, for its schema: of those seen, or else the first on the way down; None if there is none."""
     if seen.files:
         return seen.files[0]
@@ -134,13 +134,13 @@ def first_file(seen: Seen, where: Storages, raw_files: bool = False) -> Piece | 
         folders = []
         for path, below, size, kind, _ in _rows(name, root, where, raw_files):
             if kind == FILE:
-                return Piece(path, below, size)
+                return FilePart(path, below, size)
             folders.append((path, below))
         pending.extendleft(reversed(folders))
     return None
 
 
-def _first_local(name: str, root: str | None, where: Storages) -> Piece | None:
+def _first_local(name: str, root: str | None, where: Storages) -> FilePart | None:
     """The first file that a local folder gives, without listing it through; None: list it."""
     store, path = where.open(name)
     if not store.is_local or not os.path.isdir(path):
@@ -150,7 +150,7 @@ def _first_local(name: str, root: str | None, where: Storages) -> Piece | None:
         with os.scandir(path) as entries:
             for entry in entries:
                 if is_data(entry.name) and entry.is_file():
-                    return Piece(f"{base}/{entry.name}", base if root is None else root, entry.stat().st_size)
+                    return FilePart(f"{base}/{entry.name}", base if root is None else root, entry.stat().st_size)
     except OSError as error:
         raise storage_error(name, error) from error
     return None
@@ -167,12 +167,12 @@ def plan(names: Sequence[str], where: Storages, partitions: int | None = None, r
     return _packed(seen.files) + _shared(seen.unseen) or [Unit([])]
 
 
-def _packed(files: Sequence[Piece]) -> list[Unit]:
+def _packed(files: Sequence[FilePart]) -> list[Unit]:
     """Whole small files together, large ones in parts."""
     total = sum(file.size + _OPENING for file in files)
     most = min(max(_LEAST, total // _SHARES), _MOST)
     units: list[Unit] = []
-    some: list[Piece] = []
+    some: list[FilePart] = []
     room = most
     for file in files:
         if file.size > most:
@@ -197,14 +197,14 @@ def _shared(folders: Sequence[tuple[str, str | None]]) -> list[Unit]:
     return [Unit(shares[at : at + step]) for at in range(0, len(shares), step)]
 
 
-def files_of(unit: Unit, where: Storages, raw_files: bool = False) -> Iterator[tuple[Found, int, int]]:
+def files_of(unit: Unit, where: Storages, raw_files: bool = False) -> Iterator[tuple[DataFile, int, int]]:
     """The files of a unit, each with the part of its row groups, counted from 0, and how many parts there are."""
     for one in unit.value:
-        if isinstance(one, Piece):
-            yield where.found(one.path, one.root), one.part, one.parts
+        if isinstance(one, FilePart):
+            yield where.data_file(one.path, one.root), one.part, one.parts
         else:
             for path, root in _below(one, where, raw_files):
-                yield where.found(path, root), 0, 1
+                yield where.data_file(path, root), 0, 1
 
 
 def _below(share: Share, where: Storages, raw_files: bool) -> Iterator[tuple[str, str]]:

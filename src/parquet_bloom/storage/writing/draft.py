@@ -28,7 +28,7 @@ _COMPARE_STEP = 4 << 20
 
 
 @dataclass(slots=True)
-class Travel:
+class Transfer:
     """What a new version cost the network: bytes sent, bytes copied inside the store, and why not more of them."""
 
     sent: int = 0
@@ -45,8 +45,8 @@ class NewVersion(ABC):
 
     def __init__(self, named: object) -> None:
         self.at = 0
-        self.travel = Travel()
-        self._told = named
+        self.transfer = Transfer()
+        self._shown_name = named
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class NewVersion(ABC):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.discard()
         if isinstance(error, OSError):
-            raise storage_error(self._told, error) from error
+            raise storage_error(self._shown_name, error) from error
 
     def append(self, data: bytes) -> None:
         """Write new bytes at the end."""
@@ -141,7 +141,7 @@ class Draft(NewVersion):
     def reopen(self) -> Source:
         """Open what was written so far, to check it before it counts: this very file, whatever has its name."""
         same = f"/proc/self/fd/{self.fd}"
-        return Source(Location(same if os.path.exists(same) else self.path, shown=str(self._told)))
+        return Source(Location(same if os.path.exists(same) else self.path, shown=str(self._shown_name)))
 
     def _start_writing(self, at: int, n: int) -> None:
         """Let the disk begin with these bytes while we go on; the fsync at the end has less to wait for.
@@ -189,7 +189,7 @@ class Draft(NewVersion):
 
     def _differs(self, at: int, n: int) -> StorageError:
         reason = f"bytes {at:,} to {at + n:,} of the new version do not read back as they were written"
-        return StorageError(self._told, f"{reason}; nothing was changed")
+        return StorageError(self._shown_name, f"{reason}; nothing was changed")
 
 
 def _read(fd: int, at: int, length: int) -> bytes:

@@ -25,7 +25,7 @@ from parquet_bloom.storage.remote import Location, side_by_side, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import NewVersion
 from parquet_bloom.storage.writing.s3_client import abort, abort_lost, client_of, etag_of, may_have_begun, told_of
-from parquet_bloom.storage.writing.s3_parts import Part, Piece, plan_parts
+from parquet_bloom.storage.writing.s3_parts import Extent, Part, plan_parts
 
 _KEPT = (
     "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires", "Metadata",
@@ -50,7 +50,7 @@ class StoredFile(NewVersion):
         self._overwrite, self._force = overwrite, force
         old = source.location.filesystem
         self._inside = old is not None and old.equals(target.filesystem) and source.etag is not None
-        self._pieces: list[Piece] = []
+        self._pieces: list[Extent] = []
         self._writing = threading.Lock()
         self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
         self._spooled = 0
@@ -66,7 +66,7 @@ class StoredFile(NewVersion):
         """New bytes, kept in a temporary file."""
         with self._writing:
             origin, self._spooled = self._spooled, self._spooled + len(data)
-            insort(self._pieces, Piece(at, at + len(data), origin, False))
+            insort(self._pieces, Extent(at, at + len(data), origin, False))
         view = memoryview(data)
         while view:
             n = os.pwrite(self._spool.fileno(), view, origin)
@@ -77,17 +77,17 @@ class StoredFile(NewVersion):
         assert source is self._source
         if start < stop:
             with self._writing:
-                insort(self._pieces, Piece(at, at + stop - start, start, True))
+                insort(self._pieces, Extent(at, at + stop - start, start, True))
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[Extent]:
         """The new file as it is so far."""
-        joined: list[Piece] = []
+        joined: list[Extent] = []
         for piece in self._pieces:
             last = joined[-1] if joined else None
             if last and (last.stop, last.copied, last.origin + last.stop - last.at) == (
                 piece.at, piece.copied, piece.origin,
             ):  # fmt: skip
-                joined[-1] = Piece(last.at, piece.stop, last.origin, last.copied)
+                joined[-1] = Extent(last.at, piece.stop, last.origin, last.copied)
             else:
                 joined.append(piece)
         return joined
@@ -109,13 +109,13 @@ class StoredFile(NewVersion):
         from botocore.exceptions import ClientError
 
         if isinstance(error, ClientError):
-            told = error.response.get("Error", {})
-            code = str(told.get("Code", ""))
+            answer = error.response.get("Error", {})
+            code = str(answer.get("Code", ""))
             if code in _CONDITION_FAILED:
                 return ConflictError(
                     self._target, f"was changed by another program meanwhile; nothing was written{more}"
                 )
-            reason = f"{error.operation_name}: {code} {told.get('Message', '')}".strip().splitlines()[0]
+            reason = f"{error.operation_name}: {code} {answer.get('Message', '')}".strip().splitlines()[0]
             return StorageError(self._target, reason + more)
         if isinstance(error, StorageError):
             return error if not more else type(error)(error.path, error.reason + more)
@@ -125,7 +125,7 @@ class StoredFile(NewVersion):
         bucket, _, key = self._target.path.partition("/")
         where = {"Bucket": bucket, "Key": key}
         kept = self._kept(client) if self._inside else {}
-        parts = plan_parts(self.pieces() if self._inside else [Piece(0, self.at, 0, False)])
+        parts = plan_parts(self.pieces() if self._inside else [Extent(0, self.at, 0, False)])
         upload = {**where, "UploadId": self._begin(client, where, kept)}
         try:
             with self.reopen() as new:
@@ -139,10 +139,10 @@ class StoredFile(NewVersion):
                     return {"ETag": tag, "PartNumber": number}
 
                 done = side_by_side(send, range(1, len(parts) + 1))
-            self.travel.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
-            if not self.travel.copied:
-                self.travel.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
-            self.travel.sent = sum(part.stop - part.at for part in parts if part.origin is None)
+            self.transfer.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
+            if not self.transfer.copied:
+                self.transfer.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+            self.transfer.sent = sum(part.stop - part.at for part in parts if part.origin is None)
             last_check()
             self._complete(client, upload, done)
         except BaseException as error:
@@ -194,8 +194,8 @@ class StoredFile(NewVersion):
             try:
                 answer = client.complete_multipart_upload(**finished, **condition)
             except (ClientError, ParamValidationError) as error:
-                told = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
-                if not condition or told not in _UNKNOWN_CONDITION:
+                code = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
+                if not condition or code not in _UNKNOWN_CONDITION:
                     raise
                 # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
                 answer = client.complete_multipart_upload(**finished)
@@ -254,7 +254,7 @@ class _Assembled:
     fd: int | None = None
     pinned = False
 
-    def __init__(self, pieces: Sequence[Piece], source: Source, spool: int) -> None:
+    def __init__(self, pieces: Sequence[Extent], source: Source, spool: int) -> None:
         self.size = pieces[-1].stop if pieces else 0
         self._pieces, self._source, self._spool = list(pieces), source, spool
 

@@ -18,7 +18,7 @@ _COPY_PART, _SENT_PART = 128 << 20, 16 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Piece:
+class Extent:
     """Bytes [at, stop) of the new file.
 
     copied  they are those at `origin` of the old object; otherwise of our own temporary file
@@ -39,7 +39,7 @@ class Part:
     origin: int | None
 
 
-def plan_parts(pieces: Sequence[Piece], least: int = LEAST) -> list[Part]:
+def plan_parts(pieces: Sequence[Extent], least: int = LEAST) -> list[Part]:
     """Parts for a new file: as much copied as the store's limits allow, the rest sent.
 
     pieces  in order, without gaps, neighbours that continue each other joined

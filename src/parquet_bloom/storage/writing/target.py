@@ -22,7 +22,7 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
-from parquet_bloom.storage.writing.draft import NewVersion, Travel
+from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
 from parquet_bloom.storage.writing.s3_client import can_speak_for
@@ -39,7 +39,7 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteOptions:
     """How a new version is written: as add_filters has it, `cached` as NewFile."""
 
     overwrite: bool
@@ -93,7 +93,7 @@ def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
     return new_bytes if _in_store(target) else source.size + new_bytes
 
 
-def new_version(source: Source, target: Location, how: Writing, needed: int) -> NewVersion:
+def new_version(source: Source, target: Location, how: WriteOptions, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
     if target.is_local:
         require_space(target.path, needed)
@@ -108,18 +108,18 @@ def new_version(source: Source, target: Location, how: Writing, needed: int) -> 
     if _in_store(target):
         return s3.StoredFile(source, target, how.overwrite, how.force)
     new = UploadedFile(target, how.overwrite)
-    new.travel.why = _hindrance(target.filesystem) or ""
+    new.transfer.why = _hindrance(target.filesystem) or ""
     return new
 
 
-def copy_whole(source: Source, target: Location, how: Writing) -> Travel:
+def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
     """Copy a file that needs no change to its output."""
     needed = disk_needed(source, target, 0)
     with new_version(source, target, how, needed) as new:
         FileSink(new, source).copy(0, source.size)
         new.at = source.size
         new.commit(source.check_unchanged)
-    return new.travel
+    return new.transfer
 
 
 def _in_store(target: Location) -> bool:

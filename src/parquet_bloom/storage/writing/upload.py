@@ -125,7 +125,7 @@ class UploadedFile(Draft):
             stream.write(data)
             stream.flush()  # else S3's stream would keep all of it in memory
             at += len(data)
-            self.travel.sent += len(data)
+            self.transfer.sent += len(data)
 
 
 def _make_folder(filesystem: Any, folder: str) -> str | None:

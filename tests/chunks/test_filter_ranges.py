@@ -1,4 +1,4 @@
-"""Spots: all filters of a column at once are placed and asked exactly as chunks.locate does one by one."""
+"""Filter ranges: all filters of a column at once are placed and asked exactly as chunks.locate does one by one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.chunks import ask_kernel, asking
 from parquet_bloom.chunks.asking import ask
-from parquet_bloom.chunks.locate import Places, probe
-from parquet_bloom.chunks.spots import spots_of
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of
+from parquet_bloom.chunks.locate import FilterRanges, probe
 from parquet_bloom.errors import (
     DamagedFileError,
     EncryptedFileError,
@@ -70,7 +70,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: 
 def fits_one_by_one(source: Source, column: int) -> tuple[list[bool], list[bool]]:
     """(exists, fits) of each row group."""
     footer = source.footer()
-    places = Places(footer)
+    places = FilterRanges(footer)
     exists, fits = [], []
     for group in range(footer.n_row_groups):
         place = places[group, column]
@@ -81,7 +81,7 @@ def fits_one_by_one(source: Source, column: int) -> tuple[list[bool], list[bool]
 
 
 def ask_one_by_one(source: Source, column: int, groups: list[int], probes: list[tuple[bytes, ...]]) -> Any:
-    places = Places(source.footer())
+    places = FilterRanges(source.footer())
     denied, damaged, unknown = [], {}, {}
     for group, own in zip(groups, probes, strict=True):
         place = places[group, column]
@@ -101,7 +101,7 @@ def hold_together(source: Source, rng: random.Random, probes: int = 12) -> int:
     """Compare both ways for every column with filters; returns how many filters fit."""
     outline, footer, n_fits = source.outline(), source.footer(), 0
     for leaf in footer.leaves:
-        found = spots_of(outline, leaf.index)
+        found = filter_ranges_of(outline, leaf.index)
         exists, fits = fits_one_by_one(source, leaf.index)
         assert found.exists.tolist() == exists
         assert found.fits.tolist() == fits
@@ -271,7 +271,7 @@ def test_a_file_that_becomes_shorter_is_an_error(way: str, tmp_path: Path) -> No
     path = write_keys(tmp_path / "keys.parquet")
     parquet_bloom.add_filters(path, in_place=True, columns=["id"], fpp=1e-9, sync=False)
     with opened(path, way) as source:
-        found = spots_of(source.outline(), 0)
+        found = filter_ranges_of(source.outline(), 0)
         assert found.fits.all()
         for keep in (int(found.offset[0]) + 20, int(found.offset[0]) + 5, 4):
             with path.open("r+b") as file:

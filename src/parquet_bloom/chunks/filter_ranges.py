@@ -1,7 +1,7 @@
 """Where the filters of one column lie, for all row groups at once.
 
 Most filters are `final`, of a power-of-two size, with a length in the footer that agrees with everything
-around. These have a place; the others are for chunks.locate, which decides what may be believed, one by one.
+around. These have a range; the others are for chunks.locate, which decides what may be believed, one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Spots:
+class ColumnFilterRanges:
     """The filters of one column; every array has one element a row group.
 
     exists     bool: the footer points at one, or holds one itself
@@ -40,24 +40,24 @@ class Spots:
 
 
 @derived
-def spots_of(outline: Outline, column: int) -> Spots:
-    """The spots of a column's filters."""
-    return _spots(outline, column)
+def filter_ranges_of(outline: Outline, column: int) -> ColumnFilterRanges:
+    """The ranges of a column's filters."""
+    return _filter_ranges(outline, column)
 
 
-def fitting(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
-    """Of those of the chunks, by (row group, column), whose filters fit: offset and num_bytes, see Spots."""
+def fitting_ranges(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Offset and num_bytes, see ColumnFilterRanges, of the filters that fit; by chunk, those without one left out."""
     groups_of: dict[int, list[int]] = {}
     for group, column in keys:
         groups_of.setdefault(column, []).append(group)
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    fitting: dict[tuple[int, int], tuple[int, int]] = {}
     for column, groups in groups_of.items():
-        spots = spots_of(outline, column)
+        ranges = filter_ranges_of(outline, column)
         here = np.array(groups, np.int64)
-        here = here[spots.fits[here]]
-        pairs = zip(spots.offset[here].tolist(), spots.num_bytes[here].tolist(), strict=True)
-        found.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
-    return found
+        here = here[ranges.fits[here]]
+        pairs = zip(ranges.offset[here].tolist(), ranges.num_bytes[here].tolist(), strict=True)
+        fitting.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
+    return fitting
 
 
 @lru_cache(1)
@@ -92,7 +92,7 @@ def _structures(outline: Outline) -> tuple[Integers, ...]:
     return start, stop, starts, shared, start.reshape(-1)[order], reach
 
 
-def _spots(outline: Outline, column: int) -> Spots:
+def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
     offset = outline.slots[Slot.FILTER_OFFSET, :, column]
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
     exists = is_pointed_at(offset)
@@ -111,7 +111,7 @@ def _spots(outline: Outline, column: int) -> Spots:
         fits &= (before == 0) | (reach[np.maximum(before, 1) - 1] <= offset)
         if len(shared):
             fits &= ~np.isin(offset, shared)
-    return Spots(exists, fits, offset, num_bytes[at])
+    return ColumnFilterRanges(exists, fits, offset, num_bytes[at])
 
 
 def is_pointed_at(offset: Integers) -> Flags:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
 
 
-class GivenFilter:
+class ExpressionFilter:
     """The caller's own pyarrow Expression, in the place of a RowFilter.
 
     columns  the top-level columns it looks at; None where a part of it is not understood: any
@@ -17,8 +17,8 @@ class GivenFilter:
     def __init__(self, expression: pc.Expression, predicate: Predicate) -> None:
         self.expression = expression
         leaves = list(leaves_of(predicate))
-        known = not any(isinstance(leaf, Unknown) for leaf in leaves)
-        self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if known else None
+        understood = not any(isinstance(leaf, Unknown) for leaf in leaves)
+        self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if understood else None
 
     def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the rows of a batch for which the expression is true."""
