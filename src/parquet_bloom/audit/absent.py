@@ -64,7 +64,7 @@ class AbsentValues:
 
     @property
     def count(self) -> int:
-        """How many values are left, of which none is stored if all that is was told."""
+        """How many values are left. None of them is stored, if `drop` was called with all that is."""
         return int(len(self._stored) - np.count_nonzero(self._stored))
 
     @property

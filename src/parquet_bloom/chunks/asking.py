@@ -40,7 +40,7 @@ _FIRST_PROBES = 2048  # of a long list that are asked for before the rest
 
 @dataclass(slots=True)
 class Answers:
-    """What the filters said; one element for each row group that was asked.
+    """The filters' answers; one element for each row group that was asked.
 
     denied      bool: none of the probes is there
     bytes_read  int64
@@ -93,7 +93,7 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
 def _look_at_blanks(
     source: Source, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
 ) -> None:
-    """Of filters that denied by blocks without any bit, take back the answers of those that have no bit at all."""
+    """Take back denials of filters without any bit. Only those that denied by a blank block are looked at."""
     if not answers.blank.any():
         return
     outline = source.outline()
@@ -266,7 +266,7 @@ def _head_bytes(size: Integers) -> Integers:
 
 
 def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
-    """Of each filter its first probe and the end, int64[n]; the hashes of all probes, uint64[p]."""
+    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p]."""
     if isinstance(probes, tuple):
         n = len(fast)
         return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)

@@ -69,7 +69,7 @@ class ColumnReader:
 
     @contextmanager
     def staying_open(self) -> Iterator[ColumnReader]:
-        """The same for one thread and several row groups: opening takes longer than decoding a small one."""
+        """Keep the file open for one thread over several row groups: opening takes longer than decoding a small one."""
         held = copy(self)
         with ExitStack() as stack:
             try:

@@ -11,7 +11,7 @@ from parquet_bloom.storage.source import Source
 
 
 def _store(source: Source) -> Any:
-    """What two file systems differ in, as far as they say it; a path on one is not that on another."""
+    """An identity of the file system, as far as it has one: the same path on another is another file."""
     return None if not source.is_remote else repr(getattr(source.location.filesystem, "__reduce__", lambda: None)())
 
 

@@ -29,13 +29,13 @@ def _stop(number: int, _: object) -> None:
         _asked.append(number)
         _asked_at = time.monotonic()
         raise KeyboardInterrupt
-    # A terminal that closes, and `timeout`, say it twice; giving up must not be cut short by the second time.
+    # A terminal that closes and timeout(1) send the signal twice: the second must not interrupt the clean-up.
     if number == signal.SIGINT and time.monotonic() - _asked_at > _PATIENCE:
         os._exit(128 + number)  # a temporary file that stays is removed by the next run
 
 
 def asked_to_end() -> int | None:
-    """The signal that did."""
+    """The number of the signal that asked the command to end, or None."""
     return _asked[0] if _asked else None
 
 

@@ -117,7 +117,7 @@ class FilterWriter:
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
-        """What the disk says while pyarrow writes, with the name of the file that it is to be."""
+        """Turns errors of the disk while pyarrow writes into StorageError, with the name of the target."""
         try:
             yield
         except OSError as error:

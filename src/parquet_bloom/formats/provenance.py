@@ -66,7 +66,7 @@ def ranges_crc(filter_ranges: FilterRangeMap) -> int:
 
 
 def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
-    """Every filter the footer points at and, for other chunks, those in column metadata, which lie not in the body."""
+    """Filters that the footer points at; for chunks without one, those that the footer holds in column metadata."""
     stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
     return stored | footer.filter_ranges
 
@@ -170,6 +170,9 @@ def rewritten(
     added   new entries
     returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
+    # What holds: an entry that was believed before is believed after, of those of its filters that are still there;
+    # an entry that was not believed keeps its text; and an emptied list takes its key-value along. So `remove` after
+    # `add` gives the old key-values back, byte for byte.
     by_pair: dict[int, dict[int, Entry]] = defaultdict(dict)
     for entry in read_entries(footer):
         by_pair[entry.pair][entry.position] = entry

@@ -133,6 +133,9 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
     outer    int64[slots, n_outer]; STORE in kind 0 goes here
     inner    int64[slots, n_outer, n_inner]; STORE and the spans (place, length: two slots) in other kinds
     """
+    # Three things hold at each turn of the loop. `at` is at most `stop`, and it is where a field's header or a
+    # struct's end begins. (a, b) is the element of `outer` and `inner` that fields belong to now. Levels 0 .. depth of
+    # the arrays below describe the structs that are open, the innermost last; there is no recursion.
     stop = int64(len(data))
     n_inner = inner.shape[2]
     # Of each level: kind, last field, elements left, and whether these are rows of inner.
@@ -149,9 +152,9 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             return int64(-1)
         byte = int64(data[at])
         at += 1
-        if byte == 0:
+        if byte == 0:  # the end of a struct: the next element of its list begins, or the level closes
             left[depth] -= 1
-            last[depth] = 0
+            last[depth] = 0  # field ids count from 0 in each struct
             if depth == 0:
                 a += 1
             elif rows[depth]:
@@ -160,9 +163,9 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
                 depth -= 1
             continue
         wire = byte & 15
-        if byte >> 4:
+        if byte >> 4:  # short form: the step from the last id, and the type
             field = last[depth] + (byte >> 4)
-        else:
+        else:  # long form: the id itself follows, zigzag
             raw, at = _varint(data, at, stop)
             if at < 0:
                 return int64(-1)
@@ -177,6 +180,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             action, argument = actions[kind, field, 0], actions[kind, field, 1]
             if wire != actions[kind, field, 2] and action == SPAN_IF:
                 action = int64(SKIP)
+            # A wanted field of another type ends the walk: the slow reader decides what the file means by it.
             if action == STOP_ALL or (action != SKIP and wire != actions[kind, field, 2]):
                 return int64(-1)
         if action == SKIP:
@@ -192,7 +196,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             inner[argument + 1, a, b] = at - start
         elif action == STORE:
             raw, at = _varint(data, at, stop)
-            if at < 0 or (wire == _I32 and raw >> uint64(32)):
+            if at < 0 or (wire == _I32 and raw >> uint64(32)):  # more bits than the type has: readers differ
                 return int64(-1)
             value = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
             if depth == 0:
@@ -206,12 +210,12 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
             inner[argument, a, b] = at
             inner[argument + 1, a, b] = int64(size)
             at += int64(size)
-        elif action == ENTER:
+        elif action == ENTER:  # a struct of its own: one element, which does not move b
             depth += 1
             if depth == _DEPTH:
                 return int64(-1)
             kinds[depth], last[depth], left[depth], rows[depth] = argument, 0, 1, False
-        else:
+        else:  # OUTER: the list whose elements are the columns of `inner`
             if at >= stop:
                 return int64(-1)
             head = int64(data[at])
@@ -221,6 +225,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
                 size, at = _varint(data, at, stop)
                 if at < 0:
                     return int64(-1)
+            # Row groups of different widths do not fit one array, and no sound file has them.
             if head & 15 != _STRUCT or size != uint64(n_inner):
                 return int64(-1)
             b = int64(0)

@@ -74,7 +74,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part that says nothing."""
+    """A part that no evidence can answer: it may be TRUE, FALSE or NULL in any row."""
 
     part: tree.Compare | tree.IsIn | tree.IsNull | tree.Contains | tree.Unknown
     reason: str

@@ -193,7 +193,7 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
 
 
 class UnusedParts:
-    """The parts of a predicate that could tell nothing, each reason once, however many files it is true of."""
+    """The parts of a predicate that no evidence could answer; each reason once, with the number of files."""
 
     def __init__(self, files: Iterable[FileResult] = ()) -> None:
         self._files = 0

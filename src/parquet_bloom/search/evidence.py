@@ -91,7 +91,10 @@ class Question:
 
 
 def literal_outcome(bound: Bound, nan: str) -> int:
-    """What a predicate may give over any rows whatever: literals that no value can equal tell already."""
+    """Outcomes that are possible whatever the data are.
+
+    A predicate is decided by it alone if its literals cannot be values of the column.
+    """
     return int(combine(bound, [term_masks(term, unknown_statistics(1), nan) for term in terms_of(bound)], 1)[0])
 
 
@@ -152,6 +155,10 @@ def _ask_filters(
     source: Source, outline: Outline, question: Question, statistics: Sequence[ColumnStatistics], masks: list[Masks],
     decision: Decision,
 ) -> None:  # fmt: skip
+    # `masks` are the outcomes as they are known, `best` as if every filter not asked yet denied its term. A filter is
+    # read only where `best` decides the row group and `masks` do not: where even that answer changes nothing, reading
+    # would be waste. After a term was asked, its `best` is its mask, so later terms see real answers of earlier ones.
+    # A denial only takes TRUE out of a term (`denied`), so no answer can add an outcome, or lose a row that matches.
     terms = terms_of(question.bound)
     n = outline.n_row_groups
     single = not isinstance(question.bound, AllOf | AnyOf | NotOf)

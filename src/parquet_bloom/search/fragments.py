@@ -17,7 +17,7 @@ FORMAT = ds.ParquetFileFormat()
 
 
 def file_format() -> ds.ParquetFileFormat:
-    """As FORMAT, for footers of which this process allows more than pyarrow."""
+    """FORMAT with the limits of this process, where these allow larger footers than pyarrow's."""
     allowed, usual = limits(), Limits()
     if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
         return FORMAT
@@ -52,7 +52,7 @@ class _Ranked(int):
 
 
 def partition_expression(keys: Sequence[Leaf], pairs: Pairs) -> pc.Expression | None:
-    """What is true of every row of a file, by its folder's name."""
+    """The expression that the folder's name makes true for every row of a file."""
     expression = None
     for key in keys:
         value = partition_value(key, pairs)

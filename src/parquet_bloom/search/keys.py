@@ -162,7 +162,7 @@ def _open(reason: str) -> Keys:
 
 
 def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> list[int | None]:
-    """As hits_of, of a column that is in the folder's name."""
+    """How many keys each row group may hold of a partition column; see hits_of."""
     holds = None if keys.open else int(partition_value(leaf, pairs) in keys.order.tolist())
     return [0 if rows == 0 else holds for rows in outline.rows.tolist()]
 
@@ -219,7 +219,7 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
 
 
 def _hits(source: Source, filter_range: FilterRange | None, stored: pa.Array, count: bool) -> int | None:
-    """As hits_of, of a filter of any form."""
+    """How many keys one filter of any form admits; None where it cannot be asked."""
     if filter_range is None:
         return None
     try:
@@ -233,7 +233,7 @@ def _hits(source: Source, filter_range: FilterRange | None, stored: pa.Array, co
 
 
 def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count: bool) -> int | None:
-    """As hits_of, of a filter that the footer holds itself; one that it points at goes before."""
+    """How many keys a filter admits that the footer holds itself. One that the footer points at is preferred."""
     try:
         bloom = decoded(outline, outline.leaves[key[1]], key[0])
     except FilterFormatError:

@@ -121,7 +121,7 @@ class Scan:
 
     @property
     def notes(self) -> list[str]:
-        """What footers say of tables of which no log is in sight, and what was noticed besides."""
+        """Notes on tables that footers name but no log shows, and other notes of the search."""
         return self._search.notes if self.files else []
 
     @property
@@ -161,7 +161,7 @@ class Scan:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the first file, as pyarrow has it, and the partition columns behind."""
+        """The schema of the first file, as pyarrow has it, then the partition columns."""
         found = self._search.files[0]
         try:
             with Source(found) as source:
@@ -268,7 +268,7 @@ class Scan:
         return RowMeter(self.progress, [(str(f.file), int(rows), int(size)) for f, rows, size in sums])
 
     def _row_filter(self) -> RowFilter | ExpressionFilter | None:
-        """What rows are still to be checked for; None if every row that is left matches."""
+        """The filter that rows still have to pass; None if every row that is left matches."""
         files = self.files  # names are resolved here, before any data is read
         if self._given is None:
             return None
@@ -298,8 +298,8 @@ class Scan:
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | ExpressionFilter) -> list[str] | None:
         """The columns to read, those that rows are filtered by among them."""
-        # Never by the scanner's own filter. It goes by min and max first: these leave out NaN, and pyarrow ends the
-        # process where their bytes have not the length of a value.
+        # Batches are filtered here, not by the scanner. The scanner prunes by min and max first, which leave NaN out,
+        # and pyarrow aborts the process on statistics whose bytes are not as long as a value.
         if columns is None or rows.columns is None:
             return None
         return list(dict.fromkeys([*columns, *rows.columns]))

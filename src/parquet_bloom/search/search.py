@@ -34,7 +34,7 @@ _REMOTE_FILES = 16  # looked at side by side on a remote store
 
 @dataclass(frozen=True, slots=True)
 class DatasetSchema:
-    """What is known of a data set, for a search that sees some of its files only.
+    """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
     keys    the partition columns, as chunks.hive.partition_keys gives them
@@ -153,7 +153,7 @@ class Search:
 
     @property
     def notes(self) -> list[str]:
-        """What footers say of tables that no folder shows, once for each kind of table."""
+        """Notes on tables that footers name but no folder shows, one for each kind of table."""
         return [] if self._tables is None else self._tables.notes()
 
     def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:

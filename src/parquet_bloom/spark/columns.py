@@ -1,4 +1,4 @@
-"""A predicate -> a Column of Spark that gives the same in every row, and never less to Spark's own skipping.
+"""A predicate -> an equivalent Spark Column, which stays correct when Spark pushes it down.
 
     id < 1.5                id <= 1              literals are cast here, exactly, to the column's type
     x > 5.0                 x > 5.0 OR isnan(x)  so that no min and max, which leave NaN out, lose its rows

@@ -40,10 +40,11 @@ _modules = 0  # that were imported when this process last set its objects aside
 
 
 def _in_worker(batches: Iterator[pa.RecordBatch], run: Batches, call: str) -> Iterator[pa.RecordBatch]:
-    """After each task a worker of PySpark collects garbage while the next task waits for it.
+    """Run one task, then freeze the objects of imported modules.
 
-    It need not look through what modules hold: that took 45 of the 100 ms that a task took to begin (PySpark's
-    daemon.py; docs/architecture.md, "Workarounds", says when this can go).
+    PySpark's worker calls gc.collect() after each task while the next one waits. Scanning what modules hold took 45 of
+    the 100 ms that a task needed to begin (PySpark's daemon.py; docs/architecture.md, "Workarounds", says when this
+    can go).
     """
     global _modules
     yield from run(batches)
@@ -110,7 +111,7 @@ def small_batches(spark: Any) -> AbstractContextManager[None]:
 
 
 def kept(frame: Any) -> Any:
-    """The same rows, which stay in Spark's cache once a job has made them.
+    """Keep the rows in Spark's cache once a job has made them.
 
     What is kept is not planned adaptively: that would make two jobs of every one over it.
     """
@@ -119,7 +120,7 @@ def kept(frame: Any) -> Any:
 
 
 def mark(where: str = "true") -> str:
-    """Of rows with a `path`: the same for the same paths in any order, and all but surely another for others."""
+    """SQL for a checksum over the paths of rows with a `path`, which does not depend on their order."""
     return f"coalesce(bit_xor(if({where}, xxhash64(path), 0L)), 0L)"
 
 

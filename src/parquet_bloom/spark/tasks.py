@@ -41,7 +41,7 @@ from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
 logger = logging.getLogger("parquet_bloom.spark")
-logger.addHandler(logging.NullHandler())  # what an executor prints is lost among other lines; who wants it, adds one
+logger.addHandler(logging.NullHandler())  # silent by default; add a handler to see a line a file in executors' logs
 
 Row = dict[str, Any]
 DONE, UNCHANGED, FAILED = "done", "unchanged", "failed"
@@ -74,7 +74,7 @@ class Job:
         return Location(path, store.filesystem, name)
 
     def run(self, workers: Workers) -> Run:
-        """For all files of a task."""
+        """The request with what this process works on it with; one for all files of a task."""
         return Run(self.request, workers, Tables())
 
     def workers(self) -> Workers:

@@ -57,7 +57,10 @@ def require_space(target: str, needed: int) -> None:
 
 
 def umask() -> int:
-    """Of this process. Other systems tell it only to those who set it, and another thread may open a file then."""
+    """The umask of the process, from /proc where there is one.
+
+    Reading it with os.umask() sets another for a moment, in which a file that another thread opens gets that one.
+    """
     with contextlib.suppress(OSError), open("/proc/self/status", "rb") as status:  # since Linux 4.7
         for line in status:
             if line.startswith(b"Umask:"):

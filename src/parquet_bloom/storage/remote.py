@@ -199,7 +199,10 @@ def _mark() -> None:
 
 
 def submit(work: Callable[..., R], *arguments: Any) -> Future[R]:
-    """Start one request. One that another one starts is done at once: its threads wait for none."""
+    """Start one request on the pool.
+
+    A call from one of the pool's own threads runs inline: waiting there for the same pool could deadlock.
+    """
     global _pool
     if getattr(_own, "thread", False):
         future: Future[R] = Future()

@@ -123,7 +123,7 @@ class Source:
 
     @property
     def version_token(self) -> object:
-        """What changes when the file is replaced or written to; None where that cannot be told.
+        """The version token: it changes when the file is replaced or written to. None where the storage has none.
 
         Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
         nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
@@ -132,7 +132,7 @@ class Source:
 
     @property
     def etag(self) -> str | None:
-        """What the store calls these very bytes, as it told when the file was opened; S3 only."""
+        """The ETag with which S3 answered when the file was opened; None on other storages."""
         return self._file.etag()
 
     def read(self, offset: int, length: int) -> bytes:

@@ -131,7 +131,7 @@ class Workers:
         wait([future for future in waiting if not future.cancel()])
 
 
-_LOOK_S = 0.05  # how often who has run ahead looks whether it is still wanted
+_LOOK_S = 0.05  # seconds between a producer's checks whether its results are still wanted
 
 
 def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int) -> Generator[R, None, None]:

@@ -224,6 +224,8 @@ def _write_texts(meta: Any, edit: FooterEdit, added: Sequence[tuple[str, str]]) 
 
 
 def _apply(root: Any, edit: FooterEdit) -> None:
+    # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
+    # that, because they are in the new file's offsets already and must not move again.
     moving = bool(edit.moves)
     for i, group in enumerate(_structs(root, 4)):
         if moving:
@@ -258,7 +260,7 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
 
 def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
-    """The same by the compiled loop, for the row groups; None where that meets anything it does not expect."""
+    """Edit the row groups by the compiled loop; None where that meets anything it does not expect."""
     from parquet_bloom.formats.metadata.row_groups import edited_row_groups
 
     try:

@@ -243,7 +243,7 @@ _COMPONENT = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def _pattern(text: str) -> str | None:
-    """What fnmatch is given for a name with `*`, `?` or `[` in it; None for a name, as a part in quotes always is."""
+    """The fnmatch pattern for a name with `*`, `?` or `[` in it; None for a plain name. Parts in quotes are plain."""
     parts = _COMPONENT.split(text)
     if not any(c in part for part in parts[::2] for c in "*?["):
         return None

@@ -27,7 +27,7 @@ def give_attributes(fd: int, like: str | None, replaced: str | None) -> None:
     """
     wanted = 0o666
     if like is not None:
-        wanted = _mode(like) | 0o200  # a new file is its owner's to write
+        wanted = _mode(like) | 0o200  # the source's permissions without set-id bits, and the owner may write
     if replaced is None:
         os.fchmod(fd, wanted & ~umask())
         return

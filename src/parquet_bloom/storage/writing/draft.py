@@ -94,7 +94,8 @@ class Draft(NewVersion):
 
     fd        -1 before it is open and after it is closed
     sync      wait for the disk in `flush`, and let it begin before
-    cached    leave it to the system which bytes stay in memory; otherwise those that are on the disk leave it
+    cached    keep the new file's pages in the page cache. False drops them once they are on the disk (which needs
+              sync), so that a large data set does not evict other data
     remember  note what is written, for `compare`
     """
 

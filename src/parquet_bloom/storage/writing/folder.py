@@ -60,7 +60,7 @@ class Folder:
         return os.open(self._name(name), flags | os.O_CLOEXEC, mode, dir_fd=self.fd)
 
     def look(self, name: str) -> os.stat_result | None:
-        """What has a name, not what a link points to; None where nothing has."""
+        """The stat of a name, of a link itself and not of its target; None where nothing has the name."""
         try:
             return os.stat(self._name(name), dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:

@@ -46,7 +46,8 @@ def _host() -> str:
 def lock(fd: int) -> None:
     """Lock what we have just made, so that nobody takes it for a killed run's.
 
-    Waiting: a run beside us that takes it for stale holds the lock until it has removed it.
+    Blocks while another process, which takes the file for stale, is deleting it. The caller then finds that the
+    file has no name any more, and makes a new one.
     """
     if fcntl is not None:
         with contextlib.suppress(OSError):  # a file system without locks

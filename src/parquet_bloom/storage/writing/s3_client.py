@@ -75,7 +75,7 @@ def told_of(answer: Mapping[str, Any], name: str, target: Location) -> str:
 
 
 def etag_of(parts: Sequence[str]) -> str | None:
-    """What S3 calls an object of these parts; None where their names are no MD5 sums."""
+    """The ETag that S3 gives an object of these parts; None where the parts' ETags are no MD5 sums."""
     bare = [part.strip('"') for part in parts]
     if not all(re.fullmatch("[0-9a-f]{32}", part) for part in bare):
         return None
