@@ -226,7 +226,7 @@ def test_a_single_value_is_probed_without_the_compiler() -> None:
 import sys, numpy as np
 from parquet_bloom.kernels import k_probe
 longs = k_probe.empty(128)
-print(any(k_probe.contains_value(longs, k_probe.Rule(*s, "bytes"), 3, b"x") for s in %r), "numba" in sys.modules)
+print(any(k_probe.contains_value(longs, k_probe.KProbeRule(*s, "bytes"), 3, b"x") for s in %r), "numba" in sys.modules)
 """ % (STYLES,)  # noqa: UP031
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

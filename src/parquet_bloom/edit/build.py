@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.formats.forms.form import BuiltFilter, Format, Sizing
 from parquet_bloom.formats.metadata.footer import Footer
+
+_IN_TURNS = threading.Lock()  # a few values a row group: threads would only take the interpreter from each other
 
 
 def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing) -> BuiltFilter:
@@ -28,7 +31,10 @@ def build_several(
         if len(row_groups) > 1:
             values = {group: _most_values(footer, reader, group) for group in row_groups}
             small = [group for group in row_groups if form.is_smallest(reader.leaf, values[group], sizing)]
-            built = form.build_smallest([(group, array) for group in small for array in once.batches(group)], sizing)
+            with _IN_TURNS:
+                built = form.build_smallest(
+                    [(group, array) for group in small for array in once.batches(group)], sizing
+                )
         for group in row_groups:
             if group not in built:
                 built[group] = build(once, footer, group, form, sizing)

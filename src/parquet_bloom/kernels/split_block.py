@@ -181,10 +181,16 @@ def estimated_ndv(blocks: Blocks) -> float:
     with probability 1/z, so the expected share of clear bits after n is (1 - 1/(32 z))^n.
     Infinite when every bit is set.
     """
-    clear = 1 - bits_set(blocks) / (256 * blocks.shape[0])
+    return ndv_of_bits(bits_set(blocks), blocks.shape[0])
+
+
+@lru_cache(1024)
+def ndv_of_bits(n_bits: int, n_blocks: int) -> float:
+    """The same from how many bits are set in how many blocks."""
+    clear = 1 - n_bits / (256 * n_blocks)
     if clear <= 0:
         return math.inf
-    return math.log(clear) / math.log1p(-1 / (32 * blocks.shape[0]))
+    return math.log(clear) / math.log1p(-1 / (32 * n_blocks))
 
 
 def expected_rate(ndv: float, num_bytes: int) -> float:

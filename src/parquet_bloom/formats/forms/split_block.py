@@ -91,11 +91,12 @@ class SplitBlockForm:
         counts = np.array(list(filled.values()), np.int64)
         blocks = split_block.build_each(split_block.MIN_BYTES, counts, hashes, self.rule.index)
         rates = split_block.rates_of_each(blocks)
-        header = self.header(split_block.MIN_BYTES)
+        header, n = self.header(split_block.MIN_BYTES), split_block.MIN_BYTES
+        data, bits = blocks.tobytes(), np.bitwise_count(blocks).sum(axis=(1, 2)).tolist()
         return {
-            chunk: _built(header, made, float(fpp))
-            for chunk, made, fpp, count in zip(filled, blocks, rates, counts, strict=True)
-            if count and fpp <= sizing.fpp
+            chunk: BuiltFilter(header + data[n * i : n * i + n], "", rate, n, split_block.ndv_of_bits(bits[i], 1))
+            for i, (chunk, rate, count) in enumerate(zip(filled, rates.tolist(), counts.tolist(), strict=True))
+            if count and rate <= sizing.fpp
         }
 
 
