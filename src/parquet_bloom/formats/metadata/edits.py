@@ -55,6 +55,14 @@ class Moves:
             self.positions.append(position)
             self.totals.append(self._total)
 
+    def then(self, position: int, delta: int) -> Moves:
+        """These moves and one step more, behind all of them."""
+        longer = Moves()
+        longer.positions, longer.totals, longer._total = [*self.positions], [*self.totals], self._total
+        if delta:
+            longer.add(position, delta)
+        return longer
+
     @property
     def total(self) -> int:
         """By how many bytes the end of the file moves."""
