@@ -28,7 +28,7 @@ from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.draft_2015 import KEY, KEYS, footer_filters
 from parquet_bloom.formats.forms.form import BuiltFilter
-from parquet_bloom.formats.metadata.edits import FooterEdit, Moves, edit_footer
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten
 from parquet_bloom.formats.thrift.compact import uncollected
@@ -42,13 +42,8 @@ from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.file_lock import opened
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.target import (
-    WriteOptions,
-    check_target,
-    copy_whole,
-    disk_needed,
-    new_version,
-    outputs_of,
-)
+    WriteOptions, check_target, copy_whole, disk_needed, new_version, outputs_of,
+)  # fmt: skip
 
 _WRITTEN_AT_ONCE = 256 << 10
 
@@ -314,14 +309,11 @@ class _Writer:
         new.append(b"".join(small))
         self.body = copying.result()
 
-    def _moves_before_footer(self) -> Moves:
-        return self.body.moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
-
     def _new_footer(self) -> bytes:
-        form = self.request.form
-        # Polars writes file offsets that lie behind the footer's start. Those move like the end, so that remove,
-        # which moves them back with what it cuts out, gives the same again.
-        moves = self.body.moves if self.request.at_chunk_start else self._moves_before_footer()
+        form, moves = self.request.form, self.body.moves
+        if not self.request.at_chunk_start:
+            # Offsets of no meaning behind the footer's start, as Polars writes, move with the end, and back with cuts.
+            moves = moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
         new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
         old = all_ranges(self.footer)
         chunks = self.plan.sizings

@@ -163,7 +163,7 @@ def _members(part: tree.Compare | tree.IsIn, column: Column, values: Sequence[An
     if len(operands) >= RANKED_FROM:
         asked = [one for one in operands if not one.never]
         if asked and all(one.lower == one.upper for one in asked):
-            return Members(column.leaf, tuple(sorted(asked, key=_low)), null, ranked=True)
+            return Members(column.leaf, tuple(sorted(asked, key=_lower)), null, ranked=True)
     return Members(column.leaf, tuple(operands), null)
 
 
@@ -194,7 +194,7 @@ def _quick(column: Column) -> Callable[[Any], Operand | None]:
     return lambda value: None
 
 
-_low = attrgetter("low")
+_lower = attrgetter("lower")
 
 
 def _element(part: tree.Contains, column: Column) -> Bound:

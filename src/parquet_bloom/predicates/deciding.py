@@ -163,13 +163,13 @@ def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group:
     """Which of some ranked operands, from the first up to the last, lie within a row group's bounds."""
     first, last = 0, len(ranked)
     if statistics.has_lower[row_group]:
-        first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_low)
+        first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_lower)
     if statistics.has_upper[row_group]:
-        last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_low)
+        last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_lower)
     return first, last
 
 
-_low = op.attrgetter("low")
+_lower = op.attrgetter("lower")
 
 
 def _plain(value: Any) -> Any:

@@ -206,7 +206,7 @@ def build_index(
 
 def _counted(pieces: Iterable[ZoneBatch], data: Data, progress: ProgressCallback | None) -> Iterator[ZoneBatch]:
     """The pieces as they are; a fragment is finished with the last column's last piece."""
-    meter = Meter(progress, [getattr(f, "found", f"fragment {f.number}") for f in data.fragments])
+    meter = Meter(progress, [getattr(f, "data_file", f"fragment {f.number}") for f in data.fragments])
     for piece in pieces:
         yield piece
         if piece.nulls is not None and piece.column == len(data.columns) - 1:
