@@ -12,13 +12,14 @@ from __future__ import annotations
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from parquet_bloom._version import __version__
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
+from parquet_bloom.edit.build import BuiltElsewhere
 from parquet_bloom.edit.finish import check_footer_size, check_texts, check_written, write_footer
 from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, planned, upper_bound, writing_order
 from parquet_bloom.edit.removal import check_undoable, plan_removal
@@ -42,13 +43,15 @@ from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.file_lock import opened
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.target import (
-    WriteOptions, check_target, copy_whole, disk_needed, new_version, outputs_of,
+    WriteOptions,
+    check_target,
+    copy_whole,
+    disk_needed,
+    new_version,
+    outputs_of,
 )  # fmt: skip
 
 _WRITTEN_AT_ONCE = 256 << 10
-
-# (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
-BuiltElsewhere = Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]
 
 
 def add_filters(

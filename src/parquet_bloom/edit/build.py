@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.formats.forms.form import BuiltFilter, Format, Sizing
-from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
+from parquet_bloom.storage.source import Source
 
+# (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
+BuiltElsewhere = Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]
 _IN_TURNS = threading.Lock()  # a few values a row group: threads would only take the interpreter from each other
 
 

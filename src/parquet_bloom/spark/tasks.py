@@ -24,8 +24,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.edit.add import BuiltElsewhere, add_file
-from parquet_bloom.edit.build import build
+from parquet_bloom.edit.add import add_file
+from parquet_bloom.edit.build import BuiltElsewhere, build
 from parquet_bloom.edit.plan import Plan, Request, Run, planned, writing_order
 from parquet_bloom.edit.removal import is_made_from
 from parquet_bloom.edit.reports import AddedFile
