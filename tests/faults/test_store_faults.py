@@ -158,6 +158,7 @@ def check(store: Store, name: str, cases: list[tuple[int, str, bool]]) -> None:
         ("POST .*uploads", "closed after", False, "new", ""),
         ("POST .*uploads", "200 and nothing", False, "old", "answered without UploadId"),
         ("PUT .*partNumber", "200 and nothing", False, "old", "answered without ETag"),
+        ("PUT .*partNumber", "200 and nothing", True, "old", "its unfinished upload .* stays in the store, abort it"),
         ("PUT .*partNumber", "403", True, "old", "its unfinished upload .* stays in the store, abort it"),
         ("PUT .*partNumber", "404", False, "old", "NoSuchKey"),
     ],

@@ -88,8 +88,9 @@ def abort(client: Any, upload: dict[str, str]) -> str:
 
     for _ in range(2):
         try:
-            client.abort_multipart_upload(**upload)
-            return ""
+            answer = client.abort_multipart_upload(**upload)
+            if answer["ResponseMetadata"]["HTTPStatusCode"] == 204:  # as S3 says that it is done, and nothing else
+                return ""
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in ("NoSuchUpload", "404"):
                 return ""
