@@ -3,7 +3,11 @@
     python benchmarks/bounds.py [--rows 50000000] [--columns 10000] [--row-groups 100000]
 
 verify against decoding the same column, and its peak memory for a quarter of the rows and for all; seconds for the
-others, which are compared between versions: run it with PYTHONPATH set to either's src.
+others, which are compared between versions: run it with PYTHONPATH set to either's src, in turns, as
+
+    PYTHONPATH=OLD/src python benchmarks/bounds.py --rows 0 --columns 3
+
+Decoding goes by modules of our own, which older versions have not: with --rows 0 it is left out.
 """
 
 from __future__ import annotations
@@ -21,8 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquet_bloom
-from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.storage.source import Source
 
 PART = 5_000_000  # rows of a row group
 
@@ -51,6 +53,9 @@ def many_row_groups(path: Path, groups: int) -> Path:
 
 
 def decode(path: Path) -> None:
+    from parquet_bloom.chunks.decode import ColumnReader
+    from parquet_bloom.storage.source import Source
+
     with Source(path) as source:
         reader = ColumnReader(source, source.footer().leaves[0])
         for group in range(source.footer().n_row_groups):
@@ -76,6 +81,20 @@ def peak(path: Path) -> int:
     return int(subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True).stdout)
 
 
+def compare_rows(folder: Path, n_rows: int, runs: int) -> None:
+    """verify against decoding."""
+    rows = many_rows(folder / "rows.parquet", n_rows)
+    parquet_bloom.verify(rows, sample=1)  # kernels are loaded
+    decoding, verifying = (
+        best(lambda: decode(rows), runs),
+        best(lambda: parquet_bloom.verify(rows), runs),
+    )
+    print(f"verify of {n_rows:,} rows: {verifying[0]:.2f} s, of the processor {verifying[1]:.2f}")
+    print(f"  / decoding them: {verifying[0] / decoding[0]:.2f}, of the processor {verifying[1] / decoding[1]:.2f}")
+    some = many_rows(folder / "some.parquet", max(1, n_rows // 4))
+    print(f"  peak memory, a quarter of them and all: {peak(some)} and {peak(rows)} MiB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=50_000_000)
@@ -85,16 +104,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        rows = many_rows(folder / "rows.parquet", asked.rows)
-        parquet_bloom.verify(rows, sample=1)  # kernels are loaded
-        decoding, verifying = (
-            best(lambda: decode(rows), asked.runs),
-            best(lambda: parquet_bloom.verify(rows), asked.runs),
-        )
-        print(f"verify of {asked.rows:,} rows: {verifying[0]:.2f} s, of the processor {verifying[1]:.2f}")
-        print(f"  / decoding them: {verifying[0] / decoding[0]:.2f}, of the processor {verifying[1] / decoding[1]:.2f}")
-        some = many_rows(folder / "some.parquet", max(1, asked.rows // 4))
-        print(f"  peak memory, a quarter of them and all: {peak(some)} and {peak(rows)} MiB")
+        if asked.rows:
+            compare_rows(folder, asked.rows, asked.runs)
         columns = many_columns(folder / "columns.parquet", asked.columns)
         clock, processor = best(lambda: parquet_bloom.verify(columns), 1)
         print(f"verify of {asked.columns:,} columns: {clock:.1f} s, of the processor {processor:.1f}")

@@ -23,7 +23,7 @@ from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.storage.paths import DataFile, FailedFile, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.results import Printed, each, table_of
+from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 
@@ -108,8 +108,7 @@ class InspectReport(Printed):
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
-        paths = [file.path for file in self.files for _ in file.filters]
-        return table_of(FilterInfo, [f for file in self.files for f in file.filters], path=paths)
+        return filters_table(FilterInfo, self.files)
 
 
 def inspect(

@@ -28,7 +28,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.paths import DataFile, FailedFile, locate
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.results import Printed, each, table_of
+from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 
@@ -89,8 +89,7 @@ class VerifyReport(Printed):
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
-        paths = [file.path for file in self.files for _ in file.filters]
-        return table_of(VerifiedFilter, [f for file in self.files for f in file.filters], path=paths)
+        return filters_table(VerifiedFilter, self.files)
 
 
 def verify(

@@ -97,6 +97,12 @@ def plain(value: Any) -> Any:
     return value
 
 
+def filters_table(kind: type, files: Sequence[Any]) -> pa.Table:
+    """An Arrow table of the filters of several files, each with the path of its file."""
+    paths = [file.path for file in files for _ in file.filters]
+    return table_of(kind, [one for file in files for one in file.filters], path=paths)
+
+
 def table_of(kind: type, rows: Sequence[Any], **more: Sequence[Any]) -> pa.Table:
     """An Arrow table of results of one kind: a column for each field of a plain type, or of a list of such.
 

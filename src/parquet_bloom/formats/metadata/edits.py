@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, OffsetIndex
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats.metadata.odd_fields import FILTER_FIELDS
 from parquet_bloom.formats.thrift import compact
@@ -108,7 +108,7 @@ class FooterEdit:
     text_keys: Sequence[str] = ()
 
 
-# --- one way to reach a field of a binding or of a tree ------------------------------------------
+# --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
 
 
 def _get(struct: Any, number: int) -> Any:
@@ -140,9 +140,7 @@ def _structs(struct: Any, number: int) -> list[Any]:
     return found
 
 
-def _pair(like: Any, key: str, value: str) -> Any:
-    if not isinstance(like, Node):
-        return KeyValue(key=key, value=value)
+def _pair(key: str, value: str) -> Node:
     pair = Node()
     pair.put(1, key, BINARY)
     pair.put(2, value, BINARY)
@@ -185,7 +183,7 @@ def _move_chunk(chunk: Any, moves: Moves) -> None:
             _move(meta, number, moves)
 
 
-def _edit_key_values(root: Any, edit: FooterEdit) -> None:
+def _edit_key_values(root: Node, edit: FooterEdit) -> None:
     if not edit.key_values and not edit.append:
         return
     was_there = _get(root, 5) is not None
@@ -195,43 +193,36 @@ def _edit_key_values(root: Any, edit: FooterEdit) -> None:
             del pairs[at]
         else:
             _put(pairs[at], 2, value, BINARY)
-    pairs.extend(_pair(root, key, value) for key, value in edit.append)
+    pairs.extend(_pair(key, value) for key, value in edit.append)
     if not pairs and not edit.keep_empty:
         _put(root, 5, None)
     elif not was_there:
-        _put_list(root, 5, pairs)
+        root.put_list(5, pairs)
 
 
-def _put_filter_range(meta: Any, filter_range: tuple[int, int | None] | None) -> None:
+def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -> None:
     for (number, wire), value in zip(FILTER_FIELDS.items(), filter_range or (None, None), strict=True):
-        if value is not None or not isinstance(meta, Node) or meta.wire(number) in (wire, None):
+        if value is not None or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
-
-
-def _put_list(struct: Any, number: int, items: list[Any]) -> None:
-    if isinstance(struct, Node):
-        struct.put_list(number, items)
-    else:
-        setattr(struct, struct.thrift_spec[number][2], items)
 
 
 def _write_texts(meta: Any, edit: FooterEdit, added: Sequence[tuple[str, str]]) -> None:
     old = _structs(meta, 8)
     pairs = [pair for pair in old if _get(pair, 1) not in edit.text_keys]
-    pairs += [_pair(meta, key, value) for key, value in added]
+    pairs += [_pair(key, value) for key, value in added]
     if _get(meta, 8) is not None:
         if not pairs:
             _put(meta, 8, None)
         else:
             old[:] = pairs
     elif pairs:
-        _put_list(meta, 8, pairs)
+        meta.put_list(8, pairs)
     statistics = _get(meta, 12)
     if isinstance(statistics, Node) and statistics.wire(_DRAFT_FILTER) == STRUCT:
         statistics.drop(_DRAFT_FILTER)
 
 
-def _apply(root: Any, edit: FooterEdit) -> None:
+def _apply(root: Node, edit: FooterEdit) -> None:
     # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
     # that, because they are in the new file's offsets already and must not move again.
     moving = bool(edit.moves)

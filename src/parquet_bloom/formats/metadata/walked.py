@@ -18,7 +18,7 @@ from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, K
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import ChunkKey, ColumnChunks, Footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
-from parquet_bloom.formats.metadata.row_groups import span_of_row_groups
+from parquet_bloom.formats.metadata.row_groups import RowGroupsSpan, span_of_row_groups
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import I32, I64, LIST, STRUCT
 
@@ -72,9 +72,13 @@ class WalkedFooter(Footer):
         return name
 
     @cached_property
+    def _row_groups(self) -> RowGroupsSpan:
+        return span_of_row_groups(self.data)
+
+    @cached_property
     def head(self) -> FileMetaData:
         """The footer without its row groups and what lies behind them."""
-        return compact.decode(FileMetaData, self.data[: span_of_row_groups(self.data).header] + b"\0")[0]
+        return compact.decode(FileMetaData, self.data[: self._row_groups.header] + b"\0")[0]
 
     @cached_property
     def rows(self) -> list[int]:
@@ -85,7 +89,7 @@ class WalkedFooter(Footer):
     @property
     def foreign_filter_fields(self) -> set[ChunkKey]:
         """None: the walk gives up on such footers."""
-        return set()  # the walk gives up on them
+        return set()
 
     @derived
     def column_chunks(self, column: int) -> ColumnChunks:
@@ -106,8 +110,7 @@ class WalkedFooter(Footer):
 
         n = self.n_row_groups
         rows, found = np.empty((0, n), np.int64), np.full((4, n, len(self.leaves)), NONE, np.int64)
-        first = span_of_row_groups(self.data).first
-        compact_walk.walk(np.frombuffer(self.data, np.uint8), first, n, _actions(), rows, found)
+        compact_walk.walk(np.frombuffer(self.data, np.uint8), self._row_groups.first, n, _actions(), rows, found)
         return found
 
     @property
