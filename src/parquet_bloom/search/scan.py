@@ -32,6 +32,7 @@ from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
     SearchedDataset,
+    is_cut,
     opened_same,
     path_of,
     read_error,
@@ -197,9 +198,11 @@ class Scan:
         keys, fragments = self._search.keys, []
         for file, groups in parts:
             path: Any = path_of(file)
-            if file.file.is_local and not is_utf8(path):  # pyarrow has no such names
+            if is_cut(file) or (
+                file.file.is_local and not is_utf8(path)
+            ):  # pyarrow has no such names, and no such ends
                 with opened_same(version_of(file)) as source:
-                    path = source.native_file()
+                    path = source.until(file.size).native_file()
             fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.file.partitions), groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,16 @@ def _is_same(file: FileResult) -> bool:
 
 
 def _fits(source: Source, file: FileResult | FileVersion) -> bool:
-    return source.version_token == file.version_token and source.size == file.size
+    if source.version_token != file.version_token:
+        return False
+    return file.version_token is not None or source.size == file.size  # a token says more than the size
+
+
+def is_cut(file: FileResult) -> bool:
+    """Whether a local file goes on behind what was searched of it, as one does whose append was cut short."""
+    with suppress(OSError):
+        return file.file.is_local and os.path.getsize(file.file.path) > file.size
+    return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,14 +190,14 @@ class Draft(NewVersion):
         for at, source, start, stop in self._copied:
             while start < stop:
                 n = min(stop - start, _COMPARE_STEP)
-                if _read(self.fd, at, n) != _read(source, start, n):
+                if read_at(self.fd, at, n) != read_at(source, start, n):
                     raise self._differs(at, n)
                 start, at = start + n, at + n
 
     def _sum(self, at: int, n: int) -> int:
         found, stop = 0, at + n
         while at < stop:
-            data = _read(self.fd, at, min(stop - at, _COMPARE_STEP))
+            data = read_at(self.fd, at, min(stop - at, _COMPARE_STEP))
             if not data:
                 break
             found, at = zlib.crc32(data, found), at + len(data)
@@ -208,7 +208,8 @@ class Draft(NewVersion):
         return StorageError(self._shown_name, f"{reason}; nothing was changed")
 
 
-def _read(fd: int, at: int, length: int) -> bytes:
+def read_at(fd: int, at: int, length: int) -> bytes:
+    """Read `length` bytes of a descriptor, fewer only where it ends. Raises OSError."""
     parts = []
     while length:
         part = os.pread(fd, length, at)
@@ -240,7 +241,7 @@ class Assembled:
             if start < stop:
                 at = piece.origin + start - piece.at
                 parts.append(
-                    self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
+                    self._source.read(at, stop - start) if piece.copied else read_at(self._spool, at, stop - start)
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
