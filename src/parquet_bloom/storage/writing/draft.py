@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.operating_system import clone, copy_range
+from parquet_bloom.storage.operating_system import clone, copy_range, require_space
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.s3_parts import Extent
@@ -136,8 +136,12 @@ class Draft(NewVersion):
             start, at = start + n, at + n
 
     def clone(self, source: Source) -> bool:
-        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty."""
+        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty.
+
+        Raises StorageError where that cannot be and a copy has no room.
+        """
         if source.fd is None or not clone(source.fd, self.fd):
+            require_space(self._shown_name, source.size, self.fd)
             return False
         os.truncate(self.fd, source.size)  # one that is longer by now
         if self._remember:
