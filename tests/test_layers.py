@@ -30,6 +30,11 @@ ORDER = [
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones
+    "tables",  # what a table's log says, in one form
+    "tables/delta",  # one adapter each; it alone imports its format's library
+    "tables/iceberg",
+    "tables/ducklake",
+    "tables/named",  # names of tables become file sets
     "chunks",  # what one open file holds: values and filters
     "search",  # which row groups can match
     "edit",  # new versions of files
@@ -44,6 +49,11 @@ ORDER = [
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "storage": {"predicates"},
     "storage/writing": {"predicates"},
+    "tables": {"predicates", "storage/writing"},
+    "tables/delta": {"predicates", "storage/writing"},
+    "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
+    "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
+    "tables/named": {"predicates", "storage/writing"},
     "chunks": {"predicates", "storage/writing"},
     "search": {"storage/writing"},
     "edit": {"search", "predicates"},
