@@ -17,15 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.asking import counted, headers_of
-from parquet_bloom.chunks.filter_ranges import ColumnFilterRanges, filter_ranges_of, header_of, is_pointed_at
+from parquet_bloom.chunks.filter_ranges import ColumnFilterRanges, filter_ranges_of, header_of
 from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.chunks.locate import FilterRange, FilterRanges, check_blank, read_filter
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
 from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, limits, statistics_of
-from parquet_bloom.formats.draft_2015 import decoded
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
 from parquet_bloom.formats.literals import as_literal
-from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.outline import NONE, Outline
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.kernels.hashes import hash_array
@@ -189,15 +188,9 @@ def hits_of(
             if n != NONE:
                 asked[group] = False
                 hits[group] = n
-    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, :, leaf.index])
-    for group in np.flatnonzero(asked & ~pointed_at).tolist():
-        stored = keys.stored[first[group] : last[group]]
-        hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
-    asked &= pointed_at
-    if asked.any():
-        all_ranges = FilterRanges(source.footer())
-        for group in np.flatnonzero(asked).tolist():
-            hits[group] = _hits(source, all_ranges[group, leaf.index], keys.stored[first[group] : last[group]], count)
+    filters = StoredFilters(source)
+    for group in np.flatnonzero(asked).tolist():
+        hits[group] = _hits(filters.asked(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
 
 
@@ -218,29 +211,14 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
     return np.searchsorted(order, bounds, side)
 
 
-def _hits(source: Source, filter_range: FilterRange | None, stored: pa.Array, count: bool) -> int | None:
+def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | None:
     """How many keys one filter of any form admits; None where it cannot be asked."""
-    if filter_range is None:
+    if stored is None:
         return None
     try:
-        bloom = read_filter(source, filter_range)
-        if not bloom.blocks.any():
-            check_blank(filter_range.counts)
-        admitted = bloom.might_contain_array(stored)
-    except (UnknownFilterError, FilterFormatError, DamagedFileError):
+        admitted = stored.evidence().might_contain_array(values)
+    except (FilterFormatError, DamagedFileError):
         return None
-    return int(np.count_nonzero(admitted)) if count else int(admitted.any())
-
-
-def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count: bool) -> int | None:
-    """How many keys a filter admits that the footer holds itself. One that the footer points at is preferred."""
-    try:
-        bloom = decoded(outline, outline.leaves[key[1]], key[0])
-    except FilterFormatError:
-        return None
-    if bloom is None:
-        return None
-    admitted = bloom.might_contain_array(stored)
     return int(np.count_nonzero(admitted)) if count else int(admitted.any())
 
 
