@@ -30,12 +30,18 @@ ORDER = [
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones
+    "tables",  # what a table's log says, in one form
+    "tables/delta",  # one adapter each; it alone imports its format's library
+    "tables/iceberg",
+    "tables/ducklake",
+    "tables/named",  # names of tables become file sets
     "chunks",  # what one open file holds: values and filters
     "search",  # which row groups can match
     "edit",  # new versions of files
     "audit",  # what is there, and is it right
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
+    "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
@@ -44,12 +50,18 @@ ORDER = [
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "storage": {"predicates"},
     "storage/writing": {"predicates"},
+    "tables": {"predicates", "storage/writing"},
+    "tables/delta": {"predicates", "storage/writing"},
+    "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
+    "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
+    "tables/named": {"predicates", "storage/writing"},
     "chunks": {"predicates", "storage/writing"},
     "search": {"storage/writing"},
     "edit": {"search", "predicates"},
     "audit": {"search", "edit", "predicates", "storage/writing"},
     "zones": {"edit", "audit"},
     "read": {"edit", "audit", "storage/writing"},
+    "polars_scan": {"edit", "audit", "storage/writing"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
@@ -227,6 +239,12 @@ def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
     for room, unseen in UNSEEN.items():
         assert unseen <= set(ORDER[: ORDER.index(room)]), f"{room} could not see these anyway"
     assert not [module for module in TREE.sources if "utils" in module.split(".")]
+
+
+def test_rooms_above_the_formats_name_no_form_that_lies_in_the_footer():
+    """They ask formats.footer_filters, or chunks.stored, which has one set of methods for filters of every form."""
+    naming = {m for m in TREE.sources if any(n.startswith("formats.draft_2015") for n in TREE.imports_of(m))}
+    assert naming == {"formats.footer_filters", "formats.forms.k_probe", "formats.guava"}
 
 
 def invented(root: Path, **sources: str) -> Tree:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
-from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import KEY, all_ranges, read_entries
@@ -106,12 +106,10 @@ def _same_but_filters(old: Footer, new: Footer) -> bool:
 def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
     """A footer without any filter, and without what we say of them."""
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
-    stored = footer_filters(footer)
     edit = FooterEdit(
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
         keep_empty=keep_empty,
-        texts=dict.fromkeys(stored, ()),
-        text_keys=KEYS,
+        texts=changes_of(footer, footer_filters(footer)),
     )
     return edit_footer(footer.data, edit)

@@ -9,7 +9,6 @@ The rows and their order are those that pyarrow gives for the same files; only t
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -26,15 +25,15 @@ from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.check import RowGroupVerdict, UnusedParts, sizes_of, verdicts_of
 from parquet_bloom.search.expression_filter import ExpressionFilter
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
+from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
     SearchedDataset,
-    is_cut,
+    for_arrow,
     opened_same,
-    path_of,
     read_error,
     version_of,
 )
@@ -70,6 +69,7 @@ class Scan:
         self._search = Search(source, And(()) if predicate is None else predicate, filesystem, how)
         if self._search.file_set.failed:  # rows must not be missing in silence
             raise self._search.file_set.failed[0].error
+        self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
 
     @property
@@ -135,6 +135,7 @@ class Scan:
         source = opened_same(version_of(file))
         if file.outline is not None:
             source.adopt(file.outline)
+            source.size = file.size  # where the footer ends, in one whose append was cut short
         return source
 
     @property
@@ -197,17 +198,13 @@ class Scan:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
         keys, fragments = self._search.keys, []
         for file, groups in parts:
-            path: Any = path_of(file)
-            if is_cut(file) or (
-                file.file.is_local and not is_utf8(path)
-            ):  # pyarrow has no such names, and no such ends
-                with opened_same(version_of(file)) as source:
-                    path = source.until(file.size).native_file()
-            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.file.partitions), groups))
+            partition = partition_expression(keys, file.file.partitions)
+            fragments.append(fragment(for_arrow(file), self.filesystem, partition, groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
-        return SearchedDataset(*made_of, [version_of(file) for file, _ in parts])
+        versions = [version_of(file) for file, _ in parts]
+        return SearchedDataset(*made_of, versions, narrowing_of(parts, self.files[0], self.keys, self._search.options))
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
@@ -334,11 +331,6 @@ def listed(columns: Sequence[str] | None) -> list[str] | None:
 def open_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which a row can match."""
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
-
-
-def is_utf8(path: str) -> bool:
-    """Say whether a path is UTF-8, as pyarrow needs it."""
-    return os.fsencode(path) == path.encode("utf-8", "replace")
 
 
 def undecided_groups(file: FileResult) -> list[int]:
