@@ -78,11 +78,11 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     return any(at >= first and at not in starts for at in footer.structure_starts)
 
 
-def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body) -> FooterEdit:
-    """The footer's edit for a body that was written without the filters of `chunks`."""
+def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, keep_tails: bool = False) -> FooterEdit:
+    """The footer's edit for a body that was written without the filters of `chunks`; keep_tails: older footers stay."""
     moves = body.moves
     left = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
-    changes, _ = rewritten(footer, left, [])
+    changes, _ = rewritten(footer, left, [], keep_tails)
     gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
     return FooterEdit(
         moves=moves,

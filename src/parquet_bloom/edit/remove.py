@@ -154,7 +154,7 @@ def _remove(
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at
         try:
-            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body))
+            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, without.holds))
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
