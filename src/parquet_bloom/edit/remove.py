@@ -94,7 +94,7 @@ def _check_tail_options(
     last: bool, append: bool, in_place: bool, columns: Sequence[str] | None, exclude: Sequence[str] | None
 ) -> None:
     if last and (columns is not None or exclude is not None):
-        raise RequestError(parameter("last", True) + " takes off a whole tail; leave columns and exclude out")
+        raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
     if append and not in_place:
         raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
 
