@@ -30,12 +30,18 @@ ORDER = [
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones
+    "tables",  # what a table's log says, in one form
+    "tables/delta",  # one adapter each; it alone imports its format's library
+    "tables/iceberg",
+    "tables/ducklake",
+    "tables/named",  # names of tables become file sets
     "chunks",  # what one open file holds: values and filters
     "search",  # which row groups can match
     "edit",  # new versions of files
     "audit",  # what is there, and is it right
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
+    "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
@@ -44,12 +50,18 @@ ORDER = [
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "storage": {"predicates"},
     "storage/writing": {"predicates"},
+    "tables": {"predicates", "storage/writing"},
+    "tables/delta": {"predicates", "storage/writing"},
+    "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
+    "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
+    "tables/named": {"predicates", "storage/writing"},
     "chunks": {"predicates", "storage/writing"},
     "search": {"storage/writing"},
     "edit": {"search", "predicates"},
     "audit": {"search", "edit", "predicates", "storage/writing"},
     "zones": {"edit", "audit"},
     "read": {"edit", "audit", "storage/writing"},
+    "polars_scan": {"edit", "audit", "storage/writing"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms

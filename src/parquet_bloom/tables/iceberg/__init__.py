@@ -1,0 +1,1 @@
+"""Iceberg tables: metadata and manifests as a snapshot, and a commit to it."""

@@ -1,0 +1,1 @@
+"""What people name, delta:PATH@3, as a table, and as the files of a call."""

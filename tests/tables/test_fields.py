@@ -1,0 +1,42 @@
+"""A table's fields become the leaves that pyarrow writes for such rows: predicates are bound to these."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from parquet_bloom.formats.bounds import domain_of
+from parquet_bloom.tables.fields import leaves_of, schema_of
+from parquet_bloom.tables.snapshot import Field, TableFile
+
+TYPES = {
+    "int64": (pa.int64(), [("x",)], "integer"),
+    "timestamp": (pa.timestamp("us", "UTC"), [("x",)], "integer"),
+    "decimal": (pa.decimal128(10, 2), [("x",)], "integer"),
+    "date": (pa.date32(), [("x",)], "integer"),
+    "string": (pa.string(), [("x",)], "bytes"),
+    "double": (pa.float64(), [("x",)], "float"),
+    "list": (pa.list_(pa.int32()), [("x", "list", "element")], "integer"),
+    "struct": (pa.struct([("a", pa.float32()), ("b", pa.binary())]), [("x", "a"), ("x", "b")], "float"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_leaves_have_the_paths_and_the_order_of_parquet(name: str) -> None:
+    kind, paths, domain = TYPES[name]
+    leaves = leaves_of([Field("first", pa.int8()), Field("x", kind)])
+    assert [leaf.path for leaf in leaves[1:]] == paths, "names in a predicate are looked up by these"
+    assert [leaf.index for leaf in leaves] == list(range(len(leaves))), "an index is a position among them"
+    assert domain_of(leaves[1]) == domain, "bounds of the log are places in this order"
+
+
+def test_a_required_field_stays_required() -> None:
+    field = Field("id", pa.int64(), nullable=False)
+    assert not schema_of([field]).field("id").nullable
+    assert not leaves_of([field])[0].optional, "IS NULL is then never true"
+
+
+def test_what_the_log_says_is_no_part_of_a_files_identity() -> None:
+    bare, told = TableFile("a/b"), TableFile("a/b", rows=3, constants={"p": pa.scalar(1)})
+    assert bare == told, "a file is one file, whatever is known of it"
+    assert len({bare, told}) == 1, "and one key in a table of results"
