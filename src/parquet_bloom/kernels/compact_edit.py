@@ -61,7 +61,7 @@ def _put_zigzag(out, o, value):  # type: ignore[no-untyped-def]
 
 @njit(inline="never")
 def _put_new(out, o, actions, kind, values, a, b, first, stop, previous):  # type: ignore[no-untyped-def]
-    """Write the fields with ids [first, stop) that are to be set and were not there; (place, last id written)."""
+    """Write the fields with ids [first, stop) that are to be set and were not there; (next offset, last id written)."""
     for field in range(first, min(stop, FIELDS)):
         if actions[kind, field, 0] in (SET, MOVE_OR_SET):
             value = values[actions[kind, field, 1], a, b]

@@ -31,7 +31,7 @@ _OUT2 = types.Array(types.int64, 3, "C")
 
 @njit(inline="never")
 def _varint(data, at, stop):  # type: ignore[no-untyped-def]
-    """Returns (value, next place); the place is -1 where the bytes end, or the value goes on after ten of them."""
+    """Returns (value, next offset); the offset is -1 where the bytes end, or the value goes on after ten of them."""
     # Ten bytes carry 70 bits. Those over 64 fall off here, as they do in thrift's C reader: both read the same number.
     value, shift = uint64(0), uint64(0)
     while at < stop and shift < 64:
@@ -46,7 +46,7 @@ def _varint(data, at, stop):  # type: ignore[no-untyped-def]
 
 @njit(inline="never")
 def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
-    """Pass over the value of a field of some wire type; returns the next place, or -1.
+    """Pass over the value of a field of some wire type; returns the next offset, or -1.
 
     stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
     """
@@ -136,7 +136,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
              must have inner.shape[2] elements; SPAN_IF takes the span of a whole value of the wire type
              expected, and skips any other
     outer    int64[slots, n_outer]; STORE in kind 0 goes here
-    inner    int64[slots, n_outer, n_inner]; STORE and the spans (place, length: two slots) in other kinds
+    inner    int64[slots, n_outer, n_inner]; STORE and the spans (offset, length: two slots) in other kinds
     """
     # Three things hold at each turn of the loop. `at` is at most `stop`, and it is where a field's header or a
     # struct's end begins. (a, b) is the element of `outer` and `inner` that fields belong to now. Levels 0 .. depth of

@@ -204,8 +204,8 @@ def _edit_key_values(root: Node, edit: FooterEdit) -> None:
 
 
 def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -> None:
-    # A field of another type than a filter's place has is some other program's, and stays. A range is never put over
-    # one, because plans leave such chunks out (footer.foreign_filter_fields).
+    # A field of another type than a filter's offset or length has is some other program's, and stays. A range is never
+    # put over one, because plans leave such chunks out (footer.foreign_filter_fields).
     for (number, wire), value in zip(FILTER_FIELDS.items(), filter_range or (None, None), strict=True):
         if value is not None or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
