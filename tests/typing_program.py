@@ -39,6 +39,7 @@ from parquet_bloom import (
     VerifiedFile,
     VerifiedFilter,
     VerifyReport,
+    WriterOptions,
     lance,
     spark,
 )
@@ -125,7 +126,8 @@ def write(table: pa.Table) -> AddedFile | None:
         writer.write_table(table)
     before: Limits = parquet_bloom.set_limits(max_memory=1 << 30)
     print(before.max_memory, parquet_bloom.__version__)
-    return parquet_bloom.write_table(table, "other.parquet", bloom_filters=["id"], overwrite=True)
+    options: WriterOptions = {"compression": {"id": "zstd"}, "use_dictionary": ["id"], "write_page_index": True}
+    return parquet_bloom.write_table(table, "other.parquet", bloom_filters=["id"], overwrite=True, **options)
 
 
 def zones(path: Path) -> None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.edit.writer_options import WriterOptions
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
@@ -85,6 +86,7 @@ _HOMES = {
     "VerifiedFilter": "audit.verify",
     "VerifiedFile": "audit.verify",
     "VerifyReport": "audit.verify",
+    "WriterOptions": "edit.writer_options",
     "add_filters": "edit.add",
     "check": "search.check",
     "count": "read",
@@ -149,6 +151,7 @@ __all__ = [
     "VerifiedFile",
     "VerifiedFilter",
     "VerifyReport",
+    "WriterOptions",
     "__version__",
     "add_filters",
     "check",
