@@ -14,7 +14,7 @@ from samples import FIXTURES
 
 from parquet_bloom import AddedFile, add_filters, write_table
 from parquet_bloom.edit import choose
-from parquet_bloom.edit.sample import Sample, halves, share_held
+from parquet_bloom.edit.sample import Sample, distinct, halves, share_held
 
 
 def chosen(path: Path, **options: object) -> AddedFile:
@@ -169,10 +169,10 @@ def test_estimates_from_a_sample_are_near_the_truth(universe: int) -> None:
     rng = np.random.default_rng(universe)
     whole, part = 80_000, 10_000
     one, other = (rng.integers(0, universe, whole) for _ in range(2))
-    distinct = len(np.unique(one))
+    there = len(np.unique(one))
     fewest, most = distinct(_sampled(one[:part], whole))
-    assert fewest == pytest.approx(distinct, rel=0.05)
-    assert distinct * 0.95 <= most <= 2.5 * distinct
+    assert fewest == pytest.approx(there, rel=0.05)
+    assert there * 0.95 <= most <= 2.5 * there
     held = np.isin(np.unique(one[:part]), other).mean()
     found = share_held(_sampled(one[:part], whole), _sampled(other[:part], whole))
     assert found == pytest.approx(held, abs=0.17)
@@ -188,7 +188,7 @@ def test_rare_values_are_not_taken_for_frequent_ones() -> None:
     assert found < 0.8, "so the benefit is above the least one"
 
 
-def test_one_sample_is_held_against_itself_byhalves() -> None:
+def test_one_sample_is_held_against_itself_by_halves() -> None:
     values = np.arange(1001)
     first, second = halves(_sampled(values, 1001))
     assert (len(first.hashes), len(second.hashes)) == (500, 501)

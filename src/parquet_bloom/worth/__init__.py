@@ -1,0 +1,1 @@
+"""What filters are worth: engines tested, queries measured, advice before a byte is written."""
