@@ -15,6 +15,9 @@ from parquet_bloom import (
     AddedFilter,
     AddReport,
     ColumnFilters,
+    EngineAnswer,
+    EngineInfo,
+    EnginesReport,
     FailedFile,
     FileInfo,
     FilterInfo,
@@ -47,11 +50,18 @@ def watch(progress: Progress) -> None:
     print(progress.stage, progress.files_done, progress.files, progress.share)
 
 
+def engines() -> None:
+    report = parquet_bloom.engines(["duckdb"], test=True, kinds=["int64"], progress=print)
+    assert_type(report, EnginesReport)
+    assert_type(report.engines, list[EngineInfo])
+    assert_type(report.answers, list[EngineAnswer])
+
+
 def add(path: Path, rates: Mapping[str, float]) -> None:
     report = parquet_bloom.add_filters(
         path, "out.parquet", columns=["id"], exclude=None, spec="final", placement="footer", fpp=rates, ndv=1000,
         max_bytes=1 << 20, overwrite=True, replace=False, sync=True, read_back=False, force=False, raw_files=False,
-        threads=2, filesystem=None, dry_run=False, progress=watch,
+        threads=2, engine="duckdb", filesystem=None, dry_run=False, progress=watch,
     )  # fmt: skip
     assert_type(report, AddReport)
     for file in report.files:

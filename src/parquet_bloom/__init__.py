@@ -59,12 +59,16 @@ if TYPE_CHECKING:
     from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.worth.engines import EngineAnswer, EngineInfo, EnginesReport, engines
 
 _HOMES = {
     "AddReport": "edit.reports",
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
     "ColumnFilters": "search.check",
+    "EngineAnswer": "worth.engines",
+    "EngineInfo": "worth.engines",
+    "EnginesReport": "worth.engines",
     "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
@@ -88,6 +92,7 @@ _HOMES = {
     "check": "search.check",
     "count": "read",
     "dataset": "read",
+    "engines": "worth.engines",
     "inspect": "audit.inspect",
     "prune": "read",
     "read_batches": "read",
@@ -106,6 +111,9 @@ __all__ = [
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
+    "EngineAnswer",
+    "EngineInfo",
+    "EnginesReport",
     "FailedFile",
     "FileChangedError",
     "FileError",
@@ -152,6 +160,7 @@ __all__ = [
     "check",
     "count",
     "dataset",
+    "engines",
     "inspect",
     "prune",
     "read_batches",

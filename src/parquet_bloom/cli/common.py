@@ -21,7 +21,11 @@ from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OPTIONS = {"conf": "--property"}  # of parameters that the command line calls otherwise
+_OPTIONS = {
+    "conf": "--property",
+    "names": "--engine",
+    "kinds": "--kind",
+}  # of parameters that the command line calls otherwise
 
 
 def columns_options(function: F) -> F:

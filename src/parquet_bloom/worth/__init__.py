@@ -1,0 +1,1 @@
+"""What filters are worth: which engines use them, and what a query gains by them, found out by running it."""
