@@ -14,8 +14,10 @@ from parquet_bloom import (
     AddedFile,
     AddedFilter,
     AddReport,
+    BenchReport,
     ColumnFilters,
     EngineAnswer,
+    EngineGain,
     EngineInfo,
     EnginesReport,
     FailedFile,
@@ -55,6 +57,10 @@ def engines() -> None:
     assert_type(report, EnginesReport)
     assert_type(report.engines, list[EngineInfo])
     assert_type(report.answers, list[EngineAnswer])
+    gains = parquet_bloom.bench("x.parquet", "id = 5", names=["duckdb"], runs=3, raw_files=True, progress=print)
+    assert_type(gains, BenchReport)
+    assert_type(gains.engines, list[EngineGain])
+    assert_type(gains.sentence, str)
 
 
 def add(path: Path, rates: Mapping[str, float]) -> None:

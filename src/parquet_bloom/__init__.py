@@ -59,14 +59,17 @@ if TYPE_CHECKING:
     from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.worth.bench import BenchReport, EngineGain, bench
     from parquet_bloom.worth.engines import EngineAnswer, EngineInfo, EnginesReport, engines
 
 _HOMES = {
     "AddReport": "edit.reports",
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
+    "BenchReport": "worth.bench",
     "ColumnFilters": "search.check",
     "EngineAnswer": "worth.engines",
+    "EngineGain": "worth.bench",
     "EngineInfo": "worth.engines",
     "EnginesReport": "worth.engines",
     "FailedFile": "storage.paths",
@@ -89,6 +92,7 @@ _HOMES = {
     "VerifiedFile": "audit.verify",
     "VerifyReport": "audit.verify",
     "add_filters": "edit.add",
+    "bench": "worth.bench",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
@@ -106,12 +110,14 @@ __all__ = [
     "AddReport",
     "AddedFile",
     "AddedFilter",
+    "BenchReport",
     "ColumnFilters",
     "ConflictError",
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
     "EngineAnswer",
+    "EngineGain",
     "EngineInfo",
     "EnginesReport",
     "FailedFile",
@@ -157,6 +163,7 @@ __all__ = [
     "VerifyReport",
     "__version__",
     "add_filters",
+    "bench",
     "check",
     "count",
     "dataset",

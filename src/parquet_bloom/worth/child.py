@@ -81,6 +81,14 @@ def digest_of(rows: pa.Table) -> str:
     """A number for the rows of a table, whatever their order and in however many batches: equal rows, equal number."""
     total = 0
     for batch in rows.to_batches(max_chunksize=1 << 14):
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for row in zip(*map(_values, batch.columns), strict=True):
             total += int.from_bytes(hashlib.sha256(repr(row).encode()).digest()[:16])
     return f"{total % 2**128:032x}"
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """As Python has them; times as numbers, as Python's have no nanoseconds."""
+    if pa.types.is_temporal(column.type) and not pa.types.is_interval(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values

@@ -29,9 +29,7 @@ class Told:
 
 
 class Adapter(Protocol):
-    """One engine in this process. dialect: of its SQL, as sqlglot names it; None where it takes our predicates."""
-
-    dialect: str | None
+    """One engine in this process."""
 
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """How many rows answer a question of `facts.kinds`; values have the column's type.

@@ -18,8 +18,6 @@ _DIGITS = {"ms": 3, "us": 6, "ns": 9}
 class ClickHouse:
     """Its table function `file`."""
 
-    dialect = "clickhouse"
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = f"`{'.'.join(column)}`" if len(column) == 1 else ".".join(f"`{part}`" for part in column)

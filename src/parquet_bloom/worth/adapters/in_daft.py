@@ -14,8 +14,6 @@ from parquet_bloom.worth.adapters.adapter import Column, Told
 class Daft:
     """Its native runner."""
 
-    dialect = "postgres"
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = daft.col(column[0])

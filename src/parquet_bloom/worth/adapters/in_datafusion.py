@@ -19,8 +19,6 @@ _PRUNED = re.compile(r"(\d+) total → (\d+) matched")
 class DataFusion:
     """A session a question, as one keeps footers."""
 
-    dialect = "postgres"
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = datafusion.col(f'"{column[0]}"')

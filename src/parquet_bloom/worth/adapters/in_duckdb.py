@@ -15,8 +15,6 @@ from parquet_bloom.worth.adapters.adapter import Column, Told
 class DuckDB:
     """A connection a question, as one keeps what it knows of a file."""
 
-    dialect = "duckdb"
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         with duckdb.connect() as connection:

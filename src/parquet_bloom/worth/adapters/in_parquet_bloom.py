@@ -19,8 +19,6 @@ from parquet_bloom.worth.adapters.adapter import Column, Told
 class ParquetBloom:
     """search.scan.Scan, as the reading functions have it."""
 
-    dialect = None
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         literals = tuple(map(_literal, values))

@@ -15,8 +15,6 @@ from parquet_bloom.worth.adapters.adapter import Column, Told
 class Polars:
     """Its native reader."""
 
-    dialect = "postgres"
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = pl.col(column[0])

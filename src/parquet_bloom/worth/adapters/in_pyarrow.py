@@ -17,8 +17,6 @@ from parquet_bloom.worth.adapters.adapter import CannotAskError, Column, Told
 class PyArrow:
     """pyarrow.dataset, which pandas and pyarrow.parquet.read_table read through."""
 
-    dialect = None
-
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = pc.field(*column)

@@ -22,8 +22,6 @@ _TYPES = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigi
 class Spark:
     """A local session of its own, of two threads, in UTC."""
 
-    dialect = "spark"
-
     @cached_property
     def _session(self) -> Any:
         builder = SparkSession.builder.appName("parquet-bloom engines").master("local[2]")
