@@ -250,3 +250,34 @@ def test_gains_that_were_promised_come(tmp_path: Path) -> None:
 def test_gains_that_were_promised_come_for_nine_data_sets_of_ten(tmp_path: Path) -> None:
     inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(100, 200)]
     assert sum(inside) >= 90, [seed for seed, one in enumerate(inside, 100) if not one]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command(events: Path) -> None:
+    from click.testing import CliRunner
+
+    from parquet_bloom.cli import group
+
+    done = CliRunner().invoke(group, ["advise", str(events)])
+    assert done.exit_code == 0
+    assert "3 columns should have filters" in done.output
+    lines = done.output.splitlines()
+    assert any(line.startswith(f"  parquet-bloom add {events} --column") for line in lines), "one line, to be pasted"
+    assert any("min and max tell" in line for line in lines)
+    plain = json.loads(CliRunner().invoke(group, ["advise", str(events), "--json"]).output)
+    assert {c["column"] for c in plain["columns"] if c["advised"]} == {"trace", "user", "rare"}
+
+
+def test_an_engine_that_uses_no_filter_on_a_type(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    at = pa.array(rng.integers(0, 2**50, 4000), pa.timestamp("us", "UTC"))
+    path = write(tmp_path / "x.parquet", {"id": hexes(rng, 4000), "at": at})
+    assert sorted(advise(path).advised) == ["at", "id"]
+    asked = advise(path, engine="datafusion 55.0")
+    assert asked.advised == ["id"]
+    assert "DataFusion 55.0 does not use filters" in by_name(asked)["at"].reason
+    assert any("DuckDB" in name for name in by_name(asked)["id"].engines)
+    with pytest.raises(parquet_bloom.RequestError, match="nothing is known of it"):
+        advise(path, engine="oracle")

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -50,6 +51,7 @@ class ColumnAdvice(Printed):
     filter_bytes  that all filters take; seconds: for decoding and hashing, here
     absent, present  what a lookup is spared, of a value that no row group holds, and of one that some do
     in_vain       row groups that such a lookup reads because a filter errs
+    engines       that are known to use filters on such a column
     asked         queries of the log that a filter on it could answer; None without a log
     """
 
@@ -68,6 +70,7 @@ class ColumnAdvice(Printed):
     absent: Gain | None = None
     present: Gain | None = None
     in_vain: float | None = None
+    engines: list[str] = field(default_factory=list)
     asked: int | None = None
 
 
@@ -116,6 +119,7 @@ def advise(
     source: PathLike | Sequence[PathLike],
     *,
     queries: PathLike | None = None,
+    engine: str | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
     progress: ProgressCallback | None = None,
@@ -124,6 +128,8 @@ def advise(
 
     source      a file, a folder, a glob, a URI, or a list of them
     queries     a text file of WHERE clauses or SQL statements: columns that no query asks for values are not advised
+    engine      that will read the files, as "duckdb" or "duckdb 1.4": columns whose filters it does not use are not
+                advised; None: any
     filesystem  any pyarrow or fsspec file system; source then names files on it
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
     progress    is called with a Progress for every column
@@ -131,9 +137,12 @@ def advise(
     Reads the footers of up to 500 files, and up to 262,144 values or 16 MiB of each column in up to six row groups.
     The columns of one file are those that `add_filters` without `columns` chooses, for the same reasons.
 
-    Raises RequestError for a log without a query; FileError and its kinds where no footer can be read.
+    Raises RequestError for a log without a query, or an engine of which nothing is known; FileError and its kinds
+    where no footer can be read.
     """
     log = None if queries is None else read_queries(os.fspath(queries))
+    if engine is not None:
+        check_engine(engine)
     data, failed = _read(source, filesystem, raw_files)
     scale = data.scale
     advice = Advice(
@@ -144,7 +153,7 @@ def advise(
         advice.queries = log.queries, log.lost
     meter = Meter(progress, data.read[:1], unit="columns")
     for done, leaf in enumerate(data.leaves):
-        advice.columns.append(_column(data, advice, leaf, log))
+        advice.columns.append(_column(data, advice, leaf, log, engine))
         meter.part(done + 1, len(data.leaves))
     meter.finish()
     advice.columns.sort(key=_rank)
@@ -180,8 +189,8 @@ def _read(source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: boo
     return Survey(len(file_set.files), files, outlines, outlines[0].leaves), failed
 
 
-def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None) -> ColumnAdvice:
-    found = ColumnAdvice(leaf.name, leaf.type_name, False, "")
+def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engine: str | None) -> ColumnAdvice:
+    found = ColumnAdvice(leaf.name, leaf.type_name, False, "", engines=engines_for(leaf))
     if log is not None:
         found.asked = log.asked[leaf.name]
     refusal = FORMATS["final"].refusal(leaf)
@@ -197,6 +206,8 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None) -> C
     found.reason = why_not(leaf, surveyed.evidence, Sizing()) or ""
     if not found.reason and found.asked == 0:
         found.reason = "no query of the log asks for its values"
+    if not found.reason and engine is not None:
+        found.reason = next(iter(notes_of([leaf], engine)), "")
     if not found.reason and found.with_filter >= _ALREADY:
         found.reason = "it has filters"
     found.advised = not found.reason

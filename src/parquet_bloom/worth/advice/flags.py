@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parquet_bloom.chunks.stored import StoredFilters
 from parquet_bloom.errors import DamagedFileError
+from parquet_bloom.facts.advice import notes_of
 from parquet_bloom.formats.metadata.schema import BOOLEAN, Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.storage.source import Source
@@ -60,6 +61,7 @@ def _filter_flags(data: Survey) -> Iterator[str]:
             yield f"{some}, {len(bloated)} far larger than 1 % takes: {size:,} bytes where {enough:,} do (--replace)"
         if leaf.refusal is not None:
             yield f"{some}, which say nothing: {leaf.refusal}"
+        yield from (f"column {leaf.name} has filters, and {line}" for line in notes_of([leaf]))
 
 
 def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, float]]:
