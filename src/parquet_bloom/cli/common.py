@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,6 +19,9 @@ from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
@@ -100,15 +103,15 @@ def listed(values: Sequence[str]) -> list[str] | None:
     return list(values) or None
 
 
-def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mapping[str, float] | None:
+def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[str, Rate] | None:
     """--fpp and --column-fpp C=RATE as the library takes them."""
     if not column_fpp:
         return fpp
-    rates: dict[str, float] = {} if fpp is None else {"*": fpp}
+    rates: dict[str, Rate] = {} if fpp is None else {"*": fpp}
     for text in column_fpp:
         name, equals, rate = text.rpartition("=")
         try:
-            rates[name] = float(rate)
+            rates[name] = rate if rate == "auto" else float(rate)  # type: ignore[assignment]
         except ValueError:
             equals = ""
         if not equals or not name:
