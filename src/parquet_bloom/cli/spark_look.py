@@ -43,7 +43,11 @@ def _finish(
         if report is not None:
             write_report(spark, frame, report)
     if as_json:
-        print_json({**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
+        document = f"spark-{click.get_current_context().info_name}"
+        print_json(
+            document,
+            {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
+        )
     else:
         from parquet_bloom.report.tables import plural, print_table
 
