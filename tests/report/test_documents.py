@@ -163,7 +163,7 @@ def test_without_json_standard_output_stays_empty(capsys: pytest.CaptureFixture[
 def test_spark(printed: Any, keys: Path, tmp_path: Path) -> None:
     need_spark()
     out = tmp_path / "out"
-    assert printed("spark-add", "spark", "add", tmp_path, "-c", "id", "-o", out, "--json")["done"] == 1
+    assert printed("spark-add", "spark", "add", keys, "-c", "id", "-o", out, "--json")["done"] == 1
     assert printed("spark-inspect", "spark", "inspect", out, "--json")["rows"]
     assert printed("spark-verify", "spark", "verify", out, "--json")["right"] == 3
     assert printed("spark-check", "spark", "check", out, f"id = {ID}", "--json")["kept"] == 1
