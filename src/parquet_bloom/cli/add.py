@@ -86,7 +86,7 @@ def command(
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
-        print_json(report)
+        print_json("add", report)
     else:
         print_added(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

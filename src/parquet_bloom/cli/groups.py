@@ -22,7 +22,8 @@ SECTIONS = {
     ),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-    "What is told": ("dry_run", "explain", "show_all", "as_json", "report", "engine"),
+    "What is told": ("dry_run", "explain", "show_all", "as_json", "output_format", "report", "engine"),
+    "Gates, for continuous integration": ("min_skipped", "assert_filters"),
 }  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def add(
         if report is not None:
             write_report(spark, rows, report)
     if as_json:
-        print_json({**sums, "errors": first, "report": report})
+        print_json("spark-add", {**sums, "errors": first, "report": report})
     else:
         _print_sums(sums, report)
     return say_failed(sums["failed"], sums["files"], first, report)
