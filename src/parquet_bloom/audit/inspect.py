@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.formats.metadata.schema import select_leaves
@@ -67,6 +68,8 @@ class FileInfo(Printed):
 
     older_footers       footers that tails of ours left in the file, before the one that counts
     older_footer_bytes  what they take, lengths and magics included
+    lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
+             that hold a value: column -> these row groups
     """
 
     _more: ClassVar = ("filter_bytes", "problems")
@@ -80,6 +83,7 @@ class FileInfo(Printed):
     filters: list[FilterInfo] = field(default_factory=list)
     older_footers: int = 0
     older_footer_bytes: int = 0
+    lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def filter_bytes(self) -> int:
@@ -117,12 +121,14 @@ def inspect(
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    assert_filters: Sequence[str] | None = None,
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    assert_filters  names or patterns of columns; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
     progress    is called with a Progress for every file and every row group
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
@@ -132,8 +138,12 @@ def inspect(
     def work(file: DataFile) -> FileInfo:
         with Source(file) as opened:
             tables.see(opened.path, opened.footer())
-            return _inspect(opened, columns, exclude, meter)
+            info = _inspect(opened, columns, exclude, meter)
+            info.lacking = lacking_filters(opened.footer(), info.filters, assert_filters, exclude)
+            return info
 
+    if columns is not None and assert_filters is not None:
+        columns = [*columns, *assert_filters]
     tables = Tables()
     file_set = locate(source, filesystem, tables)
     meter = Meter(progress, file_set.files, unit="row groups")

@@ -7,8 +7,12 @@ import click
 from parquet_bloom.cli.common import (
     all_option,
     footer_limits,
+    format_of,
+    gate_status,
+    github_option,
     json_option,
     print_json,
+    print_lines,
     range_option,
     raw_files_option,
     say,
@@ -26,6 +30,8 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @raw_files_option
 @range_option
+@click.option("--min-skipped", type=click.FloatRange(0, 100), metavar="PERCENT", help="Status 1 if fewer are skipped.")
+@github_option
 @all_option
 @json_option
 @footer_limits
@@ -35,6 +41,8 @@ def command(
     explain: bool,
     raw_files: bool,
     range_values: int,
+    min_skipped: float | None,
+    output_format: str,
     show_all: bool,
     as_json: bool,
 ) -> int:
@@ -44,19 +52,23 @@ def command(
     parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
     parquet-bloom check data/ "user.id IN (42, 43) AND day = DATE '2026-01-31'"
 
-    Exit status 1 if no row group of any file can match.
+    Exit status 1 if no row group of any file can match; with --min-skipped, only if fewer are skipped.
     """
-    from parquet_bloom.report import skipping
+    from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check
 
     needs_predicate(sources, predicate, 'FILES "id = 42"')
-    with Watch("check", quiet=as_json) as watch:
+    shown = format_of(as_json, output_format)
+    with Watch("check", quiet=shown == "json") as watch:
         verdicts = check(
             sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files
         )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
-    if as_json:
-        print_json(verdicts)
+    asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]
+    if shown == "json":
+        print_json("check", {**verdicts.to_dict(), **({"gates": asked} if asked else {})})
+    elif shown == "github":
+        print_lines(gates.of_check(verdicts, asked))
     else:
         skipping.print_checked(verdicts, explain, show_all, say)
         for text in skipping.unfiltered_lines(verdicts.columns, sources):
@@ -64,4 +76,4 @@ def command(
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)
     failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
-    return failed or (0 if kept else 1)
+    return failed or gate_status(asked, 0 if kept else 1)

@@ -10,7 +10,6 @@ At no time is more than `threads` x one column of one row group in memory.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from parquet_bloom.edit.removal import check_undoable
 from parquet_bloom.edit.reports import AddedFile, AddReport
 from parquet_bloom.edit.rewrite import check_movable
 from parquet_bloom.edit.writer import Writer
+from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.thrift.compact import uncollected
 from parquet_bloom.storage.paths import DataFile
@@ -51,7 +51,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
@@ -64,6 +64,7 @@ def add_filters(
     force: bool = False,
     raw_files: bool = False,
     threads: int | None = None,
+    engine: str | None = None,
     filesystem: Any = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
@@ -79,7 +80,8 @@ def add_filters(
                 footer behind the old one, so that the old file is the beginning of the new one; none for statistics
     hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
                 "MURMUR128_64" (its default)
-    fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
+    fpp         false positive rate, 0.01 unless given (statistics: 0.05); "auto": the size at which a filter's own
+                bytes and the row groups that its errors make a reader read are least; or a mapping column -> rate, "*"
                 for others
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted
@@ -93,6 +95,7 @@ def add_filters(
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
+    engine      "duckdb", "datafusion 55": the report says which of the filters it does not use (`engines`)
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     progress    is called with a Progress for every file and every filter
 
@@ -103,7 +106,7 @@ def add_filters(
     request = Request.checked(
         columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
         fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=in_place, overwrite=overwrite,
-        replace=replace, sync=sync, force=force, dry_run=dry_run, read_back=read_back, append=append,
+        replace=replace, sync=sync, force=force, dry_run=dry_run, read_back=read_back, append=append, engine=engine,
     )  # fmt: skip
     return add_as(request, source, output, raw_files, filesystem, progress)
 
@@ -152,9 +155,7 @@ def add_file(
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
         )
-        report.skipped = file_plan.skipped
-        report.planned_filters = len(file_plan.sizings)
-        report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(file_plan.sizings)))
+        report.take_plan(file_plan, footer.leaves, request)
         report.planned_bytes = upper_bound(footer, file_plan, request.form)
         report.bytes_needed = disk_needed(
             source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.edit.writer_options import WriterOptions
 from parquet_bloom.errors import FileError, FooterError, RequestError
+from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
@@ -27,7 +29,7 @@ from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.new_file import local_target, new_file, new_target
 from parquet_bloom.storage.writing.renaming import followed
 
-BloomFilters = bool | Sequence[str] | Mapping[str, float]
+BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
 
 
@@ -49,7 +51,7 @@ class FilterWriter:
     bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
                    column -> fpp; False: none
     spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
-    options        what pyarrow.parquet.ParquetWriter takes
+    options        what pyarrow.parquet.ParquetWriter takes, see WriterOptions
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
     Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter, and for the
@@ -67,13 +69,13 @@ class FilterWriter:
         placement: str | None = None,
         hash_family: str | None = None,
         strategy: str | None = None,
-        fpp: float | Mapping[str, float] | None = None,
+        fpp: Rate | Mapping[str, Rate] | None = None,
         ndv: int | None = None,
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
         sync: bool = True,
         threads: int | None = None,
-        **options: Any,
+        **options: Unpack[WriterOptions],
     ) -> None:
         if options.get("filesystem") is not None:
             raise RequestError("files with filters are written locally only; leave filesystem out")
@@ -172,7 +174,7 @@ def _target(where: PathLike, overwrite: bool) -> str:
     return new_target(followed(os.path.abspath(local_target(where))), overwrite)
 
 
-def _check_columns(schema: pa.Schema, options: Mapping[str, Any], request: Request) -> None:
+def _check_columns(schema: pa.Schema, options: WriterOptions, request: Request) -> None:
     """Plan for a file without rows, so that a wrong column is told before the data are written."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
@@ -184,8 +186,8 @@ def _check_columns(schema: pa.Schema, options: Mapping[str, Any], request: Reque
 
 
 def _columns(
-    wanted: BloomFilters, fpp: float | Mapping[str, float] | None
-) -> tuple[list[str] | None, float | Mapping[str, float] | None]:
+    wanted: BloomFilters, fpp: Rate | Mapping[str, Rate] | None
+) -> tuple[list[str] | None, Rate | Mapping[str, Rate] | None]:
     if isinstance(wanted, bool):
         return None, fpp
     if isinstance(wanted, str):
@@ -208,20 +210,20 @@ def write_table(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
     sync: bool = True,
     threads: int | None = None,
-    **options: Any,
+    **options: Unpack[WriterOptions],
 ) -> AddedFile | None:
     """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
 
     table           a pyarrow Table or RecordBatchReader, a frame of pandas or Polars, a result of DuckDB: anything
                     with Arrow's `__arrow_c_stream__`. Of a reader one row group at a time is in memory
     row_group_size  rows; 1,048,576 unless given
-    options         what pyarrow.parquet.write_table takes
+    options         what pyarrow.parquet.write_table takes, see WriterOptions
     returns         what was added; None with bloom_filters=False
     """
     if not isinstance(table, pa.Table) and not hasattr(table, "__arrow_c_stream__"):
