@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
+from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.formats.metadata.schema import select_leaves
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.storage.paths import DataFile, FailedFile, locate
@@ -33,8 +34,8 @@ class FilterInfo(Printed):
     rule            how its values were hashed; several, joined by "or", where the header does not say
     offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes. Of statistics
                     no offset, and the bytes of its text or struct
-    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks; of statistics
-                    "column metadata", or "Statistics" where the draft had it
+    place           "chunk-start", "footer" (behind all chunks), "tail" (behind an older footer) or "between" row groups
+                    or chunks; of statistics "column metadata", or "Statistics" where the draft had it
     num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
     hash_functions  of statistics: positions a value takes; 0 for other forms
     bits_set        of 8 * num_bytes
@@ -65,6 +66,8 @@ class FilterInfo(Printed):
 class FileInfo(Printed):
     """All filters of a file, in the order of row groups and columns.
 
+    older_footers       footers that tails of ours left in the file, before the one that counts
+    older_footer_bytes  what they take, lengths and magics included
     lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
              that hold a value: column -> these row groups
     """
@@ -78,6 +81,8 @@ class FileInfo(Printed):
     columns: int
     created_by: str | None
     filters: list[FilterInfo] = field(default_factory=list)
+    older_footers: int = 0
+    older_footer_bytes: int = 0
     lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -152,6 +157,9 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
+    older = older_footers(source)
+    info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
+    tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
     leaves = select_leaves(footer.leaves, columns, exclude)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
@@ -165,15 +173,16 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 info.filters.append(missing)
             for one in stored:
                 prefetched.step()
-                info.filters.append(_described(one, filters.pages_end))
+                info.filters.append(_described(one, filters.pages_end, tail_at))
         meter.part(group + 1, footer.n_row_groups)
     return info
 
 
-def _described(stored: StoredFilter, pages_end: int) -> FilterInfo:
+def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo:
     found = stored.describe()
+    place = "tail" if (stored.offset or 0) >= tail_at else stored.place(pages_end)
     info = FilterInfo(
-        stored.row_group, stored.leaf.name, stored.offset, stored.length, stored.place(pages_end), found.spec,
+        stored.row_group, stored.leaf.name, stored.offset, stored.length, place, found.spec,
         found.rule, found.num_bytes, problems=found.problems, notes=found.notes,
     )  # fmt: skip
     refusal = stored.refusal or stored.leaf.refusal

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.finish import check_written, write_footer
-from parquet_bloom.edit.removal import plan_removal, removal_edit
+from parquet_bloom.edit.removal import Removal, plan_removal, removal_edit
 from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import write_body
-from parquet_bloom.errors import FooterError, LayoutError, RequestError
+from parquet_bloom.edit.tails import peeled, write_beginning
+from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
 from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata.edits import edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
@@ -31,7 +32,7 @@ from parquet_bloom.storage.writing.target import (
     disk_needed,
     new_version,
     outputs_of,
-)
+)  # fmt: skip
 
 
 def remove_filters(
@@ -44,6 +45,8 @@ def remove_filters(
     overwrite: bool = False,
     sync: bool = True,
     read_back: bool = False,
+    last: bool = False,
+    append: bool = False,
     force: bool = False,
     raw_files: bool = False,
     filesystem: Any = None,
@@ -54,10 +57,15 @@ def remove_filters(
 
     A file that got its filters from `add_filters` and loses all of them is byte for byte the file
     it was. Filters of other programs are cut out too where no byte that must stay is in the way.
-    Arguments and errors are those of `add_filters`.
+    Arguments and errors are those of `add_filters`, but for
+
+    last        take off only the last tail (placement "tail"): the file is as it was before that `add`
+    append      with in_place, of files whose filters all lie in tails: make the file itself shorter, at once; otherwise
+                a shorter clone or copy takes its place
     """
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
+    _check_tail_options(last, append, in_place, columns, exclude)
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
 
     def work(file: DataFile) -> RemovedFile:
@@ -69,8 +77,9 @@ def remove_filters(
                 columns,
                 exclude,
                 in_place,
-                WriteOptions(overwrite or in_place, sync, force, read_back=read_back),
+                WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append),
                 dry_run,
+                last,
                 tables,
             )
         report.seconds = time.perf_counter() - started
@@ -81,8 +90,16 @@ def remove_filters(
     return RemoveReport(list(results), results.failed, notes)
 
 
-def _columns_of(footer: Footer, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[ChunkKey]:
-    wanted = {leaf.index for leaf in select_leaves(footer.leaves, columns, exclude)}
+def _check_tail_options(
+    last: bool, append: bool, in_place: bool, columns: Sequence[str] | None, exclude: Sequence[str] | None
+) -> None:
+    if last and (columns is not None or exclude is not None):
+        raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
+    if append and not in_place:
+        raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
+
+
+def _chunks_of(footer: Footer, wanted: Collection[int]) -> list[ChunkKey]:
     stored = footer_filters(footer)
     # Offsets of 0 and below point at nothing, but leave with the rest.
     return [
@@ -100,25 +117,36 @@ def _remove(
     in_place: bool,
     how: WriteOptions,
     dry_run: bool,
+    last: bool,
     tables: Tables,
 ) -> RemovedFile:
+    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, columns, exclude)}
+    whole, without = source, peeled(source, wanted, last)
+    source = without.source
     footer = source.footer()
-    chunks = _columns_of(footer, columns, exclude)
-    names = [footer.leaves[j].name for j in sorted({j for _, j in chunks})]
-    report = RemovedFile(source.path, str(target), len(chunks), names, 0, source.size, source.size, dry_run=dry_run)
+    chunks = [] if last else _chunks_of(footer, wanted)
+    gone = without.gone.union(chunks)
+    names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
+    report = RemovedFile(source.path, str(target), len(gone), names, 0, whole.size, source.size, dry_run=dry_run)
     report.remote = source.is_remote or not target.is_local
-    if chunks or not in_place:
-        check_target(source.location, target, in_place, how.force, tables)
+    report.tails = without.tails
+    if chunks or without.tails or not in_place:
+        check_target(whole.location, target, in_place, how.force, tables)
+    if chunks and how.append:
+        reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
+        raise LayoutError(source.path, reason + parameter("append"))
     filter_ranges = footer.filter_ranges
     here = [key for key in chunks if key in filter_ranges]
     spans = dict.fromkeys(here) | spans_of(source, footer, here)
-    removal = plan_removal(source.path, footer, spans, how.force)
+    removal = Removal((), tuple(spans)) if without.holds else plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
     if dry_run:
         return report
     if not chunks:
-        if not in_place:
-            report.add_transfer(copy_whole(source, target, how), source)
+        if without.tails:
+            report.add_transfer(write_beginning(whole, source, target, how), whole)
+        elif not in_place:
+            report.add_transfer(copy_whole(whole, target, how), whole)
         return report
     needed = disk_needed(source, target, len(footer.data))
     with new_version(source, target, how, needed) as new:
@@ -126,13 +154,13 @@ def _remove(
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at
         try:
-            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body))
+            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, without.holds))
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)
         report.bytes_after = new.at
         with new.reopen() as again:
             check_written(source, again, body.moves, {}, {})
-        new.commit(source.check_unchanged)
-    report.add_transfer(new.transfer, source)
+        new.commit(whole.check_unchanged)
+    report.add_transfer(new.transfer, whole)
     return report

@@ -9,7 +9,6 @@ The rows and their order are those that pyarrow gives for the same files; only t
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -33,8 +32,8 @@ from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
     SearchedDataset,
+    for_arrow,
     opened_same,
-    path_of,
     read_error,
     version_of,
 )
@@ -136,6 +135,7 @@ class Scan:
         source = opened_same(version_of(file))
         if file.outline is not None:
             source.adopt(file.outline)
+            source.size = file.size  # where the footer ends, in one whose append was cut short
         return source
 
     @property
@@ -198,11 +198,8 @@ class Scan:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
         keys, fragments = self._search.keys, []
         for file, groups in parts:
-            path: Any = path_of(file)
-            if file.file.is_local and not is_utf8(path):  # pyarrow has no such names
-                with opened_same(version_of(file)) as source:
-                    path = source.native_file()
-            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.file.partitions), groups))
+            partition = partition_expression(keys, file.file.partitions)
+            fragments.append(fragment(for_arrow(file), self.filesystem, partition, groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
@@ -334,11 +331,6 @@ def listed(columns: Sequence[str] | None) -> list[str] | None:
 def open_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which a row can match."""
     return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
-
-
-def is_utf8(path: str) -> bool:
-    """Say whether a path is UTF-8, as pyarrow needs it."""
-    return os.fsencode(path) == path.encode("utf-8", "replace")
 
 
 def undecided_groups(file: FileResult) -> list[int]:

@@ -15,7 +15,7 @@ from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.kernels import split_block
 
-Placement = Literal["footer", "chunk-start"]
+Placement = Literal["footer", "chunk-start", "tail"]
 Rate = float | Literal["auto"]  # a false positive rate, or whatever lets a reader read least
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
 BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
