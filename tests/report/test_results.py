@@ -199,7 +199,8 @@ def test_every_result_has_a_public_name(module: types.ModuleType) -> None:
     returned: set[type] = set()
     for one in names.values():
         if inspect.isfunction(one):
-            known = {"pa": pa, "ds": __import__("pyarrow.dataset").dataset, **vars(inspect.getmodule(one))}
+            known = {"pa": pa, "ds": __import__("pyarrow.dataset").dataset, "pl": pytest.importorskip("polars"),
+                     **vars(inspect.getmodule(one))}  # fmt: skip
             returned.update(reached(typing.get_type_hints(one, known).get("return"), set()))
     assert len(returned) > 5
     assert not {kind.__name__ for kind in returned - public - {Printed}}
