@@ -1,0 +1,136 @@
+"""Which column of a file holds a column of its table: by field id, by physical name, in every layout of lists and maps.
+
+    table   Field tree, leaves as `tables.fields.leaves_of` has them      tags.list.element
+    file    SchemaElements, leaves as `formats.metadata.schema` has them  tags.bag.array_element
+
+A file keeps the names of the day it was written. Source: parquet-format LogicalTypes.md, "Lists" and "Maps" with their
+rules for files of older writers; Iceberg's spec, "Column Projection"; Delta's protocol, "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.tables.fields import leaves_of
+from parquet_bloom.tables.snapshot import Field, LeafPath
+
+
+@dataclass(slots=True)
+class _Node:
+    """A field of a file: its children, or its place among the leaves; -1 for a group."""
+
+    element: SchemaElement
+    leaf: int = -1
+    children: list[_Node] = field(default_factory=list)
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.element.repetition_type == FieldRepetitionType.REPEATED)
+
+
+def file_leaves(
+    fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object
+) -> Mapping[LeafPath, int]:
+    """The leaves of a table that a file has -> their place among the file's leaves. Those left out it surely lacks.
+
+    by_id   as `Snapshot` has it
+    schema  the file's, flattened, its root first
+    file    named in errors
+    Raises TableFormatError where it cannot be told which column of the file is meant.
+    """
+    root = _tree(schema)
+    search = _Search(file, by_id and any(element.field_id is not None for element in schema))
+    found = [place for one in fields for place in search.places(one, search.child(one, root))]
+    return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
+
+
+def _tree(schema: Sequence[SchemaElement]) -> _Node:
+    rest = iter(schema)
+    leaves = iter(range(len(schema)))
+
+    def node(element: SchemaElement) -> _Node:
+        if element.type is not None:
+            return _Node(element, next(leaves))
+        return _Node(element, -1, [node(next(rest)) for _ in range(element.num_children or 0)])
+
+    return node(next(rest))
+
+
+def _children(one: Field) -> Sequence[Field]:
+    """Those that an adapter gave, or those of the type."""
+    if one.children:
+        return one.children
+    kind = one.type
+    if pa.types.is_map(kind):
+        inner = [kind.key_field, kind.item_field]
+    elif _is_list(kind):
+        inner = [kind.value_field]
+    else:
+        inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return [Field(child.name, child.type, child.nullable) for child in inner]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    return bool(views or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """In one file, by ids or else by names."""
+
+    file: object
+    ids: bool
+
+    def child(self, one: Field, group: _Node) -> _Node | None:
+        """The field of a group that is this one of the table."""
+        if self.ids:
+            if one.field_id is None:
+                raise self._unclear(one, "has no field id in the table")
+            found = [node for node in group.children if node.element.field_id == one.field_id]
+        else:
+            found = [node for node in group.children if node.element.name == (one.physical or one.name)]
+        if len(found) > 1:
+            raise self._unclear(one, f"is {len(found)} columns of the file")
+        if found and found[0].repeated and not _is_list(one.type):
+            raise self._unclear(one, "is many values a row in the file, and one in the table")
+        return found[0] if found else None
+
+    def places(self, one: Field, node: _Node | None) -> Iterator[int | None]:
+        """The place of each leaf of a field, in their order; None for those that the file lacks."""
+        children = _children(one)
+        if pa.types.is_struct(one.type):
+            if node is not None and node.leaf >= 0:
+                raise self._unclear(one, "is a struct in the table and none in the file")
+            for child in children:
+                yield from self.places(child, None if node is None else self.child(child, node))
+        elif pa.types.is_map(one.type) or _is_list(one.type):
+            inner = [None] * len(children) if node is None else self._entries(one, node, len(children))
+            for child, at in zip(children, inner, strict=True):
+                if self.ids and at is not None and at.element.field_id not in (None, child.field_id):
+                    raise self._unclear(child, f"of {one.name} has another field id in the file")
+                yield from self.places(child, at)
+        else:
+            if node is not None and node.leaf < 0:
+                raise self._unclear(one, "is one value in the table and none in the file")
+            yield None if node is None else node.leaf
+
+    def _entries(self, one: Field, node: _Node, n: int) -> list[_Node]:
+        """The element of a list, or key and value of a map: by their position, as their names are any writer's own."""
+        if n == 1 and node.repeated:  # a list without a group of its own
+            return [node]
+        middle = node.children[0] if len(node.children) == 1 else None
+        if middle is None or not middle.repeated or (n == 2 and len(middle.children) != 2):
+            raise self._unclear(one, f"is a {'map' if n == 2 else 'list'} in the table and none in the file")
+        if n == 2:
+            return middle.children
+        two_levels = len(middle.children) != 1 or middle.element.name in ("array", f"{node.element.name}_tuple")
+        return [middle if two_levels else middle.children[0]]
+
+    def _unclear(self, one: Field, reason: str) -> TableFormatError:
+        return TableFormatError(self.file, f"column {one.name} {reason}")
