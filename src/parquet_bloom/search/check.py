@@ -31,6 +31,7 @@ from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.source import PathLike
+from parquet_bloom.tables.snapshot import TableFile
 
 
 class RowGroupVerdict(NamedTuple):
@@ -74,9 +75,26 @@ class ColumnFilters(Printed):
     files_without: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ExcludedFile(Printed):
+    """A file that was not opened, as what is known of it before excludes every row.
+
+    decided_by  "partition", "bounds" (both: the log of its table), "literal", or "partition" by its folder's name
+    reason      in words
+    rows, size  as the log has them; None: not known
+    """
+
+    path: str
+    decided_by: str
+    reason: str
+    rows: int | None = None
+    size: int | None = None
+
+
 class Verdicts(Printed, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
+    excluded  the files that the log of their table excludes; they have no verdicts, as they were not opened
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
@@ -85,6 +103,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.excluded: list[ExcludedFile] = []
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
         self.failed: list[FailedFile] = []
@@ -98,8 +117,9 @@ class Verdicts(Printed, list[RowGroupVerdict]):
     def to_dict(self) -> dict[str, Any]:
         """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
         unused = [{"part": part, "reason": reason} for part, reason in self.unused]
-        named = {"verdicts": list(self), "totals": totals(self), "unused": unused, "columns": self.columns}
-        return {name: plain(value) for name, value in {**named, "failed": self.failed, "notes": self.notes}.items()}
+        named = {"verdicts": list(self), "totals": totals(self, self.excluded), "excluded": self.excluded}
+        named |= {"unused": unused, "columns": self.columns, "failed": self.failed, "notes": self.notes}
+        return {name: plain(value) for name, value in named.items()}
 
     def to_arrow(self) -> pa.Table:
         """A row a row group."""
@@ -107,18 +127,22 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed):,} files failed" if self.failed else ""
-        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{failed})"
+        excluded = f", {len(self.excluded):,} files not opened" if self.excluded else ""
+        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{excluded}{failed})"
 
 
-def totals(verdicts: Sequence[RowGroupVerdict], excluded: int = 0) -> dict[str, Any]:
-    """Row groups and bytes skipped of how many, and what they fell to."""
+def totals(verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = ()) -> dict[str, Any]:
+    """Row groups and bytes skipped of how many, and what they fell to; and so for files that were not opened."""
+    files_by = Counter(one.decided_by for one in excluded)
     by = Counter(v.decided_by for v in verdicts if v.skipped)
     return {
         "row_groups": len(verdicts),
         "row_groups_skipped": sum(by.values()),
         "bytes": sum(v.size for v in verdicts),
         "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
-        "files_excluded": excluded,
+        "files_excluded": len(excluded),
+        "files_excluded_by": {stage: files_by[stage] for stage in STAGES if files_by[stage]},
+        "files_excluded_bytes": sum(one.size or 0 for one in excluded),
         "by": {stage: by[stage] for stage in STAGES if by[stage]},
         "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
     }
@@ -136,10 +160,11 @@ def check(
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
                 a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
     filesystem  any pyarrow or fsspec file system; source then names files on it
+    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
     options     see SearchOptions; `progress` is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
-    TableFormatError for a table's folder, or a file in it, without raw_files.
+    TableFormatError for files of a table that are not read through its log, without raw_files.
     """
     search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
@@ -156,12 +181,24 @@ def check(
                     raise error
                 verdicts.failed.append(FailedFile(str(found), error))
                 continue
+            if (excluded := excluded_file(one)) is not None:
+                verdicts.excluded.append(excluded)
+                continue
             verdicts.extend(verdicts_of(one))
             _count_filters(one, columns)
             unused.add(one)
     verdicts.unused, verdicts.notes = unused.parts, search.notes
     verdicts.columns = list(columns.values())
     return verdicts
+
+
+def excluded_file(searched: FileResult) -> ExcludedFile | None:
+    """What is told of a file that was not opened; None of one that was."""
+    why, file = searched.excluded, searched.file
+    if why is None:
+        return None
+    rows, size = (file.rows, file.size) if isinstance(file, TableFile) else (None, None)
+    return ExcludedFile(str(file), why.decided_by, why.reason, rows, size)
 
 
 def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters]) -> None:
@@ -300,4 +337,14 @@ def _literal_reason(bound: Bound) -> str:
     return _REASONS["literal"]
 
 
-__all__ = ["RowGroupVerdict", "UnusedParts", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]
+__all__ = [
+    "ExcludedFile",
+    "RowGroupVerdict",
+    "UnusedParts",
+    "Verdicts",
+    "check",
+    "excluded_file",
+    "sizes_of",
+    "totals",
+    "verdicts_of",
+]

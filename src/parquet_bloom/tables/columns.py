@@ -17,7 +17,7 @@ import pyarrow as pa
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field, LeafPath
+from parquet_bloom.tables.snapshot import Field, LeafPath, TableFile
 
 
 @dataclass(slots=True)
@@ -33,19 +33,52 @@ class _Node:
         return bool(self.element.repetition_type == FieldRepetitionType.REPEATED)
 
 
-def file_leaves(
-    fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object
-) -> Mapping[LeafPath, int]:
-    """The leaves of a table that a file has -> their place among the file's leaves. Those left out it surely lacks.
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A field of a table in one file.
+
+    field     of the table
+    at        its place among the children of its group in the file: of the root, a struct, a list's element or a
+              map's key and value; None: the file lacks it
+    name      there
+    leaf      its place among the file's leaves; None for a group, and for what the file lacks
+    children  of the field
+    """
+
+    field: Field
+    at: int | None = None
+    name: str = ""
+    leaf: int | None = None
+    children: tuple[Match, ...] = ()
+
+    def leaves(self) -> Iterator[int | None]:
+        """The place of each leaf of the field, in their order; None for those that the file lacks."""
+        if not self.children:
+            yield self.leaf
+        for child in self.children:
+            yield from child.leaves()
+
+
+def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object) -> tuple[Match, ...]:
+    """Where a file has the fields of its table. What is not there it surely lacks.
 
     by_id   as `Snapshot` has it
     schema  the file's, flattened, its root first
-    file    named in errors
+    file    a TableFile, whose own fields go first; named in errors
     Raises TableFormatError where it cannot be told which column of the file is meant.
     """
+    if isinstance(file, TableFile) and file.fields:
+        fields, by_id = file.fields, False
     root = _tree(schema)
     search = _Search(file, by_id and any(element.field_id is not None for element in schema))
-    found = [place for one in fields for place in search.places(one, search.child(one, root))]
+    return tuple(search.match(one, *search.child(one, root)) for one in fields)
+
+
+def file_leaves(
+    fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object
+) -> Mapping[LeafPath, int]:
+    """The leaves of a table that a file has -> their place among the file's leaves. Arguments and errors of `matches`."""
+    found = [place for one in matches(fields, by_id, schema, file) for place in one.leaves()]
     return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
 
 
@@ -61,21 +94,22 @@ def _tree(schema: Sequence[SchemaElement]) -> _Node:
     return node(next(rest))
 
 
-def _children(one: Field) -> Sequence[Field]:
-    """Those that an adapter gave, or those of the type."""
+def children_of(one: Field) -> Sequence[Field]:
+    """The children of a field that an adapter gave, or else those of its type."""
     if one.children:
         return one.children
     kind = one.type
     if pa.types.is_map(kind):
         inner = [kind.key_field, kind.item_field]
-    elif _is_list(kind):
+    elif is_list(kind):
         inner = [kind.value_field]
     else:
         inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
     return [Field(child.name, child.type, child.nullable) for child in inner]
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, in any of Arrow's layouts but maps."""
     views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
     return bool(views or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
@@ -87,38 +121,48 @@ class _Search:
     file: object
     ids: bool
 
-    def child(self, one: Field, group: _Node) -> _Node | None:
-        """The field of a group that is this one of the table."""
+    def child(self, one: Field, group: _Node) -> tuple[int | None, _Node | None]:
+        """The field of a group that is this one of the table, and its place."""
+        nodes = list(enumerate(group.children))
         if self.ids:
             if one.field_id is None:
                 raise self._unclear(one, "has no field id in the table")
-            found = [node for node in group.children if node.element.field_id == one.field_id]
+            found = [(at, node) for at, node in nodes if node.element.field_id == one.field_id]
         else:
-            found = [node for node in group.children if node.element.name == (one.physical or one.name)]
+            names = [
+                name
+                for name in (one.physical or one.name, *one.aliases)
+                if any(n.element.name == name for _, n in nodes)
+            ]
+            found = [(at, node) for at, node in nodes if node.element.name in names[:1]]
         if len(found) > 1:
             raise self._unclear(one, f"is {len(found)} columns of the file")
-        if found and found[0].repeated and not _is_list(one.type):
+        if found and found[0][1].repeated and not is_list(one.type):
             raise self._unclear(one, "is many values a row in the file, and one in the table")
-        return found[0] if found else None
+        return found[0] if found else (None, None)
 
-    def places(self, one: Field, node: _Node | None) -> Iterator[int | None]:
-        """The place of each leaf of a field, in their order; None for those that the file lacks."""
-        children = _children(one)
+    def match(self, one: Field, at: int | None, node: _Node | None) -> Match:
+        """Where the file has a field and all below it."""
+        children = children_of(one)
+        name = "" if node is None else node.element.name
         if pa.types.is_struct(one.type):
             if node is not None and node.leaf >= 0:
                 raise self._unclear(one, "is a struct in the table and none in the file")
-            for child in children:
-                yield from self.places(child, None if node is None else self.child(child, node))
-        elif pa.types.is_map(one.type) or _is_list(one.type):
-            inner = [None] * len(children) if node is None else self._entries(one, node, len(children))
-            for child, at in zip(children, inner, strict=True):
-                if self.ids and at is not None and at.element.field_id not in (None, child.field_id):
+            below = [(child, *((None, None) if node is None else self.child(child, node))) for child in children]
+        elif pa.types.is_map(one.type) or is_list(one.type):
+            entries = [None] * len(children) if node is None else self._entries(one, node, len(children))
+            for child, entry in zip(children, entries, strict=True):
+                if self.ids and entry is not None and entry.element.field_id not in (None, child.field_id):
                     raise self._unclear(child, f"of {one.name} has another field id in the file")
-                yield from self.places(child, at)
+            below = [
+                (child, None if entry is None else place, entry)
+                for place, (child, entry) in enumerate(zip(children, entries, strict=True))
+            ]
         else:
             if node is not None and node.leaf < 0:
                 raise self._unclear(one, "is one value in the table and none in the file")
-            yield None if node is None else node.leaf
+            return Match(one, at, name, None if node is None else node.leaf)
+        return Match(one, at, name, None, tuple(self.match(*found) for found in below))
 
     def _entries(self, one: Field, node: _Node, n: int) -> list[_Node]:
         """The element of a list, or key and value of a map: by their position, as their names are any writer's own."""

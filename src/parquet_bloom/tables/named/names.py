@@ -1,6 +1,8 @@
 """Names of tables: which format, where, at which version.
 
-    delta:PATH_OR_URI[@version]     iceberg:CATALOG/namespace.table[@snapshot]     ducklake:CATALOG/schema.table[@snapshot]
+    delta:PATH_OR_URI[@version]
+    iceberg:CATALOG/namespace.table[@snapshot]
+    ducklake:CATALOG/schema.table[@snapshot]
 
 Only digits or an ISO time behind the last @ are a version. A file of such a name is reached as ./delta:name.
 """

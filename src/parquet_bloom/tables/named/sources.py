@@ -1,8 +1,8 @@
 """What people name -> a file set: one table through its log, or files.
 
-    delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens it
-    a folder with a Delta log, alone         as if delta:FOLDER was named
-    all else                                 storage.paths
+delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens it
+a folder with a Delta log, alone         as if delta:FOLDER was named
+all else                                 storage.paths
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def find(
             return _through_log(open_table(name, None, filesystem))
         except RequestError as error:
             raise RequestError(f"{folder}: is a Delta table: " + _or_raw(error.message)) from error
+    if tables is None:
+        raise RequestError(parameter("raw_files", True) + " reads what lies in a folder; name that, or leave it away")
     return _through_log(open_table(name, properties, filesystem))
 
 
