@@ -38,9 +38,11 @@ ORDER = [
     "chunks",  # what one open file holds: values and filters
     "search",  # which row groups can match
     "edit",  # new versions of files
+    "edit/on_table",  # new versions of a table's files, and commits
     "audit",  # what is there, and is it right
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
+    "change",  # a door, one module: files and tables
     "spark",
     "spark/data_source",
     "report",
@@ -56,10 +58,12 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "tables/named": {"predicates", "storage/writing"},
     "chunks": {"predicates", "storage/writing"},
     "search": {"storage/writing"},
-    "edit": {"search", "predicates"},
-    "audit": {"search", "edit", "predicates", "storage/writing"},
-    "zones": {"edit", "audit"},
-    "read": {"edit", "audit", "storage/writing"},
+    "edit": {"search", "predicates", "tables", "tables/delta", "tables/iceberg", "tables/ducklake", "tables/named"},
+    "edit/on_table": {"search", "predicates", "tables/delta", "tables/iceberg", "tables/ducklake"},
+    "audit": {"search", "edit", "edit/on_table", "predicates", "storage/writing"},
+    "zones": {"edit", "edit/on_table", "audit"},
+    "read": {"edit", "edit/on_table", "audit", "storage/writing"},
+    "change": {"search", "predicates", "audit", "zones", "read"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms

@@ -46,11 +46,10 @@ from parquet_bloom.limits import Limits, set_limits
 if TYPE_CHECKING:
     from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.audit.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
+    from parquet_bloom.change import add_filters, remove_filters
     from parquet_bloom.chunks.footer_cache import FooterCache
-    from parquet_bloom.edit.add import add_filters
     from parquet_bloom.edit.plan import SkippedColumn
-    from parquet_bloom.edit.remove import remove_filters
-    from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
+    from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.write import FilterWriter, write_table
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
@@ -80,11 +79,12 @@ _HOMES = {
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
+    "TableCommit": "edit.reports",
     "Verdicts": "search.check",
     "VerifiedFilter": "audit.verify",
     "VerifiedFile": "audit.verify",
     "VerifyReport": "audit.verify",
-    "add_filters": "edit.add",
+    "add_filters": "change",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
@@ -92,7 +92,7 @@ _HOMES = {
     "prune": "read",
     "read_batches": "read",
     "read_table": "read",
-    "remove_filters": "edit.remove",
+    "remove_filters": "change",
     "verify": "audit.verify",
     "write_table": "edit.write",
 }
@@ -138,6 +138,7 @@ __all__ = [
     "SparkJobError",
     "StaleIndexError",
     "StorageError",
+    "TableCommit",
     "TableFormatError",
     "TableWarning",
     "TextError",

@@ -68,6 +68,7 @@ class Request:
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
     cached           as storage.writing.new_file.NewFile has it
+    copies           a file that gets no filter is copied to its output
     """
 
     columns: tuple[str, ...] | None
@@ -86,6 +87,7 @@ class Request:
     dry_run: bool = False
     read_back: bool = False
     cached: bool = True
+    copies: bool = True
 
     @classmethod
     def checked(

@@ -18,8 +18,9 @@ from typing import Any
 from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
-from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
@@ -120,6 +121,19 @@ def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
         new.at = source.size
         new.commit(source.check_unchanged)
     return new.transfer
+
+
+def remove_unnamed(new: Location) -> None:
+    """Remove a new file that nothing names yet, if it is there. Raises StorageError."""
+    try:
+        if new.is_local:
+            os.unlink(new.path)
+        elif store_of(new).exists(new.path):
+            new.filesystem.delete_file(new.path)
+    except FileNotFoundError:
+        pass
+    except Exception as error:
+        raise storage_error(new, error) from error
 
 
 def _in_store(target: Location) -> bool:

@@ -1,0 +1,185 @@
+"""The functions people call to change files, or those of a table: add_filters, remove_filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parquet_bloom.edit.add import add_as
+from parquet_bloom.edit.on_table.adding import add_on_table
+from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.edit.on_table.removing import remove_on_table
+from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.remove import Removal, remove_as
+from parquet_bloom.edit.reports import AddReport, RemoveReport
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.writing.target import WriteOptions, outputs_of
+from parquet_bloom.tables.named.names import TableName, named_table
+from parquet_bloom.tables.named.sources import open_table
+from parquet_bloom.tables.snapshot import Table, Way
+
+
+def add_filters(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    spec: str = "final",
+    placement: str | None = None,
+    hash_family: str | None = None,
+    strategy: str | None = None,
+    fpp: float | Mapping[str, float] | None = None,
+    ndv: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    max_bytes: int | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    replace: bool = False,
+    sync: bool = True,
+    read_back: bool = False,
+    force: bool = False,
+    raw_files: bool = False,
+    threads: int | None = None,
+    filesystem: Any = None,
+    commit: Way | None = None,
+    files_per_commit: int | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+) -> AddReport:
+    """Add Bloom filters to one Parquet file, several, a folder or a glob, local or on another storage; or to a table.
+
+    source      path or paths, or URIs (file:, s3:, gs:, hdfs: and others); or one table:
+                "delta:PATH_OR_URI", "iceberg:CATALOG/namespace.table", "ducklake:CATALOG/schema.table"
+    output      a new file, or a folder for several; or else in_place=True. Of a table neither: a commit is the change
+    columns     names or patterns, of a table its own; None: what an Iceberg table's properties
+                write.parquet.bloom-filter-* wish, or else every column that a filter helps, by its bounds and a
+                sample of its values (edit.choose)
+    spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
+    placement   "footer" (default of final) or "chunk-start" (default of 2018's); none for statistics
+    hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
+                "MURMUR128_64" (its default)
+    fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
+                for others
+    ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
+                statistics it is the size; without it the distinct values are counted
+    conf        of statistics: the draft's Hadoop properties, see formats.properties
+    max_bytes   the most a filter's bitset may take
+    replace     old filters of the chosen columns go and are built anew; otherwise they stay
+    sync        wait for the disk before the new file takes its place
+    read_back   and then read all of it from the disk, and compare, before it does; local disks only
+    force       also inside a table's folder, a file with hard links, a read-only target
+    raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
+    threads     that decode and hash at a time; the processors there are, unless given
+    filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
+    commit      of a table: "new-path" (a copy with filters takes a file's place) or "same-path" (filters behind the
+                file itself, whose new size is committed); None: the way that keeps every promise of the table,
+                for each file
+    files_per_commit    of a table: a commit after so many files, each of them whole; None: one for all
+    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
+    progress    is called with a Progress for every file and every filter
+
+    Raises RequestError and its kinds for a wrong request; UnknownColumnError before any file is changed, where
+    the first file lacks a column that was named. For one file, FileError and its kinds; for several, those
+    come in the report's `failed`. For a table also TableFormatError where it allows no new version of its files, and
+    ConflictError where other commits were first again and again; every version then reads as it did.
+    """
+    arguments: dict[str, Any] = {
+        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
+        "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "threads": threads,
+        "replace": replace, "sync": sync, "force": force, "dry_run": dry_run, "read_back": read_back,
+    }  # fmt: skip
+    name = named_table(source)
+    if name is not None:
+        how = _commit_options("add", commit, files_per_commit, dry_run)
+        _refuse_outputs(name, output, in_place, overwrite, raw_files)
+        return add_on_table(_latest(name, catalog_properties, filesystem), arguments, how, progress)
+    _refuse_commits(commit, files_per_commit, catalog_properties)
+    request = Request.checked(**arguments, in_place=in_place, overwrite=overwrite)
+    return add_as(request, source, output, raw_files, filesystem, progress)
+
+
+def remove_filters(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    sync: bool = True,
+    read_back: bool = False,
+    force: bool = False,
+    raw_files: bool = False,
+    filesystem: Any = None,
+    commit: Way | None = None,
+    files_per_commit: int | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+) -> RemoveReport:
+    """Remove the filters of all columns, or of some, from one Parquet file or several, or from a table's.
+
+    A file that got its filters from `add_filters` and loses all of them is byte for byte the file
+    it was. Filters of other programs are cut out too where no byte that must stay is in the way. In a
+    table no file is cut that a version names: a commit has the sizes, or files, without filters.
+    Arguments and errors are those of `add_filters`.
+    """
+    if isinstance(columns, str) or isinstance(exclude, str):
+        raise RequestError("columns and exclude take a list of names, not one text")
+    how = WriteOptions(overwrite or in_place, sync, force, read_back=read_back)
+    name = named_table(source)
+    if name is not None:
+        options = _commit_options("remove", commit, files_per_commit, dry_run)
+        _refuse_outputs(name, output, in_place, overwrite, raw_files)
+        table = _latest(name, catalog_properties, filesystem)
+        return remove_on_table(table, columns, exclude, how, options, progress)
+    _refuse_commits(commit, files_per_commit, catalog_properties)
+    outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
+    removal = Removal(columns, exclude, in_place, how, dry_run, tables)
+    return remove_as(removal, outputs, notes, progress)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _commit_options(operation: str, commit: Way | None, files: int | None, dry_run: bool) -> CommitOptions:
+    if commit not in (None, "same-path", "new-path"):
+        raise RequestError(parameter("commit") + f" {commit!r} is neither 'same-path' nor 'new-path'")
+    if files is not None and files < 1:
+        raise RequestError(parameter("files_per_commit") + f" {files} is not positive")
+    return CommitOptions(operation, commit, files, dry_run)
+
+
+def _refuse_outputs(name: TableName, output: PathLike | None, in_place: bool, overwrite: bool, raw_files: bool) -> None:
+    given = [
+        (output is not None, parameter("output")), (in_place, parameter("in_place", True)),
+        (overwrite, parameter("overwrite", True)), (raw_files, parameter("raw_files", True)),
+    ]  # fmt: skip
+    for is_given, option in given:
+        if is_given:
+            raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
+
+
+def _refuse_commits(commit: Way | None, files: int | None, properties: Mapping[str, str] | None) -> None:
+    given = [
+        (commit, parameter("commit")), (files, parameter("files_per_commit")),
+        (properties, parameter("catalog_properties")),
+    ]  # fmt: skip
+    for value, option in given:
+        if value is not None:
+            raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
+
+
+def _latest(name: TableName, properties: Mapping[str, str] | None, filesystem: Any) -> Table:
+    if name.version is not None:
+        raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
+    return open_table(name, properties, filesystem)
+
+
+def _shown(name: TableName) -> str:
+    return without_secret(f"{name.kind}:{name.where}")
