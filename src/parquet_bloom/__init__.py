@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.write import FilterWriter, write_table
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
+    from parquet_bloom.search.check import ColumnFilters, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
+    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
 
@@ -64,18 +65,19 @@ _HOMES = {
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
     "ColumnFilters": "search.check",
+    "ExcludedFile": "search.verdicts",
     "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
     "FilterWriter": "edit.write",
     "FooterCache": "chunks.footer_cache",
     "InspectReport": "audit.inspect",
-    "Outcomes": "search.check",
+    "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
-    "RowGroupVerdict": "search.check",
+    "RowGroupVerdict": "search.verdicts",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
@@ -106,6 +108,7 @@ __all__ = [
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
+    "ExcludedFile",
     "FailedFile",
     "FileChangedError",
     "FileError",

@@ -22,7 +22,7 @@ from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import literal_outcome
 from parquet_bloom.search.table_log import log_outcomes, statistics_of_constant
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.tables.columns import file_leaves
+from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
 
@@ -92,9 +92,7 @@ class InTable:
         for known, leaves in self._named:
             if known is schema or known == schema:
                 return replace(outline, leaves=leaves, memory={})
-        places = file_leaves(self.snapshot.fields, self.snapshot.by_id, schema, file)
-        paths = {place: path for path, place in places.items()}
-        leaves = tuple(replace(leaf, path=paths.get(leaf.index, ())) for leaf in outline.leaves)
+        leaves = tuple(named_leaves(outline.leaves, self.snapshot, schema, file))
         self._named = [(schema, leaves), *self._named[: _SCHEMAS - 1]]
         return replace(outline, leaves=leaves, memory={})
 

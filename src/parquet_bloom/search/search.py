@@ -64,6 +64,22 @@ class FileResult:
     excluded: Excluded | None = None
 
 
+def open_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which a row can match."""
+    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+
+
+def sure_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which every row matches."""
+    return [] if file.decision is None else [int(i) for i in (file.decision.outcomes == TRUE).nonzero()[0]]
+
+
+def undecided_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which some rows can match and others not."""
+    sure = set(sure_groups(file))
+    return [group for group in open_groups(file) if group not in sure]
+
+
 def as_predicate(predicate: Any) -> Predicate:
     """SQL text, DNF lists, a pyarrow Expression or a tree -> a tree.
 

@@ -24,7 +24,7 @@ from parquet_bloom.predicates.deciding import combine, denied, term_masks
 from parquet_bloom.predicates.outcomes import TRUE, Masks
 from parquet_bloom.tables.snapshot import FileBounds, TableFile
 
-_ABSENT = {"integer": 0, "float": 0.0, "bytes": b""}  # what stands in arrays where nothing is known
+_ABSENT: dict[Domain, Any] = {"integer": 0, "float": 0.0, "bytes": b""}  # what stands in arrays where nothing is known
 _NOTHING = FileBounds()
 
 

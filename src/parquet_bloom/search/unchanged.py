@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,6 +127,15 @@ class SearchedDataset(ds.FileSystemDataset):
 def path_of(file: FileResult) -> str:
     """A file's path as pyarrow's file system takes it."""
     return store_of(file.file).absolute(file.file.path)
+
+
+def arrow_path(file: FileResult) -> Any:
+    """What pyarrow reads a file by: its path, or the open file where that is no UTF-8, as pyarrow needs it."""
+    path = path_of(file)
+    if not file.file.is_local or os.fsencode(path) == path.encode("utf-8", "replace"):
+        return path
+    with opened_same(version_of(file)) as source:
+        return source.native_file()
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:

@@ -10,14 +10,16 @@ rules for files of older writers; Iceberg's spec, "Column Projection"; Delta's p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.formats.metadata.footer import Footer
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field, LeafPath, TableFile
+from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
 
 
 @dataclass(slots=True)
@@ -77,9 +79,29 @@ def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement
 def file_leaves(
     fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object
 ) -> Mapping[LeafPath, int]:
-    """The leaves of a table that a file has -> their place among the file's leaves. Arguments and errors of `matches`."""
+    """The leaves of a table that a file has -> their place among the file's leaves. Arguments, errors: `matches`."""
     found = [place for one in matches(fields, by_id, schema, file) for place in one.leaves()]
     return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
+
+
+def named_leaves(
+    leaves: Sequence[Leaf], snapshot: Snapshot, schema: Sequence[SchemaElement], file: object
+) -> list[Leaf]:
+    """The leaves of a file under the table's names; the path is () where the table has no such leaf.
+
+    Arguments and errors of `matches`.
+    """
+    places = file_leaves(snapshot.fields, snapshot.by_id, schema, file)
+    paths = {place: path for path, place in places.items()}
+    return [replace(leaf, path=paths.get(leaf.index, ())) for leaf in leaves]
+
+
+def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
+    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are."""
+    if snapshot is None:
+        return footer.leaves
+    named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
+    return [one if one.path else own for one, own in zip(named, footer.leaves, strict=True)]
 
 
 def _tree(schema: Sequence[SchemaElement]) -> _Node:
