@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.commits import CommitOptions
 from parquet_bloom.edit.on_table.removing import remove_on_table
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import Removal, remove_as
+from parquet_bloom.edit.remove import RemoveOptions, remove_as
 from parquet_bloom.edit.reports import AddReport, RemoveReport
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.target import WriteOptions, outputs_of
 from parquet_bloom.tables.named.names import TableName, named_table
 from parquet_bloom.tables.named.sources import open_table
@@ -41,6 +43,7 @@ def add_filters(
     replace: bool = False,
     sync: bool = True,
     read_back: bool = False,
+    append: bool = False,
     force: bool = False,
     raw_files: bool = False,
     threads: int | None = None,
@@ -60,7 +63,8 @@ def add_filters(
                 write.parquet.bloom-filter-* wish, or else every column that a filter helps, by its bounds and a
                 sample of its values (edit.choose)
     spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
-    placement   "footer" (default of final) or "chunk-start" (default of 2018's); none for statistics
+    placement   "footer" (default of final), "chunk-start" (default of 2018's) or, of final, "tail": with a second
+                footer behind the old one, so that the old file is the beginning of the new one; none for statistics
     hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
                 "MURMUR128_64" (its default)
     fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
@@ -72,6 +76,9 @@ def add_filters(
     replace     old filters of the chosen columns go and are built anew; otherwise they stay
     sync        wait for the disk before the new file takes its place
     read_back   and then read all of it from the disk, and compare, before it does; local disks only
+    append      with placement "tail" and in_place, on a local disk: write behind the file itself, which no clone or
+                copy replaces then. A journal beside it lets a later run undo what a crash cut short. Of a table:
+                with commit "same-path"
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
@@ -97,9 +104,11 @@ def add_filters(
     if name is not None:
         how = _commit_options("add", commit, files_per_commit, dry_run)
         _refuse_outputs(name, output, in_place, overwrite, raw_files)
+        _check_append(append, commit)
+        how = dataclasses.replace(how, append=append)
         return add_on_table(_latest(name, catalog_properties, filesystem), arguments, how, progress)
     _refuse_commits(commit, files_per_commit, catalog_properties)
-    request = Request.checked(**arguments, in_place=in_place, overwrite=overwrite)
+    request = Request.checked(**arguments, in_place=in_place, overwrite=overwrite, append=append)
     return add_as(request, source, output, raw_files, filesystem, progress)
 
 
@@ -113,6 +122,8 @@ def remove_filters(
     overwrite: bool = False,
     sync: bool = True,
     read_back: bool = False,
+    last: bool = False,
+    append: bool = False,
     force: bool = False,
     raw_files: bool = False,
     filesystem: Any = None,
@@ -127,21 +138,26 @@ def remove_filters(
     A file that got its filters from `add_filters` and loses all of them is byte for byte the file
     it was. Filters of other programs are cut out too where no byte that must stay is in the way. In a
     table no file is cut that a version names: a commit has the sizes, or files, without filters.
-    Arguments and errors are those of `add_filters`.
+    Arguments and errors are those of `add_filters`, but for
+
+    last        take off only the last tail (placement "tail"): the file is as it was before that `add`
+    append      with in_place, of files whose filters all lie in tails: make the file itself shorter, at once; otherwise
+                a shorter clone or copy takes its place
     """
-    if isinstance(columns, str) or isinstance(exclude, str):
-        raise RequestError("columns and exclude take a list of names, not one text")
-    how = WriteOptions(overwrite or in_place, sync, force, read_back=read_back)
+    write = WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append)
     name = named_table(source)
+    options = RemoveOptions(
+        columns=columns, exclude=exclude, last=last, in_place=in_place or name is not None, dry_run=dry_run, how=write,
+        tables=Tables(),
+    )  # fmt: skip
     if name is not None:
-        options = _commit_options("remove", commit, files_per_commit, dry_run)
+        how = _commit_options("remove", commit, files_per_commit, dry_run)
         _refuse_outputs(name, output, in_place, overwrite, raw_files)
-        table = _latest(name, catalog_properties, filesystem)
-        return remove_on_table(table, columns, exclude, how, options, progress)
+        _refuse_tails(name, last, append)
+        return remove_on_table(_latest(name, catalog_properties, filesystem), options, how, progress)
     _refuse_commits(commit, files_per_commit, catalog_properties)
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
-    removal = Removal(columns, exclude, in_place, how, dry_run, tables)
-    return remove_as(removal, outputs, notes, progress)
+    return remove_as(dataclasses.replace(options, tables=tables), outputs, notes, progress)
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -173,6 +189,17 @@ def _refuse_commits(commit: Way | None, files: int | None, properties: Mapping[s
     for value, option in given:
         if value is not None:
             raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
+
+
+def _check_append(append: bool, commit: Way | None) -> None:
+    if append and commit != "same-path":
+        raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
+
+
+def _refuse_tails(name: TableName, last: bool, append: bool) -> None:
+    for is_given, option in ((last, parameter("last", True)), (append, parameter("append", True))):
+        if is_given:
+            raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
 
 
 def _latest(name: TableName, properties: Mapping[str, str] | None, filesystem: Any) -> Table:

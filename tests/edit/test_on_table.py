@@ -13,6 +13,7 @@ from parquet_bloom.change import add_filters, remove_filters
 from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.commits import CommitOptions
 from parquet_bloom.edit.on_table.removing import remove_on_table
+from parquet_bloom.edit.remove import RemoveOptions
 from parquet_bloom.errors import (
     ConflictError,
     RefusedTypeError,
@@ -21,6 +22,7 @@ from parquet_bloom.errors import (
     TableFormatError,
     UnknownColumnError,
 )
+from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.target import WriteOptions
 from parquet_bloom.tables.snapshot import Field, Ways
 
@@ -50,7 +52,8 @@ def add(table: PlainTable, columns=("id",), how: CommitOptions | None = None, **
 
 
 def remove(table: PlainTable, columns=None, how: CommitOptions | None = None):
-    return remove_on_table(table, columns, None, WriteOptions(False, True, False), how or CommitOptions("remove"))
+    options = RemoveOptions(columns=columns, how=WriteOptions(False, True, False), tables=Tables())
+    return remove_on_table(table, options, how or CommitOptions("remove"))
 
 
 def filters(table: PlainTable) -> dict[str, set[str]]:
@@ -122,6 +125,117 @@ def test_removing_gives_files_without_filters(table):
     assert sorted((table.folder / name).read_bytes() for name in table.entries()) == sorted(plain.values())
     same_rows(table, before)
     assert remove(table).commits == [], "no file has a filter"
+
+
+# --- the same path -----------------------------------------------------------------------------------
+
+SAME = CommitOptions("add", "same-path")
+
+
+@pytest.mark.parametrize("append", [False, True], ids=["clone", "append"])
+def test_files_grow_at_their_ends_and_old_versions_read_the_old_sizes(table, append):
+    before, old, version = table.rows(), table.entries(), table.version
+    bytes_before = {name: (table.folder / name).read_bytes() for name in old}
+    report = add(table, how=CommitOptions("add", "same-path", append=append))
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
+    assert table.files() == set(old), "no file came"
+    assert table.entries().keys() == old.keys()
+    for name, size in table.entries().items():
+        data = (table.folder / name).read_bytes()
+        assert len(data) == size > old[name]
+        assert data.startswith(bytes_before[name]), "no old byte changed"
+    assert table.rows() == before
+    assert table.rows(version) == before
+    assert all(columns == {"id"} for columns in filters(table).values())
+    assert add(table, how=SAME).commits == []
+
+
+def test_a_tail_that_no_commit_names_is_committed_by_the_next_run(table):
+    old, before = table.entries(), table.rows()
+
+    def fail(_: PlainTable) -> None:
+        raise StorageError("log", "no space left on device")
+
+    table.before_commit = fail
+    with pytest.raises(StorageError):
+        add(table, how=SAME)
+    assert table.entries() == old
+    assert table.rows() == before, "the log's sizes still hold whole files"
+    grown = {name: (table.folder / name).stat().st_size for name in old}
+    assert all(grown[name] > old[name] for name in old)
+    table.before_commit = lambda _: None
+    report = add(table, how=SAME)
+    assert [commit.files for commit in report.commits] == [3]
+    assert table.entries() == grown, "nothing was appended twice"
+    assert all(file.filters == [] for file in report.files)
+
+
+def test_a_tail_that_no_commit_names_goes_into_a_copy_too(table):
+    first = next(iter(table.entries()))
+    add_filters(str(table.folder / first), columns=["id"], placement="tail", in_place=True)
+    before = table.rows()
+    report = add(table)
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 0)]
+    assert all(columns == {"id"} for columns in filters(table).values())
+    same_rows(table, before)
+
+
+def test_removing_commits_the_old_size_and_cuts_nothing(table):
+    before, old = table.rows(), table.entries()
+    add(table, how=SAME)
+    grown, version = table.entries(), table.version
+    report = remove(table, how=CommitOptions("remove", "same-path"))
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
+    assert table.entries() == old
+    assert {name: (table.folder / name).stat().st_size for name in grown} == grown
+    assert table.rows() == before
+    assert table.rows(version) == before, "the version that names the larger size reads it"
+    assert remove(table, how=CommitOptions("remove", "same-path")).commits == []
+    again = add(table, how=SAME)
+    assert table.entries() == grown, "the bytes that stayed are named again"
+    assert len(again.commits) == 1
+
+
+def test_removing_some_of_a_tail_needs_another_file(table):
+    before = table.rows()
+    add(table, ["id", "user"], how=SAME)
+    report = remove(table, ["user"], CommitOptions("remove", "same-path"))
+    assert {one.reason for one in report.failed} == {
+        "has filters that lie in no tail of its end, which only another file can be without; see commit='new-path'"
+    }
+    remove(table, ["user"])
+    assert all(columns == {"id"} for columns in filters(table).values())
+    same_rows(table, before)
+
+
+def test_files_that_row_level_deletes_name_grow_while_others_are_replaced(table):
+    first = next(iter(table.entries()))
+    table.open_ways[first] = Ways("same-path", "", "row-level deletes name its path")
+    report = add(table)
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 1)]
+    assert {file.source: (file.way, file.why) for file in report.files}[str(table.folder / first)] == (
+        "same-path", "row-level deletes name its path",
+    )  # fmt: skip
+    assert first in table.entries()
+
+
+def test_forms_that_are_no_tail_are_refused_on_the_same_path(table):
+    files = table.files()
+    report = add(table, spec="parquet-41", how=SAME)
+    assert len(report.failed) == 3
+    assert "form parquet-41 puts no filters; spec='final' does" in report.failed[0].reason
+    assert table.files() == files
+
+
+def test_a_second_add_meanwhile_on_the_same_path(table):
+    before = table.rows()
+    table.before_commit = once(lambda t: add(t, ["id"], how=SAME))
+    report = add(table, ["id"], how=SAME)
+    assert report.commits == [], "the other run committed the very same"
+    table.before_commit = once(lambda t: add(t, ["user"]))
+    add(table, ["user"], how=SAME)
+    assert all(columns == {"id", "user"} for columns in filters(table).values())
+    same_rows(table, before)
 
 
 # --- names ----------------------------------------------------------------------------------------

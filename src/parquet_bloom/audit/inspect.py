@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
 from parquet_bloom.chunks.locate import FilterRange, FilterRanges, contradiction, read_header
+from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats.contents import blank, counts_in, denied_bound
 from parquet_bloom.formats.draft_2015 import FooterFilter, refusal
@@ -40,8 +41,8 @@ class FilterInfo(Printed):
     rule            how its values were hashed; several, joined by "or", where the header does not say
     offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes. Of statistics
                     no offset, and the bytes of its text or struct
-    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks; of statistics
-                    "column metadata", or "Statistics" where the draft had it
+    place           "chunk-start", "footer" (behind all chunks), "tail" (behind an older footer) or "between" row groups
+                    or chunks; of statistics "column metadata", or "Statistics" where the draft had it
     num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
     hash_functions  of statistics: positions a value takes; 0 for other forms
     bits_set        of 8 * num_bytes
@@ -70,7 +71,11 @@ class FilterInfo(Printed):
 
 @dataclass(slots=True, repr=False)
 class FileInfo(Printed):
-    """All filters of a file, in the order of row groups and columns."""
+    """All filters of a file, in the order of row groups and columns.
+
+    older_footers       footers that tails of ours left in the file, before the one that counts
+    older_footer_bytes  what they take, lengths and magics included
+    """
 
     _more: ClassVar = ("filter_bytes", "problems")
 
@@ -81,6 +86,8 @@ class FileInfo(Printed):
     columns: int
     created_by: str | None
     filters: list[FilterInfo] = field(default_factory=list)
+    older_footers: int = 0
+    older_footer_bytes: int = 0
 
     @property
     def filter_bytes(self) -> int:
@@ -155,6 +162,9 @@ def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
+    older = older_footers(source)
+    info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
+    tail_at = min((offset + length for offset, length in older), default=source.size)
     filter_ranges = FilterRanges(footer)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
     prefetched = _Prefetch(
@@ -166,7 +176,7 @@ def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
             meta = footer.meta(group, leaf.index)
             filter_range = filter_ranges[group, leaf.index]
             if filter_range is not None:
-                where = _where(filter_range, pages_end)
+                where = "tail" if filter_range.offset >= tail_at else _where(filter_range, pages_end)
                 found = FilterInfo(group, leaf.name, filter_range.offset, filter_range.length, where)
                 info.filters.append(_filter(source, found, leaf, meta, filter_range))
             elif meta.bloom_filter_offset is not None:

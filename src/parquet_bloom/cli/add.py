@@ -33,8 +33,9 @@ from parquet_bloom.cli.progress import Watch
 @commit_options
 @click.option("--spec", default="final", show_default=True, metavar="SPEC",
               help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.")  # fmt: skip
-@click.option("--placement", type=click.Choice(["footer", "chunk-start"]),
+@click.option("--placement", type=click.Choice(["footer", "chunk-start", "tail"]),
               help="Default: footer for final, chunk-start for the 2018 forms.")  # fmt: skip
+@click.option("--append", is_flag=True, help="With tail, in place: write behind the file itself, with a journal.")
 @click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]")
 @click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
 @click.option("--property", "properties", multiple=True, metavar="P=V",

@@ -28,6 +28,8 @@ from parquet_bloom.cli.progress import Watch
 @columns_options
 @output_options
 @commit_options
+@click.option("--last", is_flag=True, help="Take off only the last tail.")
+@click.option("--append", is_flag=True, help="In place: make the file itself shorter, where all is in tails.")
 @all_option
 @json_option
 @footer_limits

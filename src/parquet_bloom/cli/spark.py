@@ -48,7 +48,9 @@ def command() -> None:
 @click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
-@click.option("--placement", type=click.Choice(["footer", "chunk-start"]), help="As `parquet-bloom add` has it.")
+@click.option(
+    "--placement", type=click.Choice(["footer", "chunk-start", "tail"]), help="As `parquet-bloom add` has it."
+)
 @click.option("--hash-family", metavar="FAMILY", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--strategy", metavar="NAME", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--property", "properties", multiple=True, metavar="P=V", help="Of statistics: a property of the draft.")

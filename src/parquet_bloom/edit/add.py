@@ -10,28 +10,18 @@ At no time is more than `threads` x one column of one row group in memory.
 from __future__ import annotations
 
 import time
-import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from parquet_bloom._version import __version__
-from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.build import BuiltElsewhere
-from parquet_bloom.edit.finish import check_footer_size, check_texts, check_written, write_footer
-from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, planned, upper_bound, writing_order
-from parquet_bloom.edit.removal import check_undoable, plan_removal
-from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
-from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
-from parquet_bloom.edit.runs import MOST, build_run, runs_of
-from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEY, KEYS, footer_filters
-from parquet_bloom.formats.forms.form import BuiltFilter
-from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
-from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten
+from parquet_bloom.edit.finish import check_texts, check_written
+from parquet_bloom.edit.plan import Plan, Request, Run, planned, upper_bound
+from parquet_bloom.edit.removal import check_undoable
+from parquet_bloom.edit.reports import AddedFile, AddReport
+from parquet_bloom.edit.rewrite import check_movable
+from parquet_bloom.edit.writer import Writer
+from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.thrift.compact import uncollected
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -39,9 +29,8 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.results import each
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.workers import Workers, processors
-from parquet_bloom.storage.writing.draft import NewVersion, Transfer
+from parquet_bloom.storage.writing.draft import Transfer
 from parquet_bloom.storage.writing.file_lock import opened
-from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.target import (
     WriteOptions,
     check_target,
@@ -50,8 +39,6 @@ from parquet_bloom.storage.writing.target import (
     new_version,
     outputs_of,
 )  # fmt: skip
-
-_WRITTEN_AT_ONCE = 256 << 10
 
 
 def add_as(
@@ -110,7 +97,9 @@ def add_to(
     report.planned_filters = len(file_plan.sizings)
     report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(file_plan.sizings)))
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
-    report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
+    report.bytes_needed = disk_needed(
+        source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
+    )
     report.dry_run = request.dry_run
     report.remote = source.is_remote or not target.is_local
     if file_plan.sizings or not request.in_place:
@@ -130,13 +119,18 @@ def _carry_out(
     request = run.request
     report.bytes_after = source.size
     how = WriteOptions(
-        request.overwrite or request.in_place, request.sync, request.force, request.cached, request.read_back
+        request.overwrite or request.in_place,
+        request.sync,
+        request.force,
+        request.cached,
+        request.read_back,
+        request.append,
     )
     copied = not request.in_place and request.copies
     if not file_plan.sizings:
         return copy_whole(source, target, how) if copied else Transfer()
     with new_version(source, target, how, report.bytes_needed) as new:
-        written = _Writer(source, footer, file_plan, run, built).write(new)
+        written = Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
@@ -150,146 +144,3 @@ def _carry_out(
                 check_undoable(source, again, written.keys)
         new.commit(source.check_unchanged)
     return new.transfer
-
-
-class _Writer:
-    """Writes the new file's bytes and remembers what the checks and the report need."""
-
-    def __init__(self, source: Source, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None) -> None:
-        self.source, self.footer, self.plan, self.request = source, footer, file_plan, run.request
-        self.workers, self.progress = run.workers, run.progress
-        self.body = Body()
-        self.filters: list[AddedFilter] = []
-        self.skipped: list[SkippedColumn] = []
-        self.checksums: dict[ChunkKey, int] = {}
-        self.filter_ranges: dict[ChunkKey, tuple[int, int]] = {}
-        self.texts: dict[ChunkKey, tuple[tuple[str, str], ...]] = {}
-        self.cut = False
-        self._built: dict[ChunkKey, BuiltFilter] = {}
-        self._built_elsewhere = built
-        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
-
-    @property
-    def keys(self) -> list[ChunkKey]:
-        """The chunks that got filters."""
-        return sorted([*self.filter_ranges, *self.texts])
-
-    def write(self, new: NewVersion) -> _Writer:
-        try:
-            if self.request.at_chunk_start:
-                self._at_chunk_starts(new)
-            else:
-                self._before_footer(new)
-        finally:
-            self.workers.settle()
-        if self.keys or self.cut:
-            with uncollected():
-                write_footer(new, self._new_footer())
-                self._report()
-        return self
-
-    def _build(self, run: Sequence[ChunkKey]) -> list[BuiltFilter]:
-        return build_run(self._readers, self.footer, self.plan, self.request, run)
-
-    def _results(self, keys: Sequence[ChunkKey]) -> Iterator[tuple[ChunkKey, bytes | None]]:
-        given = self._built_elsewhere
-        if given is not None:
-            results = given(self.source, keys)
-        else:
-            # A remote file is read ahead chunk by chunk.
-            runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
-            results = chain.from_iterable(self.workers.in_order(self._build, runs))
-        for done, (key, built) in enumerate(zip(keys, results, strict=True)):
-            group, column = key
-            if built.data is None:
-                self.skipped.append(SkippedColumn(self.footer.leaves[column].name, group, built.reason))
-            else:
-                if built.texts:
-                    self.texts[key] = built.texts
-                else:
-                    self.checksums[key] = zlib.crc32(built.data)
-                self._built[key] = BuiltFilter(b"", "", built.fpp, built.num_bytes, built.estimated_ndv, built.reached)
-            if self.progress is not None:
-                self.progress(self.source.path, done + 1, len(keys))
-            yield key, built.data
-
-    def _cuts(self) -> list[Event]:
-        """With replace: the old filters of the chosen chunks leave, as far as they can."""
-        if not self.request.replace:
-            return []
-        spans = spans_of(self.source, self.footer, self.plan.sizings)
-        self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
-        return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
-
-    def _at_chunk_starts(self, new: NewVersion) -> None:
-        inserts = insert_events(self.footer, list(self.plan.sizings))
-        cuts = [e for e in self._cuts() if e.kind == "cut"]
-        events = sorted([*inserts, *cuts, *index_events(self.footer)])
-        keys = writing_order(self.footer, self.plan, at_chunk_start=True)
-        results = self._results(keys)
-        sink = FileSink(new, self.source)
-        self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
-        self.filter_ranges = dict(self.body.filter_ranges)
-        new.at = sink.at
-
-    def _before_footer(self, new: NewVersion) -> None:
-        events = self._cuts()
-        sink = FileSink(new, self.source)
-
-        def body() -> Body:
-            written = write_body(events, self.footer.start, self.source.read, lambda _: None, sink)
-            new.flush()  # the disk works while the filters are still being built
-            return written
-
-        copying = self.workers.copy(body)
-        if events:
-            copying.result()  # only then is it known where the filters begin
-        new.at = sink.at if events else self.footer.start
-        small: list[bytes] = []  # that are written together
-        at = new.at
-        for key, data in self._results(writing_order(self.footer, self.plan, at_chunk_start=False)):
-            if data:
-                self.filter_ranges[key] = (at, len(data))
-                at += len(data)
-                if at - new.at > _WRITTEN_AT_ONCE:
-                    new.append(b"".join(small))
-                    small = []
-                small.append(data)
-        new.append(b"".join(small))
-        self.body = copying.result()
-
-    def _new_footer(self) -> bytes:
-        form, moves = self.request.form, self.body.moves
-        if not self.request.at_chunk_start:
-            # Offsets of no meaning behind the footer's start, as Polars writes, move with the end, and back with cuts.
-            moves = moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
-        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
-        old = all_ranges(self.footer)
-        chunks = self.plan.sizings
-        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
-        ranges = dict(new)
-        for key, pairs in self.texts.items():
-            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
-        entries = new_entries(__version__, form.name, form.described, self.footer, ranges)
-        changes, append = rewritten(self.footer, stay, entries)
-        gone = {key: None for key in old if key in chunks and key not in new}
-        stored = footer_filters(self.footer)
-        texts = {key: self.texts.get(key, ()) for key in chunks if key in self.texts or key in stored}
-        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts, text_keys=KEYS)
-        try:
-            data = edit_footer(self.footer.data, edit)
-        except FooterError as error:
-            raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
-        if texts:
-            check_footer_size(self.source, data)
-        return data
-
-    def _report(self) -> None:
-        for group, column in self.keys:
-            b = self._built[group, column]
-            texts = dict(self.texts.get((group, column), ()))
-            offset, length = self.filter_ranges.get((group, column), (None, len(texts.get(KEY, ""))))
-            name = self.footer.leaves[column].name
-            self.filters.append(
-                AddedFilter(group, name, offset, length, b.num_bytes, b.fpp, b.reached, b.estimated_ndv)
-            )

@@ -10,7 +10,7 @@ from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.formats.draft_2015 import footer_filters
-from parquet_bloom.formats.forms.form import Format, Sizing
+from parquet_bloom.formats.forms.form import Format, Placement, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
@@ -55,6 +55,7 @@ class WriteKeywords(TypedDict, total=False):
     force: bool
     dry_run: bool
     read_back: bool
+    append: bool
     cached: bool
 
 
@@ -62,9 +63,8 @@ class WriteKeywords(TypedDict, total=False):
 class Request:
     """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
 
-    columns ... read_back  as add_filters has them
+    columns ... append  as add_filters has them
     form             of the filters, in the style that hash_family and strategy name
-    at_chunk_start   filters go before the pages of their chunk, not before the footer
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
     cached           as storage.writing.new_file.NewFile has it
@@ -74,7 +74,7 @@ class Request:
     columns: tuple[str, ...] | None
     exclude: tuple[str, ...] | None
     form: Format
-    at_chunk_start: bool
+    placement: Placement
     fpp: float | Mapping[str, float] | None
     ndv: int | None
     max_bytes: int
@@ -86,8 +86,19 @@ class Request:
     force: bool = False
     dry_run: bool = False
     read_back: bool = False
+    append: bool = False
     cached: bool = True
     copies: bool = True
+
+    @property
+    def at_chunk_start(self) -> bool:
+        """Whether filters go before the pages of their chunk."""
+        return self.placement == "chunk-start"
+
+    @property
+    def as_tail(self) -> bool:
+        """Whether filters and a second footer go behind the old footer."""
+        return self.placement == "tail"
 
     @classmethod
     def checked(
@@ -108,12 +119,22 @@ class Request:
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
-        form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, threads)
+        form, at = check_request(columns, exclude, spec, placement, fpp, threads)
+        if how.get("append") and not (at == "tail" and how.get("in_place")):
+            both = parameter("placement", "tail") + " and " + parameter("in_place", True)
+            raise RequestError(parameter("append", True) + " is for " + both)
+        if how.get("append") and how.get("read_back"):
+            raise RequestError(
+                parameter("append")
+                + " writes behind the file itself: there is nothing to "
+                + parameter("read_back")
+                + " before"
+            )
         return cls(
             columns=None if columns is None else tuple(columns),
             exclude=None if exclude is None else tuple(exclude),
             form=form.styled(hash_family, strategy),
-            at_chunk_start=at_chunk_start,
+            placement=at,
             fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
             ndv=ndv,
             max_bytes=check_sizes(ndv, max_bytes, form),
@@ -162,10 +183,11 @@ def check_request(
     placement: str | None,
     fpp: float | Mapping[str, float] | None,
     threads: int | None,
-) -> tuple[Format, bool]:
-    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
+) -> tuple[Format, Placement]:
+    """Refuse what makes no sense whatever the file holds; the form, and where its filters go."""
     form = format_named(spec)
-    if placement is not None and placement not in form.placements:
+    at = next((one for one in form.placements if placement in (one, None)), None)
+    if placement is not None and at is None:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
         raise RequestError(parameter("placement", placement) + f" is not for {spec}, which allows: {allowed}")
     if threads is not None and threads < 1:
@@ -173,7 +195,7 @@ def check_request(
     check_fpp(fpp)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    return form, (placement or next(iter(form.placements), "footer")) == "chunk-start"
+    return form, at or "footer"
 
 
 def with_properties(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.chunks.locate import spans_of
+from parquet_bloom.chunks.tails import tail_of
 from parquet_bloom.edit.rewrite import Body, Event, NullSink, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
@@ -115,6 +116,9 @@ def check_undoable(source: Source, new: Source, filter_ranges: Collection[ChunkK
     filter_ranges  the (row group, column) that got filters
     """
     old, footer = source.footer(), new.footer()
+    tail = tail_of(new)
+    if tail is not None and tail.size == source.size and tail.footer.data == old.data:
+        return  # it is the beginning of the new file
     stored = footer_filters(footer)
     spans = dict.fromkeys(key for key in filter_ranges if key not in stored) | spans_of(new, footer, filter_ranges)
     removal = plan_removal(source.path, footer, spans, force=True)

@@ -131,6 +131,7 @@ class RemovedFile(FileReport):
     """What `remove` did to one file.
 
     removed      filters that the footer no longer points at
+    tails        tails that were taken off; filters of the footer below may be there again (last)
     bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
     """
 
@@ -143,6 +144,7 @@ class RemovedFile(FileReport):
     bytes_after: int
     seconds: float = 0.0
     dry_run: bool = False
+    tails: int = 0
 
 
 @dataclass(slots=True, repr=False)

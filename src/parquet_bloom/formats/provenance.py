@@ -8,7 +8,8 @@ A JSON list, one entry per `add`:
 so that a form whose header does not say its hash needs no guess, and a bad release can be
 recalled. "row_groups" is there when the entry speaks of some row groups only. A filter of
 `statistics` lies in the footer: its offset is that of the chunk's first data page, its length that
-of its text, and "strategy" stands for seed and index.
+of its text, and "strategy" stands for seed and index. An `add` that wrote filters and a second
+footer behind a whole file says so in "tail": {"size": bytes of that file, "footer_crc32": of its FileMetaData}.
 
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
@@ -31,6 +32,7 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
 
 KEY = "parquet_bloom"
+_TAIL = "tail"
 FilterRangeMap = Mapping[ChunkKey, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
 
 
@@ -53,6 +55,20 @@ class Entry:
         if name not in ("xxh64", "murmur3") or index not in ("mask", "multiply-shift") or not isinstance(seed, int):
             return None
         return Rule(name, seed, index)
+
+    @property
+    def tail(self) -> tuple[int, int] | None:
+        """Size and CRC-32 of the footer of the file that its filters were put behind; None where there is none."""
+        told = self.body.get(_TAIL)
+        if not isinstance(told, dict):
+            return None
+        size, crc = told.get("size"), told.get("footer_crc32")
+        return (size, crc) if type(size) is int and type(crc) is int else None
+
+
+def tail_facts(size: int, footer: Footer) -> dict[str, Any]:
+    """What an entry says of the file that its filters were put behind: bytes of it, and its footer."""
+    return {_TAIL: {"size": size, "footer_crc32": zlib.crc32(footer.data)}}
 
 
 def ranges_crc(filter_ranges: FilterRangeMap) -> int:

@@ -75,6 +75,28 @@ class OpenFile(Protocol):
         """Let go of the file."""
 
 
+class Beginning:
+    """The first bytes of an open file, as an OpenFile; the file itself is closed by whoever opened it.
+
+    read  of that file, which may count
+    """
+
+    def __init__(self, file: OpenFile, read: Callable[[int, int], bytes], size: int) -> None:
+        self._file, self.read, self.size = file, read, size
+        self.fd, self.pinned = file.fd, file.pinned
+
+    def version(self) -> object:
+        """That of the whole file."""
+        return self._file.version()
+
+    def etag(self) -> str | None:
+        """That of the whole file."""
+        return self._file.etag()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 def storage_error(path: object, error: BaseException) -> StorageError:
     """Say what the operating system or the store said, in one line that names the file."""
     reason = error.strerror if isinstance(error, OSError) else None

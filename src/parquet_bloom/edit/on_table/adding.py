@@ -13,6 +13,7 @@ from parquet_bloom.edit.on_table.files import THROUGH_LOG, check_size, footer_by
 from parquet_bloom.edit.on_table.names import FileNames, TableNames
 from parquet_bloom.edit.plan import FilterProgress, Request, Run, SkippedColumn
 from parquet_bloom.edit.reports import AddedFile, AddReport
+from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
@@ -36,7 +37,7 @@ def add_on_table(
     with Workers(request.threads or processors()) as workers:
 
         def work_on(one: Snapshot) -> Adding:
-            return Adding(TableNames(one), request, workers, lambda _, done, parts: meter.part(done, parts))
+            return Adding(TableNames(one), request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
 
         changed = change_table(table, snapshot, work_on, how, meter)
     return AddReport(changed.files, changed.failed, [*notes, *changed.notes], changed.commits)
@@ -74,6 +75,7 @@ class Adding:
     names: TableNames
     request: Request
     workers: Workers
+    append: bool = False
     progress: FilterProgress | None = None
 
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[AddedFile]:
@@ -84,6 +86,8 @@ class Adding:
             names = self.names.of(file, source.footer())
             request, skipped = self.names.request_for(self.request, file, names)
             request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=grown)
+            if stays:
+                request = self._as_tail(file, request)
             report = add_to(source, file, target, Run(request, self.workers, THROUGH_LOG, self.progress))
             had = source.size
         _rename(report, names, skipped)
@@ -92,6 +96,12 @@ class Adding:
         if not grown and not report.filters and report.bytes_after == had:
             return Worked(report)
         return Worked(report, report.bytes_after, footer_bytes(target))
+
+    def _as_tail(self, file: TableFile, request: Request) -> Request:
+        if "tail" not in request.form.placements:
+            reason = f"can only grow at its end, where form {request.form.name} puts no filters; "
+            raise TableFormatError(file, reason + parameter("spec", "final") + " does")
+        return dataclasses.replace(request, placement="tail", append=self.append)
 
 
 def _rename(report: AddedFile, names: FileNames, skipped: Sequence[SkippedColumn]) -> None:

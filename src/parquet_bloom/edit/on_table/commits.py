@@ -38,12 +38,14 @@ class CommitOptions:
     way        of all files; None: the one that keeps every promise of the table, for each
     files      in a commit; None: all
     dry_run    no version is made
+    append     on the same path, write behind the file itself
     """
 
     operation: str
     way: Way | None = None
     files: int | None = None
     dry_run: bool = False
+    append: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.kernels import split_block
 
-Placement = Literal["footer", "chunk-start"]
+Placement = Literal["footer", "chunk-start", "tail"]
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
 BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
 USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is not written

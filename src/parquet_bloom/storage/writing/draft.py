@@ -3,6 +3,7 @@
 NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
   Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
   StoredFile   storage.writing.s3: only new bytes are at hand, of the others it is noted which ones they are
+  AppendedFile storage.writing.append: only new bytes are at hand, the others are in the file already
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import contextlib
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.operating_system import copy_range
+from parquet_bloom.storage.operating_system import clone, copy_range
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.s3_parts import Extent
 
 _READ_STEP = 32 << 20  # of a remote file
 _WRITE_STEP = 32 << 20
@@ -68,6 +70,10 @@ class NewVersion(ABC):
     @abstractmethod
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
         """Copy [start, stop) of a source, local or remote, to an offset."""
+
+    def clone(self, source: Source) -> bool:
+        """Begin with all bytes of a source by sharing them on the disk; False where nothing was done."""
+        return False
 
     @abstractmethod
     def flush(self) -> None:
@@ -128,6 +134,15 @@ class Draft(NewVersion):
             copy_range(source_fd, self.fd, start, at, n)
             self._start_writing(at, n)
             start, at = start + n, at + n
+
+    def clone(self, source: Source) -> bool:
+        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty."""
+        if source.fd is None or not clone(source.fd, self.fd):
+            return False
+        os.truncate(self.fd, source.size)  # one that is longer by now
+        if self._remember:
+            self._copied.append((0, source.fd, 0, source.size))
+        return True
 
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
         """Copy within the operating system where the source is local, else by reading it."""
@@ -202,3 +217,40 @@ def _read(fd: int, at: int, length: int) -> bytes:
         parts.append(part)
         at, length = at + len(part), length - len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Assembled:
+    """An OpenFile of what is not together yet: old bytes from the old file, new ones from a temporary file.
+
+    spool  its descriptor; the origins of new pieces are offsets in it
+    """
+
+    fd: int | None = None
+    pinned = False
+
+    def __init__(self, pieces: Sequence[Extent], source: Source, spool: int) -> None:
+        self.size = pieces[-1].stop if pieces else 0
+        self._pieces, self._source, self._spool = list(pieces), source, spool
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read as OpenFile does, by the pieces that the bytes lie in."""
+        parts = []
+        for piece in self._pieces:
+            start, stop = max(offset, piece.at), min(offset + length, piece.stop)
+            if start < stop:
+                at = piece.origin + start - piece.at
+                parts.append(
+                    self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
+                )
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> None:
+        """None: it is no version of any file yet."""
+        return
+
+    def etag(self) -> None:
+        """None: no store has seen it."""
+        return
+
+    def close(self) -> None:
+        """What it is made of is closed by others."""

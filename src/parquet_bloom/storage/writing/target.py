@@ -1,6 +1,7 @@
 """Where a new version goes: whether it may, whether there is room, and how it gets there.
 
 local target                   storage.writing.new_file: beside it, renamed
+local, append                  storage.writing.append: behind the file itself, with a journal
 S3 to or from itself, boto3    storage.writing.s3: bytes that stay are copied inside the store
 any other storage              storage.writing.upload: a local temporary file, then the storage's own put
 """
@@ -23,6 +24,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
+from parquet_bloom.storage.writing.append import AppendedFile
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
@@ -41,13 +43,14 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a new version is written: as add_filters has it, `cached` as NewFile."""
+    """How a new version is written: as add_filters has it, `cached` as NewFile; `append` for a tail in place."""
 
     overwrite: bool
     sync: bool
     force: bool
     cached: bool = True
     read_back: bool = False
+    append: bool = False
 
 
 def outputs_of(
@@ -89,13 +92,19 @@ def check_target(at: Location, target: Location, in_place: bool, force: bool, ta
         raise StorageError(target, "is read-only; give " + forced + ", or another " + parameter("output"))
 
 
-def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
+def disk_needed(source: Source, target: Location, new_bytes: int, append: bool = False) -> int:
     """Bytes of local disk that a new version takes at most; `new_bytes` are not copied."""
+    if append:
+        return 2 * new_bytes  # in the journal, and behind the file
     return new_bytes if _in_store(target) else source.size + new_bytes
 
 
 def new_version(source: Source, target: Location, how: WriteOptions, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
+    if how.append:
+        check_appendable(target)
+        require_space(target.path, needed)
+        return AppendedFile(source, target)
     if target.is_local:
         require_space(target.path, needed)
         like = source.location.path if not source.is_remote else None
@@ -111,6 +120,12 @@ def new_version(source: Source, target: Location, how: WriteOptions, needed: int
     new = UploadedFile(target, how.overwrite)
     new.transfer.why = _hindrance(target.filesystem) or ""
     return new
+
+
+def check_appendable(target: Location) -> None:
+    """Raise StorageError for a file of another storage than the local disks."""
+    if not target.is_local:
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("append") + " can be done")
 
 
 def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
