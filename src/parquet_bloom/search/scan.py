@@ -18,6 +18,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
+from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
@@ -175,6 +176,12 @@ class Scan:
         first = self.files[0].outline
         assert first is not None
         return first.leaves
+
+    def absent(self, file: FileResult, leaf: Leaf) -> ColumnStatistics:
+        """What is known of a column, in each row group, of a file that lacks it."""
+        assert file.outline is not None
+        n, table = file.outline.n_row_groups, self._search.table
+        return all_null_statistics(n) if table is None else table.absent(leaf, n, file.file)
 
     # --- rows -------------------------------------------------------------------------------------
 

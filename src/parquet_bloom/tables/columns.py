@@ -174,7 +174,8 @@ class _Search:
         elif pa.types.is_map(one.type) or is_list(one.type):
             entries = [None] * len(children) if node is None else self._entries(one, node, len(children))
             for child, entry in zip(children, entries, strict=True):
-                if self.ids and entry is not None and entry.element.field_id not in (None, child.field_id):
+                known = None if entry is None or child.field_id is None else entry.element.field_id
+                if self.ids and known not in (None, child.field_id):
                     raise self._unclear(child, f"of {one.name} has another field id in the file")
             below = [
                 (child, None if entry is None else place, entry)

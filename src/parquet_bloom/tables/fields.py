@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -26,6 +25,8 @@ def leaves_of(fields: Sequence[Field]) -> tuple[Leaf, ...]:
 
 @lru_cache(64)
 def _leaves_of(fields: tuple[Field, ...]) -> tuple[Leaf, ...]:
+    import pyarrow.parquet as pq  # a tenth of a second, which only tables are to cost
+
     sink = io.BytesIO()
     pq.ParquetWriter(sink, schema_of(fields)).close()
     data = sink.getvalue()
