@@ -8,20 +8,24 @@ from typing import Any
 
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.commits import CommitOptions
 from parquet_bloom.edit.on_table.removing import remove_on_table
+from parquet_bloom.edit.on_table.requests import (
+    check_append,
+    commit_options,
+    latest,
+    refuse_commits,
+    refuse_outputs,
+    refuse_tails,
+)
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveOptions, remove_as
 from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.target import WriteOptions, outputs_of
-from parquet_bloom.tables.named.names import TableName, named_table
-from parquet_bloom.tables.named.sources import open_table
-from parquet_bloom.tables.snapshot import Table, Way
+from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.snapshot import Way
 
 
 def add_filters(
@@ -102,12 +106,12 @@ def add_filters(
     }  # fmt: skip
     name = named_table(source)
     if name is not None:
-        how = _commit_options("add", commit, files_per_commit, dry_run)
-        _refuse_outputs(name, output, in_place, overwrite, raw_files)
-        _check_append(append, commit)
+        how = commit_options("add", commit, files_per_commit, dry_run)
+        refuse_outputs(name, output, in_place, overwrite, raw_files)
+        check_append(append, commit)
         how = dataclasses.replace(how, append=append)
-        return add_on_table(_latest(name, catalog_properties, filesystem), arguments, how, progress)
-    _refuse_commits(commit, files_per_commit, catalog_properties)
+        return add_on_table(latest(name, catalog_properties, filesystem), arguments, how, progress)
+    refuse_commits(commit, files_per_commit, catalog_properties)
     request = Request.checked(**arguments, in_place=in_place, overwrite=overwrite, append=append)
     return add_as(request, source, output, raw_files, filesystem, progress)
 
@@ -151,62 +155,10 @@ def remove_filters(
         tables=Tables(),
     )  # fmt: skip
     if name is not None:
-        how = _commit_options("remove", commit, files_per_commit, dry_run)
-        _refuse_outputs(name, output, in_place, overwrite, raw_files)
-        _refuse_tails(name, last, append)
-        return remove_on_table(_latest(name, catalog_properties, filesystem), options, how, progress)
-    _refuse_commits(commit, files_per_commit, catalog_properties)
+        how = commit_options("remove", commit, files_per_commit, dry_run)
+        refuse_outputs(name, output, in_place, overwrite, raw_files)
+        refuse_tails(name, last, append)
+        return remove_on_table(latest(name, catalog_properties, filesystem), options, how, progress)
+    refuse_commits(commit, files_per_commit, catalog_properties)
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
     return remove_as(dataclasses.replace(options, tables=tables), outputs, notes, progress)
-
-
-# --- tables -----------------------------------------------------------------------------------
-
-
-def _commit_options(operation: str, commit: Way | None, files: int | None, dry_run: bool) -> CommitOptions:
-    if commit not in (None, "same-path", "new-path"):
-        raise RequestError(parameter("commit") + f" {commit!r} is neither 'same-path' nor 'new-path'")
-    if files is not None and files < 1:
-        raise RequestError(parameter("files_per_commit") + f" {files} is not positive")
-    return CommitOptions(operation, commit, files, dry_run)
-
-
-def _refuse_outputs(name: TableName, output: PathLike | None, in_place: bool, overwrite: bool, raw_files: bool) -> None:
-    given = [
-        (output is not None, parameter("output")), (in_place, parameter("in_place", True)),
-        (overwrite, parameter("overwrite", True)), (raw_files, parameter("raw_files", True)),
-    ]  # fmt: skip
-    for is_given, option in given:
-        if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
-
-
-def _refuse_commits(commit: Way | None, files: int | None, properties: Mapping[str, str] | None) -> None:
-    given = [
-        (commit, parameter("commit")), (files, parameter("files_per_commit")),
-        (properties, parameter("catalog_properties")),
-    ]  # fmt: skip
-    for value, option in given:
-        if value is not None:
-            raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
-
-
-def _check_append(append: bool, commit: Way | None) -> None:
-    if append and commit != "same-path":
-        raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
-
-
-def _refuse_tails(name: TableName, last: bool, append: bool) -> None:
-    for is_given, option in ((last, parameter("last", True)), (append, parameter("append", True))):
-        if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
-
-
-def _latest(name: TableName, properties: Mapping[str, str] | None, filesystem: Any) -> Table:
-    if name.version is not None:
-        raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
-    return open_table(name, properties, filesystem)
-
-
-def _shown(name: TableName) -> str:
-    return without_secret(f"{name.kind}:{name.where}")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, listed, print_json, say
+from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, say
 from parquet_bloom.cli.groups import SIZE, Commands
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
 
@@ -41,6 +41,7 @@ def command() -> None:
 @command.command("add")
 @paths_argument
 @columns_options
+@commit_options
 @click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")

@@ -39,6 +39,7 @@ class CommitOptions:
     files      in a commit; None: all
     dry_run    no version is made
     append     on the same path, write behind the file itself
+    newcomers  files that came with another commit, which was first, are worked on too
     """
 
     operation: str
@@ -46,6 +47,7 @@ class CommitOptions:
     files: int | None = None
     dry_run: bool = False
     append: bool = False
+    newcomers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Worked(Generic[R]):
 class FileWork(Protocol[R]):
     """Makes the new version of one file of a snapshot."""
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[R]:
+    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> Worked[R]:
         """target is the file itself, or where another is to take its place; look_only writes nothing."""
 
 
@@ -229,7 +231,8 @@ class _Run(Generic[R]):
                 self._seen.discard(change.file.path)
                 if now is None:
                     self.changed.notes.append(f"{change.file}: another commit removed it meanwhile")
-        self._wanted.update(live)
+        if self._how.newcomers:
+            self._wanted.update(live)
         return snapshot
 
     def _given_up(self, error: ConflictError) -> ConflictError:
