@@ -36,6 +36,7 @@ class Field:
     type      of the rows that are read
     field_id  by which a file's column is found; None where the format has none
     physical  its name in files, by which it is found where a file has no ids; "" for `name`
+    aliases   further names that it has in some of these files: it was renamed since
     children  of a struct its fields, of a list its element, of a map key and value
     default   the value of rows in files that were written before it was added; a NULL unless the format has such
     """
@@ -47,6 +48,7 @@ class Field:
     physical: str = ""
     children: tuple[Field, ...] = ()
     default: pa.Scalar | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
