@@ -43,6 +43,7 @@ ORDER = [
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
     "change",  # a door, one module: files and tables
+    "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
@@ -64,6 +65,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "zones": {"edit", "edit/on_table", "audit"},
     "read": {"edit", "edit/on_table", "audit", "storage/writing"},
     "change": {"search", "predicates", "audit", "zones", "read"},
+    "polars_scan": {"edit", "edit/on_table", "change", "audit", "storage/writing"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms

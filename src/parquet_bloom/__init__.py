@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
     from parquet_bloom.search.check import ColumnFilters, Verdicts, check
@@ -95,6 +96,7 @@ _HOMES = {
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "change",
+    "scan_polars": "polars_scan",
     "verify": "audit.verify",
     "write_table": "edit.write",
 }
@@ -161,6 +163,7 @@ __all__ = [
     "read_batches",
     "read_table",
     "remove_filters",
+    "scan_polars",
     "set_limits",
     "verify",
     "write_table",

@@ -64,7 +64,7 @@ def command(
         print_json(verdicts)
     else:
         skipping.print_checked(verdicts, explain, show_all, say)
-        for text in skipping.unfiltered_lines(verdicts.columns, sources):
+        for text in skipping.unfiltered_lines(verdicts.columns, sources, verdicts.table is not None):
             say(text)
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)

@@ -86,11 +86,12 @@ def print_excluded(excluded: Sequence[Any], most: int | None = VERDICTS_SHOWN, f
         print(more, file=file or sys.stdout)
 
 
-def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str]) -> list[str]:
+def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str], is_table: bool = False) -> list[str]:
     """Which columns of a predicate lack filters where these could help, and what to type.
 
     columns  ColumnFilters
     sources  the files as they were named
+    is_table they are one table, which is changed by a commit
     """
     lacking = [c for c in columns if c.with_filter < c.row_groups]
     lines = []
@@ -103,7 +104,8 @@ def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str]) -> list[str
         names = " ".join(f"--column {shlex.quote(c.column)}" for c in lacking)
         files = " ".join(map(shlex.quote, sources))
         files = files if len(files) <= _SOURCES_SHOWN else "FILES"
-        lines.append(f"to add {'one' if len(lacking) == 1 else 'them'}: parquet-bloom add {files} {names} --in-place")
+        which, where = "one" if len(lacking) == 1 else "them", "" if is_table else " --in-place"
+        lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")
     return lines
 
 

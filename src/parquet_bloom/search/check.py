@@ -49,6 +49,7 @@ class ColumnFilters(Printed):
 class Verdicts(Printed, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
+    table, version  of which all these files are, and which version of it; None: they are files
     excluded  the files that the log of their table excludes; they have no verdicts, as they were not opened
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
@@ -58,6 +59,8 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.table: str | None = None
+        self.version: str | None = None
         self.excluded: list[ExcludedFile] = []
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
@@ -73,7 +76,8 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
         unused = [{"part": part, "reason": reason} for part, reason in self.unused]
         named = {"verdicts": list(self), "totals": totals(self, self.excluded), "excluded": self.excluded}
-        named |= {"unused": unused, "columns": self.columns, "failed": self.failed, "notes": self.notes}
+        named |= {"table": self.table, "version": self.version, "unused": unused, "columns": self.columns}
+        named |= {"failed": self.failed, "notes": self.notes}
         return {name: plain(value) for name, value in named.items()}
 
     def to_arrow(self) -> pa.Table:
@@ -124,6 +128,8 @@ def check(
     search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
     verdicts.failed += search.file_set.failed
+    if search.table is not None:
+        verdicts.table, verdicts.version = search.table.snapshot.table, search.table.snapshot.version
     unused = UnusedParts()
     columns: dict[str, ColumnFilters] = {}
     meter = Meter(search.options.progress, search.files, "search")

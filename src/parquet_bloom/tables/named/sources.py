@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from parquet_bloom.errors import Message, RequestError, TableFormatError, parameter
+from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.storage.paths import FileSet, locate
-from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.table_folders import RAW_FILES, Tables
 from parquet_bloom.tables.named.names import TableName, named_table
 from parquet_bloom.tables.snapshot import Snapshot, Table
 
@@ -75,34 +76,40 @@ def find(
             found = locate(sources, filesystem, tables)
         except TableFormatError as error:
             refused = error
-        folder = _delta_folder(sources, tables)
-        if folder is None:
-            if refused is not None:
-                raise refused
-            if properties:
-                raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
-            return Sources(found)
-        name = TableName("delta", folder, None)
-        try:
-            return _through_log(open_table(name, None, filesystem))
-        except RequestError as error:
-            raise RequestError(f"{folder}: is a Delta table: " + _or_raw(error.message)) from error
+        found_table = _delta_folder(sources, tables)
+        if found_table is not None:
+            [folder] = sources if isinstance(sources, list | tuple) else [sources]
+            return _delta_or_advice(os.fspath(folder), found_table, filesystem)
+        if refused is not None:
+            raise refused
+        if properties:
+            raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
+        return Sources(found)
     if tables is None:
-        raise RequestError(parameter("raw_files", True) + " reads what lies in a folder; name that, or leave it away")
+        raise RequestError(RAW_FILES + " reads what lies in a folder; name that, or leave it away")
     return _through_log(open_table(name, properties, filesystem))
 
 
-def _or_raw(reason: str) -> str:
-    return Message(reason) + ", or read every file as it is with " + parameter("raw_files", True)
-
-
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
-    """The folder that was named alone, if it is a Delta table."""
+    """The Delta table that was named alone, by its folder, as people are told it."""
     many = sources if isinstance(sources, list | tuple) else [sources]
     if tables is None or len(many) != 1 or not isinstance(many[0], str | os.PathLike):
         return None
-    is_delta = any(table.relation == "is" and table.kind == "Delta" for table in tables.found.values())
-    return os.fspath(many[0]) if is_delta else None
+    text = os.fspath(many[0])
+    path = text.partition("?")[0] if "://" in text else text
+    if set(path) & GLOB and not os.path.lexists(path):
+        return None
+    return next((t.named for t in tables.found.values() if t.relation == "is" and t.kind == "Delta"), None)
+
+
+def _delta_or_advice(folder: str, named: str, filesystem: Any) -> Sources:
+    """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
+    try:
+        return _through_log(open_table(TableName("delta", folder, None), None, filesystem))
+    except ParquetBloomError as error:
+        reason = error.reason if isinstance(error, FileError) else error.message
+        advice = "; every file in it, dead ones too, is read as it is with " + RAW_FILES
+        raise TableFormatError(named, Message("is a Delta table, but ", reason) + advice) from error
 
 
 def _through_log(table: Table) -> Sources:

@@ -1,0 +1,129 @@
+"""Which rows of a data file a table has deleted: by position, by a deletion vector, or by the values of some columns.
+
+    position deletes   (path, position) pairs; of the file's partition, or of this file alone; not older than the file
+    deletion vector    of one file, whose position deletes it replaces
+    equality deletes   newer than the file; of its partition, or of an unpartitioned spec: of all files
+
+Source: Iceberg table spec, "Scan Planning", "Row-level Deletes".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.partitioning import PartitionSpec
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.iceberg.delete_files import PATH, PositionFile, VectorBlob
+from parquet_bloom.tables.iceberg.entries import Entries, Entry, PartitionKey
+from parquet_bloom.tables.iceberg.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class RowDeletes:
+    """The deleted rows of one data file; see tables.snapshot.Deletes.
+
+    path       of the data file, as the log has it
+    location   where it lies
+    vectors    its deletion vector; more than one only in a table that is wrong
+    files      position deletes that may name it
+    equality   names of files with equality deletes for it
+    """
+
+    path: str
+    location: Location
+    vectors: tuple[VectorBlob, ...] = ()
+    files: tuple[PositionFile, ...] = ()
+    equality: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int | None:
+        """How many; None: not known before they are read."""
+        return self.vectors[0].rows if len(self.vectors) == 1 and not self.equality else None
+
+    def positions(self) -> NDArray[np.int64]:
+        """Their positions in the file, from 0, sorted, each once: int64[n].
+
+        Raises TableFormatError for equality deletes, StorageError, FileError.
+        """
+        if self.equality:
+            reason = "has equality deletes, which cannot be applied; rewrite its data files with them, then read again"
+            raise TableFormatError(self.location, reason)
+        if self.vectors:
+            return reduce(np.union1d, [vector.positions() for vector in self.vectors])
+        found = [file.positions(self.path) for file in self.files]
+        return reduce(np.union1d, found, np.empty(0, np.int64))
+
+
+class DeleteIndex:
+    """The deletes of a snapshot, found by data file."""
+
+    def __init__(self, entries: Entries, specs: dict[int, PartitionSpec], files: Files) -> None:
+        self._files = files
+        self._by_path: dict[str, list[tuple[Entry, PositionFile]]] = defaultdict(list)
+        self._by_partition: dict[PartitionKey, list[tuple[Entry, PositionFile]]] = defaultdict(list)
+        self._vectors: dict[str, list[tuple[Entry, VectorBlob]]] = defaultdict(list)
+        self._equality: dict[PartitionKey | None, list[Entry]] = defaultdict(list)
+        for entry in entries.position_deletes:
+            self._add(entry)
+        for entry in entries.equality_deletes:
+            unpartitioned = specs[entry.partition[0]].is_unpartitioned()
+            self._equality[None if unpartitioned else entry.partition].append(entry)
+
+    def _add(self, entry: Entry) -> None:
+        where = self._files.location(entry.path)
+        if entry.is_vector:
+            if entry.referenced is None or entry.offset is None or entry.length is None:
+                raise TableFormatError(where, "is named as a deletion vector without its place or its data file")
+            vector = VectorBlob(where, entry.offset, entry.length, entry.file.record_count)
+            self._vectors[entry.referenced].append((entry, vector))
+            return
+        file = PositionFile(where, entry.file.file_format.value)
+        path = only_path(entry)
+        if path is None:
+            self._by_partition[entry.partition].append((entry, file))
+        else:
+            self._by_path[path].append((entry, file))
+
+    def of(self, data: Entry, location: Location) -> RowDeletes | None:
+        """The deletes of a data file that lies at a location; None where it has none."""
+        vectors = tuple(v for entry, v in self._vectors.get(data.path, ()) if entry.sequence >= data.sequence)
+        named = self._by_path.get(data.path, [])
+        near = [(e, f) for e, f in self._by_partition.get(data.partition, ()) if may_name(e, data.path)]
+        files = tuple(file for entry, file in [*named, *near] if entry.sequence >= data.sequence)
+        equality = [*self._equality.get(None, ()), *self._equality.get(data.partition, ())]
+        equals = tuple(entry.path for entry in equality if entry.sequence > data.sequence)
+        if not (vectors or files or equals):
+            return None
+        return RowDeletes(data.path, location, vectors, files, equals)
+
+
+def naming(deletes: Collection[Entry], data: Entry) -> list[Entry]:
+    """Those position deletes and deletion vectors that may name a data file by its path."""
+    return [
+        entry
+        for entry in deletes
+        if entry.sequence >= data.sequence
+        and (only_path(entry) == data.path or (entry.partition == data.partition and may_name(entry, data.path)))
+    ]
+
+
+def only_path(entry: Entry) -> str | None:
+    """The data file that all position deletes of a file are of; None where they may be of several."""
+    if entry.referenced is not None:
+        return entry.referenced
+    lower, upper = (entry.file.lower_bounds or {}).get(PATH), (entry.file.upper_bounds or {}).get(PATH)
+    return lower.decode(errors="replace") if lower and lower == upper else None
+
+
+def may_name(entry: Entry, path: str) -> bool:
+    """Whether the bounds of a file's paths admit a path. A cut upper bound stands for all that begin with it."""
+    lower, upper = (entry.file.lower_bounds or {}).get(PATH), (entry.file.upper_bounds or {}).get(PATH)
+    data = path.encode()
+    return (lower is None or lower <= data) and (upper is None or data <= upper or data.startswith(upper))
