@@ -23,7 +23,7 @@ from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.workers import signals_wait
-from parquet_bloom.storage.writing.target import remove_unnamed
+from parquet_bloom.storage.writing.target import remove_unnamed, size_of
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile, Way, Ways
 
 R = TypeVar("R", bound=FileReport)
@@ -224,7 +224,8 @@ class _Run(Generic[R]):
         for one in pending:
             change = one.change
             now = live.get(change.file.path)
-            if now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way):
+            fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
+            if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
                 self._pending.append(_Pending(replace(change, file=now), one.report))
             else:
                 self._remove(change.location.path)

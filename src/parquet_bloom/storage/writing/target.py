@@ -138,6 +138,16 @@ def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
     return new.transfer
 
 
+def size_of(at: Location) -> int | None:
+    """Bytes of a file; None where there is none. Raises StorageError."""
+    try:
+        return store_of(at).size(at.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(at, error) from error
+
+
 def remove_unnamed(new: Location) -> None:
     """Remove a new file that nothing names yet, if it is there. Raises StorageError."""
     try:
