@@ -290,7 +290,8 @@ def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; rewrite it through the table, or give " + parameter("force", True)
+    advice = "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
+    return f"{table}, whose log holds file sizes; {advice}, or give " + parameter("force", True)
 
 
 def without_data(folder: Location) -> str | None:
