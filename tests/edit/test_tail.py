@@ -355,14 +355,14 @@ def files() -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "share", [pytest.param(0, id="some"), *(pytest.param(n, marks=pytest.mark.more) for n in (1, 2, 3, 4))]
+    "share", [pytest.param(0, id="some"), *(pytest.param(n, marks=pytest.mark.more) for n in range(1, 10))]
 )
 def test_files_of_many_writers_come_back(tmp_path: Path, share: int) -> None:
     """Tails of random columns, in both ways, taken off again."""
     rng = random.Random(29)
     done = refused = 0
     for number, path in enumerate(files()):
-        if number % 5 != share or path.stat().st_size > 4 << 20:
+        if number % 10 != share or path.stat().st_size > 4 << 20:
             continue
         work = tmp_path / f"{number}.parquet"
         old = path.read_bytes()
@@ -394,7 +394,7 @@ def test_files_of_many_writers_come_back(tmp_path: Path, share: int) -> None:
                 remove(work, last=True, append=rng.random() < 0.5)
                 assert work.read_bytes() == older, path
         work.unlink()
-    assert done > 15, f"{done} files got tails, {refused} were refused"
+    assert done > 5, f"{done} files got tails, {refused} were refused"
     assert leftovers(tmp_path) == []
 
 

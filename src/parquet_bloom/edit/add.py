@@ -129,7 +129,10 @@ def _carry_out(
     copied = not request.in_place and request.copies
     if not file_plan.sizings:
         return copy_whole(source, target, how) if copied else Transfer()
-    with new_version(source, target, how, report.bytes_needed) as new:
+    needed = report.bytes_needed
+    if request.as_tail and not request.append:
+        needed -= disk_needed(source, target, 0)  # a clone takes no room, and a copy is refused where there is none
+    with new_version(source, target, how, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped

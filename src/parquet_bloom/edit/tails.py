@@ -22,7 +22,7 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.append import cut_off
 from parquet_bloom.storage.writing.draft import Transfer
 from parquet_bloom.storage.writing.file_lock import opened
-from parquet_bloom.storage.writing.target import WriteOptions, check_appendable, disk_needed, new_version
+from parquet_bloom.storage.writing.target import WriteOptions, check_appendable, new_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def write_beginning(source: Source, before: Source, target: Location, how: Write
         check_appendable(target)
         cut_off(source, target, before.size)
         return Transfer()
-    with new_version(source, target, how, disk_needed(before, target, 0)) as new:
+    with new_version(source, target, how, 0) as new:
         if not new.clone(before):
             new.copy_from(0, source, 0, before.size)
         new.at = before.size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -54,7 +55,16 @@ def _is_same(file: FileResult) -> bool:
 
 
 def _fits(source: Source, file: FileResult | FileVersion) -> bool:
-    return source.version_token == file.version_token and source.size == file.size
+    if source.version_token != file.version_token:
+        return False
+    return file.version_token is not None or source.size == file.size  # a token says more than the size
+
+
+def is_cut(file: FileResult) -> bool:
+    """Whether a local file goes on behind what was searched of it, as one does whose append was cut short."""
+    with suppress(OSError):
+        return file.file.is_local and os.path.getsize(file.file.path) > file.size
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +173,12 @@ def path_of(file: FileResult) -> str:
 
 
 def arrow_path(file: FileResult) -> Any:
-    """What pyarrow reads a file by: its path, or the open file where that is no UTF-8, as pyarrow needs it."""
+    """What pyarrow reads a file by: its path, or the open file where it has no such names, or no such ends."""
     path = path_of(file)
-    if not file.file.is_local or os.fsencode(path) == path.encode("utf-8", "replace"):
+    if not is_cut(file) and (not file.file.is_local or os.fsencode(path) == path.encode("utf-8", "replace")):
         return path
     with opened_same(version_of(file)) as source:
-        return source.native_file()
+        return source.until(file.size).native_file()
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:

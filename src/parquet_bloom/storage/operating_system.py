@@ -70,9 +70,9 @@ def free_space(target: str) -> int:
     return shutil.disk_usage(folder).free
 
 
-def require_space(target: str, needed: int) -> None:
-    """Raise StorageError if the disk of the target has less than `needed` bytes free."""
-    free = free_space(target)
+def require_space(target: object, needed: int, fd: int | None = None) -> None:
+    """Raise StorageError if the disk of the target, or of an open file, has less than `needed` bytes free."""
+    free = free_space(str(target)) if fd is None else shutil.disk_usage(fd).free
     if needed > free:
         raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")
 

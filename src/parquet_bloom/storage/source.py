@@ -106,10 +106,10 @@ class Source:
 
         same = f"/proc/self/fd/{self.fd}"
         path = same if os.path.exists(same) else os.path.abspath(self.location.path)
+        whole = pa.OSFile(path, "r")
         if not self.is_cut:
-            return pa.OSFile(path, "r")
-        again = open(path, "rb", buffering=0)  # noqa: SIM115 - it is closed when the reader has gone
-        return pa.PythonFile(ReadAhead(lambda at, n: os.pread(again.fileno(), n, at), self.size, None), mode="r")
+            return whole
+        return pa.PythonFile(ReadAhead(lambda at, n: whole.read_at(n, at), self.size, None), mode="r")
 
     def __enter__(self) -> Source:
         return self

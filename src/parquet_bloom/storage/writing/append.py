@@ -17,14 +17,14 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 
-from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.errors import ConflictError, FooterError, StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, footer_length
 from parquet_bloom.storage.operating_system import copy_range
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import signals_wait
-from parquet_bloom.storage.writing.draft import Assembled, NewVersion
+from parquet_bloom.storage.writing.draft import Assembled, NewVersion, read_at
 from parquet_bloom.storage.writing.folder import Folder
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import CHANGED, Checksums, followed
@@ -82,10 +82,9 @@ class AppendedFile(NewVersion):
         self._journal.write_at(0, self._facts().encode())
         last_check()
         try:
-            with _writable(self._source, self._path) as fd:
+            with _writable(self._source, self._path) as fd, _folder_of(self._path) as folder:
                 _check_links(self._source)
-                self._journal.commit(last_check)
-                self._append(fd, last_check)
+                self._append(fd, folder, last_check)
         except OSError as error:
             raise storage_error(self._path, error) from error
 
@@ -97,11 +96,12 @@ class AppendedFile(NewVersion):
             zlib.crc32(self._source.footer().data), length, _crc(self._journal.fd, HEADER_BYTES, length),
         )  # fmt: skip
 
-    def _append(self, fd: int, last_check: Callable[[], None]) -> None:
+    def _append(self, fd: int, folder: Folder, last_check: Callable[[], None]) -> None:
         checksums = Checksums({self._named, self._path})
         old, last = self._source.size, self.at - TAIL_BYTES
         begun = False
         try:
+            self._write_journal(last_check)
             checksums.set_aside(True)
             last_check()
             begun = True
@@ -111,24 +111,41 @@ class AppendedFile(NewVersion):
             os.fsync(fd)
         except BaseException as error:
             with signals_wait():
-                self._undo(fd, begun, error)
-                checksums.put_back()
+                try:
+                    self._undo(fd, folder, begun, error)
+                finally:
+                    checksums.put_back()
             raise
         checksums.remove()
-        _remove_journal(self._journal_path)
+        try:
+            _remove_journal(folder, self._path)
+        except OSError as error:
+            reason = f"has its new version, but its journal {self._journal_path} cannot be removed ({error.strerror})"
+            raise StorageError(self._path, f"{reason}; the next add or remove does that") from error
 
-    def _undo(self, fd: int, begun: bool, why: BaseException) -> None:
+    def _write_journal(self, last_check: Callable[[], None]) -> None:
+        try:
+            self._journal.commit(last_check)
+        except StorageError as error:
+            if str(error.path) != self._journal_path:
+                raise
+            raise StorageError(
+                self._path, f"nothing was changed, its journal cannot be written: {error.reason}"
+            ) from error
+
+    def _undo(self, fd: int, folder: Folder, begun: bool, why: BaseException) -> None:
         """Leave the file as it was; where that fails the journal stays, and a later run does it."""
         try:
             if begun:
                 os.truncate(fd, self._source.size)
                 os.fsync(fd)
-            _remove_journal(self._journal_path)
+            named = folder.look(journal_name(os.path.basename(self._path)))
+            if named is not None and os.path.samestat(named, os.fstat(self._journal.fd)):
+                _remove_journal(folder, self._path)
         except OSError as error:
-            reason = (
-                f"an append to it failed ({why}), and so did taking it back ({error.strerror}); the next add or remove"
-            )
-            raise StorageError(self._path, f"{reason} does that by {self._journal_path}") from why
+            reason = f"an append to it failed ({why}), and so did taking it back ({error.strerror})"
+            way = f"; the next add or remove does that by {self._journal_path}"
+            raise StorageError(self._path, reason + way) from why
 
 
 def cut_off(source: Source, target: Location, size: int) -> None:
@@ -149,9 +166,17 @@ def cut_off(source: Source, target: Location, size: int) -> None:
                 checksums.put_back()
                 raise
             checksums.remove()
-            os.fsync(fd)
+            _sync_shorter(fd, path)
     except OSError as error:
         raise storage_error(path, error) from error
+
+
+def _sync_shorter(fd: int, path: str) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        reason = f"has its new version, but fsync of it failed ({error.strerror})"
+        raise StorageError(path, f"{reason}: after a power cut it may be as it was before") from error
 
 
 def recover(source: Source) -> bool:
@@ -162,9 +187,9 @@ def recover(source: Source) -> bool:
     path = os.path.realpath(source.location.path)
     journal_path = os.path.join(os.path.dirname(path), journal_name(os.path.basename(path)))
     try:
-        with open(journal_path, "rb", buffering=0) as opened:
+        with open(journal_path, "rb", buffering=0) as opened, _folder_of(path) as folder:
             _recover(source, path, opened.fileno())
-        _remove_journal(journal_path)
+            _remove_journal(folder, path)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -184,7 +209,7 @@ class _UnlikeError(Exception):
 
 
 def _recover(source: Source, path: str, opened: int) -> None:
-    journal = Journal.decode(os.pread(opened, HEADER_BYTES, 0))
+    journal = Journal.decode(read_at(opened, 0, HEADER_BYTES))
     if journal is None:
         raise _UnlikeError("it is damaged")
     with _writable(source, path) as fd:
@@ -210,15 +235,16 @@ def _recover(source: Source, path: str, opened: int) -> None:
 
 
 def _footer_crc(fd: int, size: int) -> int | None:
-    with contextlib.suppress(Exception):
-        length = footer_length(os.pread(fd, TAIL_BYTES, size - TAIL_BYTES), size)
-        return zlib.crc32(os.pread(fd, length, size - TAIL_BYTES - length))
-    return None
+    try:
+        length = footer_length(read_at(fd, size - TAIL_BYTES, TAIL_BYTES), size)
+    except (FooterError, ValueError):
+        return None
+    return zlib.crc32(read_at(fd, size - TAIL_BYTES - length, length))
 
 
 def _crc(fd: int, at: int, length: int) -> int:
     crc, stop = 0, at + length
-    while at < stop and (data := os.pread(fd, min(_COMPARE_STEP, stop - at), at)):
+    while at < stop and (data := read_at(fd, at, min(_COMPARE_STEP, stop - at))):
         crc, at = zlib.crc32(data, crc), at + len(data)
     return crc
 
@@ -228,20 +254,25 @@ def _same_bytes(fd: int, at: int, journal: int, length: int) -> int:
     done = 0
     while done < length:
         n = min(_COMPARE_STEP, length - done)
-        here, there = os.pread(fd, n, at + done), os.pread(journal, n, HEADER_BYTES + done)
+        here, there = read_at(fd, at + done, n), read_at(journal, HEADER_BYTES + done, n)
         if not here or here != there:
             return done + next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
         done += len(here)
     return done
 
 
-def _remove_journal(path: str) -> None:
+@contextlib.contextmanager
+def _folder_of(path: str) -> Iterator[Folder]:
     folder = Folder(os.path.dirname(path))
     try:
-        folder.remove(os.path.basename(path))
-        folder.sync()
+        yield folder
     finally:
         folder.close()
+
+
+def _remove_journal(folder: Folder, path: str) -> None:
+    folder.remove(journal_name(os.path.basename(path)))
+    folder.sync()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.operating_system import clone, copy_range
+from parquet_bloom.storage.operating_system import clone, copy_range, require_space
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.s3_parts import Extent
@@ -136,8 +136,12 @@ class Draft(NewVersion):
             start, at = start + n, at + n
 
     def clone(self, source: Source) -> bool:
-        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty."""
+        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty.
+
+        Raises StorageError where that cannot be and a copy has no room.
+        """
         if source.fd is None or not clone(source.fd, self.fd):
+            require_space(self._shown_name, source.size, self.fd)
             return False
         os.truncate(self.fd, source.size)  # one that is longer by now
         if self._remember:
@@ -190,14 +194,14 @@ class Draft(NewVersion):
         for at, source, start, stop in self._copied:
             while start < stop:
                 n = min(stop - start, _COMPARE_STEP)
-                if _read(self.fd, at, n) != _read(source, start, n):
+                if read_at(self.fd, at, n) != read_at(source, start, n):
                     raise self._differs(at, n)
                 start, at = start + n, at + n
 
     def _sum(self, at: int, n: int) -> int:
         found, stop = 0, at + n
         while at < stop:
-            data = _read(self.fd, at, min(stop - at, _COMPARE_STEP))
+            data = read_at(self.fd, at, min(stop - at, _COMPARE_STEP))
             if not data:
                 break
             found, at = zlib.crc32(data, found), at + len(data)
@@ -208,7 +212,8 @@ class Draft(NewVersion):
         return StorageError(self._shown_name, f"{reason}; nothing was changed")
 
 
-def _read(fd: int, at: int, length: int) -> bytes:
+def read_at(fd: int, at: int, length: int) -> bytes:
+    """Read `length` bytes of a descriptor, fewer only where it ends. Raises OSError."""
     parts = []
     while length:
         part = os.pread(fd, length, at)
@@ -240,7 +245,7 @@ class Assembled:
             if start < stop:
                 at = piece.origin + start - piece.at
                 parts.append(
-                    self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
+                    self._source.read(at, stop - start) if piece.copied else read_at(self._spool, at, stop - start)
                 )
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
