@@ -18,6 +18,7 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.bounds import bounds_of, narrowest_cut
 from parquet_bloom.tables.iceberg.catalogs import find_catalog, snapshot_of, split_name, telling
+from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.files import Files
@@ -61,7 +62,7 @@ class IcebergTable:
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
-        raise NotImplementedError
+        return ways_of(self._log, self._name, snapshot.files)
 
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
@@ -72,8 +73,8 @@ class IcebergTable:
         return Location(posixpath.join(folder, new), file.filesystem, shown)
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
-        """Replace files, or grow them, in one snapshot of operation `replace`; returns its id."""
-        raise NotImplementedError
+        """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""
+        return commit(self._log, self._name, snapshot, changes, properties)
 
 
 def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
