@@ -171,6 +171,7 @@ def prune(
         keys_of_file,
         partition_hits,
     )
+    from parquet_bloom.search.search import leaf_of, statistics_of_absent
 
     pruned = PrunedFiles()
     known: dict[Any, Keys] = {}
@@ -178,10 +179,10 @@ def prune(
     scan.require(leaf=column)
     for file in scan.files:
         assert file.outline is not None
-        leaf, first = scan.leaf_of(file, column)
+        leaf, first = leaf_of(file, column, scan.first_leaves, scan.keys)
         hits: list[int | None]
         if leaf is None:
-            known_of_it = scan.absent(file, first)
+            known_of_it = statistics_of_absent(file, first, scan.table)
             hits = hits_by_statistics(known_of_it, file.outline, first, keys_of_file(values, first, first))
         else:
             if leaf.index < 0:

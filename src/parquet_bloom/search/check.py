@@ -75,7 +75,11 @@ class Verdicts(Printed, list[RowGroupVerdict]):
     def to_dict(self) -> dict[str, Any]:
         """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
         unused = [{"part": part, "reason": reason} for part, reason in self.unused]
-        named = {"verdicts": list(self), "totals": totals(self, self.excluded), "excluded": self.excluded}
+        named: dict[str, Any] = {
+            "verdicts": list(self),
+            "totals": totals(self, self.excluded),
+            "excluded": self.excluded,
+        }
         named |= {"table": self.table, "version": self.version, "unused": unused, "columns": self.columns}
         named |= {"failed": self.failed, "notes": self.notes}
         return {name: plain(value) for name, value in named.items()}

@@ -17,16 +17,16 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
-from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics
-from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.expression_filter import ExpressionFilter
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
+from parquet_bloom.search.in_table import InTable
 from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.table_rows import Part, TableRows
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
@@ -79,6 +79,11 @@ class Scan:
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
         table = self._search.table
         self._rows = TableRows(table.snapshot, self.filesystem, arrow_path) if table is not None else None
+
+    @property
+    def table(self) -> InTable | None:
+        """The table that is read; None: files."""
+        return self._search.table
 
     @property
     def predicate(self) -> Predicate:
@@ -158,32 +163,13 @@ class Scan:
         """Whether filters are asked."""
         return self._search.options.use_filters
 
-    def leaf_of(self, file: FileResult, column: str) -> tuple[Leaf | None, Leaf]:
-        """The column a name means in a file, None if only the first one has it, and in the first; a key is both."""
-        for key in self._search.keys:
-            if key.path == split_path(column):
-                return key, key
-        assert file.outline is not None
-        there, path = find_leaf(self._first_leaves(), column), split_path(column)
-        if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
-            return None, there
-        try:
-            return find_leaf(file.outline.leaves, column), there
-        except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file.file}: " + error.message) from error
-
-    def _first_leaves(self) -> Sequence[Leaf]:
+    @property
+    def first_leaves(self) -> tuple[Leaf, ...]:
+        """The columns that names are held against: the first file's, or the table's."""
         if self._search.table is not None:
             return self._search.table.leaves
-        first = self.files[0].outline
-        assert first is not None
-        return first.leaves
-
-    def absent(self, file: FileResult, leaf: Leaf) -> ColumnStatistics:
-        """What is known of a column, in each row group, of a file that lacks it."""
-        assert file.outline is not None
-        n, table = file.outline.n_row_groups, self._search.table
-        return all_null_statistics(n) if table is None else table.absent(leaf, n, file.file)
+        first = self.files[0].outline if self.files else None
+        return first.leaves if first is not None else ()
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -238,8 +224,12 @@ class Scan:
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
-        versions = [version_of(file) for file, _ in parts]
-        return SearchedDataset(*made_of, versions, narrowing_of(parts, self.files[0], self.keys, self._search.options))
+        versions, how = [version_of(file) for file, _ in parts], self._search.options
+        if self._rows is not None and any(self._rows.constants(file) is not None for file, _ in parts):
+            return SearchedDataset(*made_of, versions)
+        path = str(self.files[0].file) if self.files else ""
+        schema = DatasetSchema(self.first_leaves, self.keys, path)
+        return SearchedDataset(*made_of, versions, narrowing_of(parts, schema, how))
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
@@ -268,6 +258,11 @@ class Scan:
                 kept = batch if rows is None else rows.filter_batch(batch)
                 if kept.num_rows:
                     yield kept if columns is None or rows is None else kept.select(list(columns))
+
+    def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own."""
+        with self._reading():
+            yield from self._batches(self._open(), listed(columns), batch_rows)
 
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""

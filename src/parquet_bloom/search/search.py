@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from parquet_bloom.chunks.hive import partition_keys
-from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
+from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
@@ -78,6 +79,31 @@ def undecided_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which some rows can match and others not."""
     sure = set(sure_groups(file))
     return [group for group in open_groups(file) if group not in sure]
+
+
+def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence[Leaf]) -> tuple[Leaf | None, Leaf]:
+    """The column a name means in a file, None if only the first one has it, and in the first; a key is both.
+
+    first  leaves of the first file of the data set, or of the table
+    """
+    for key in keys:
+        if key.path == split_path(column):
+            return key, key
+    assert file.outline is not None
+    there, path = find_leaf(first, column), split_path(column)
+    if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
+        return None, there
+    try:
+        return find_leaf(file.outline.leaves, column), there
+    except UnknownColumnError as error:
+        raise UnknownColumnError(f"{file.file}: " + error.message) from error
+
+
+def statistics_of_absent(file: FileResult, leaf: Leaf, table: InTable | None) -> ColumnStatistics:
+    """What is known of a column, in each row group, of a file that lacks it."""
+    assert file.outline is not None
+    n = file.outline.n_row_groups
+    return all_null_statistics(n) if table is None else table.absent(leaf, n, file.file)
 
 
 def as_predicate(predicate: Any) -> Predicate:
