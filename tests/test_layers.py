@@ -41,6 +41,7 @@ ORDER = [
     "audit",  # what is there, and is it right
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
+    "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
@@ -60,6 +61,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "audit": {"search", "edit", "predicates", "storage/writing"},
     "zones": {"edit", "audit"},
     "read": {"edit", "audit", "storage/writing"},
+    "polars_scan": {"edit", "audit", "storage/writing"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms

@@ -52,11 +52,13 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
+    from parquet_bloom.search.check import ColumnFilters, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
+    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
 
@@ -65,18 +67,19 @@ _HOMES = {
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
     "ColumnFilters": "search.check",
+    "ExcludedFile": "search.verdicts",
     "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
     "FilterWriter": "edit.write",
     "FooterCache": "chunks.footer_cache",
     "InspectReport": "audit.inspect",
-    "Outcomes": "search.check",
+    "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
-    "RowGroupVerdict": "search.check",
+    "RowGroupVerdict": "search.verdicts",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
@@ -93,6 +96,7 @@ _HOMES = {
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "edit.remove",
+    "scan_polars": "polars_scan",
     "verify": "audit.verify",
     "write_table": "edit.write",
 }
@@ -106,6 +110,7 @@ __all__ = [
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
+    "ExcludedFile",
     "FailedFile",
     "FileChangedError",
     "FileError",
@@ -157,6 +162,7 @@ __all__ = [
     "read_batches",
     "read_table",
     "remove_filters",
+    "scan_polars",
     "set_limits",
     "verify",
     "write_table",

@@ -100,7 +100,8 @@ def test_a_table_in_the_store(store: ObjectStore, log: str) -> None:
                 parquet_bloom.count(store.uri(f"data/{name}"))
             assert parquet_bloom.count(store.uri(f"data/{name}"), raw_files=True) == GROUPS * ROWS
         assert parquet_bloom.count(store.uri("data/plain")) == GROUPS * ROWS
-        assert "is a" in parquet_bloom.inspect(store.uri("data/lake/t")).notes[0]
+        if not log.startswith("_delta_log"):
+            assert "is a" in parquet_bloom.inspect(store.uri("data/lake/t")).notes[0]
     finally:
         for name in (f"lake/t/{log}", "lake/t/k=1/x.parquet", "plain/x.parquet"):
             store.client.delete_object(Bucket="data", Key=name)

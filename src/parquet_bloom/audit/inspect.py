@@ -6,7 +6,7 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,11 +21,13 @@ from parquet_bloom.formats.filters import Header, decode_filter
 from parquet_bloom.formats.metadata.footer import chunk_extent
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels import k_probe, split_block
-from parquet_bloom.storage.paths import DataFile, FailedFile, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.tables.columns import shown_leaves
+from parquet_bloom.tables.named.sources import find
 
 _PREFETCHED = 32 << 20  # bytes of filters
 
@@ -117,12 +119,16 @@ def inspect(
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
     filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
     filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every row group
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
     that was named.
@@ -130,24 +136,26 @@ def inspect(
 
     def work(file: DataFile) -> FileInfo:
         with Source(file) as opened:
-            tables.see(opened.path, opened.footer())
-            return _inspect(opened, columns, exclude, meter)
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)
+            return _inspect(opened, leaves, meter)
 
     tables = Tables()
-    file_set = locate(source, filesystem, tables)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return InspectReport(list(results), results.failed, tables.notes())
+    return InspectReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
 
 
-def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None, meter: Meter) -> FileInfo:
+def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
     filter_ranges = FilterRanges(footer)
-    leaves = select_leaves(footer.leaves, columns, exclude)
     pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
     prefetched = _Prefetch(
         source, [filter_ranges[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves]

@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     footer_limits,
     json_option,
     print_json,
@@ -25,6 +26,7 @@ from parquet_bloom.cli.progress import Watch
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @raw_files_option
+@catalog_option
 @range_option
 @all_option
 @json_option
@@ -34,6 +36,7 @@ def command(
     predicate: str,
     explain: bool,
     raw_files: bool,
+    catalog_properties: dict[str, str] | None,
     range_values: int,
     show_all: bool,
     as_json: bool,
@@ -43,6 +46,7 @@ def command(
     \b
     parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
     parquet-bloom check data/ "user.id IN (42, 43) AND day = DATE '2026-01-31'"
+    parquet-bloom check delta:lake/events "trace_id = '4bf92f3577b34da6'"
 
     Exit status 1 if no row group of any file can match.
     """
@@ -52,16 +56,20 @@ def command(
     needs_predicate(sources, predicate, 'FILES "id = 42"')
     with Watch("check", quiet=as_json) as watch:
         verdicts = check(
-            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files
+            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files,
+            catalog_properties=catalog_properties,
         )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
     if as_json:
         print_json(verdicts)
     else:
         skipping.print_checked(verdicts, explain, show_all, say)
-        for text in skipping.unfiltered_lines(verdicts.columns, sources):
+        for text in skipping.unfiltered_lines(verdicts.columns, sources, verdicts.table is not None):
             say(text)
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)
-    failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
+    failed = say_failed(
+        verdicts.failed,
+        len({v.path for v in verdicts} | {one.path for one in verdicts.excluded}) + len(verdicts.failed),
+    )
     return failed or (0 if kept else 1)

@@ -6,11 +6,13 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
     json_option,
     listed,
     print_json,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -25,15 +27,19 @@ from parquet_bloom.cli.progress import Watch
 @columns_options
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool
-) -> int:
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool,
+    raw_files: bool, catalog_properties: dict[str, str] | None,
+) -> int:  # fmt: skip
     """Show the Bloom filters of Parquet files and what is wrong with them.
 
     \b
     parquet-bloom inspect events-bloom.parquet
     parquet-bloom inspect data/ --column trace_id --all
+    parquet-bloom inspect ducklake:lake.ducklake/main.events
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
@@ -41,7 +47,10 @@ def command(
     from parquet_bloom.report.filters import print_inspected
 
     with Watch("inspect", quiet=as_json) as watch:
-        report = inspect(sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files)
+        report = inspect(
+            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, raw_files=raw_files,
+            catalog_properties=catalog_properties,
+        )  # fmt: skip
     say_notes(report.notes)
     if as_json:
         print_json(report)

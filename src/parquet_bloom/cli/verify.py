@@ -6,12 +6,14 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
     json_option,
     listed,
     memory_option,
     print_json,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -27,17 +29,20 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
-    as_json: bool,
+    as_json: bool, raw_files: bool, catalog_properties: dict[str, str] | None,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter; measure how many absent ones are.
 
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
+    parquet-bloom verify delta:s3://lake/events --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
@@ -45,7 +50,10 @@ def command(
     from parquet_bloom.report.filters import print_verified
 
     with Watch("verify", quiet=as_json) as watch:
-        report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
+        report = verify(
+            sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties,
+        )  # fmt: skip
     say_notes(report.notes)
     if as_json:
         print_json(report)

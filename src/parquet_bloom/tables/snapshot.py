@@ -101,6 +101,8 @@ class TableFile(DataFile):
     bounds     of leaves of the table's schema
     buckets    other partition values
     deletes    None: every row lives
+    fields     of a file whose columns have names of their own, and ids that mean nothing here: the table's fields,
+               found in it by `physical` alone; () where `Snapshot.fields` and `by_id` tell
     entry      the adapter's own record of it, for `Table.ways` and `Table.commit`
     """
 
@@ -110,6 +112,7 @@ class TableFile(DataFile):
     bounds: Mapping[LeafPath, FileBounds] = field(default_factory=dict, compare=False)
     buckets: tuple[Bucket, ...] = field(default=(), compare=False)
     deletes: Deletes | None = field(default=None, compare=False)
+    fields: tuple[Field, ...] = field(default=(), compare=False)
     entry: Any = field(default=None, compare=False, repr=False)
 
 
