@@ -220,7 +220,7 @@ def equality_deletes(table: Table, columns: Sequence[str], rows: pa.Table, of: D
     path = f"{table.location()}/data/{uuid.uuid4()}-equality.parquet"
     schema = schema_to_pyarrow(table.schema().select(*columns))
     with table.io.new_output(path).create() as sink:
-        pq.write_table(rows.select(columns).cast(schema), sink)
+        pq.write_table(rows.select(schema.names).cast(schema), sink)
     return _delete_file(table, of, DataFileContent.EQUALITY_DELETES, path, record_count=len(rows), equality_ids=ids)
 
 

@@ -20,7 +20,6 @@ from iceberg_log import (
     by_text,
     deletion_vectors,
     entries,
-    equality_deletes,
     live_rows,
     position_deletes,
 )
@@ -383,18 +382,3 @@ def test_a_time_with_a_zone_is_of_that_zone(warehouse: Warehouse) -> None:
     table = warehouse.create(schema)
     append(table, [{"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}])
     assert warehouse.read().fields[0].type == pa.timestamp("us", "UTC")
-
-
-def test_equality_deletes_are_never_passed_over(warehouse: Warehouse) -> None:
-    table = warehouse.create(SCHEMA)
-    append(table, rows_of(1, 2, 3))
-    [entry] = entries(table)
-    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [2]}), entry.data_file))
-    append(table, rows_of(2))
-    snapshot = warehouse.read()
-    old = next(file for file in snapshot.files if file.rows == 3)
-    new = next(file for file in snapshot.files if file.rows == 1)
-    assert new.deletes is None, "it is newer than the deletes"
-    assert old.deletes.rows is None
-    with pytest.raises(TableFormatError, match="equality deletes"):
-        old.deletes.positions()

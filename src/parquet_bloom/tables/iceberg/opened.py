@@ -116,7 +116,7 @@ class _Reading:
         self._check(entries.data)
         files = [self._file(entry) for entry in entries.data]
         filesystem = self._files.only(self._name)
-        deletes = DeleteIndex(entries, self._log.specs(), self._files)
+        deletes = DeleteIndex(entries, self._log, self._fields, self._files)
         return Snapshot(
             self._name,
             str(self._found.snapshot_id) if self._found else _EMPTY,
