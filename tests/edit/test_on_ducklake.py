@@ -37,6 +37,8 @@ def rows(lake: Lake, version: int | None = None) -> list[str]:
 def filtered(lake: Lake) -> list[set[str]]:
     lake.release()
     paths = [file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files]
+    if not paths:
+        return []
     return [{one.column for one in file.filters} for file in pb.inspect(paths, raw_files=True).files]
 
 

@@ -83,9 +83,11 @@ class Adding:
         stays = target.path == file.path
         with opened(file, stays and not look_only) as source:
             grown = check_size(file, source)
+            if grown and not stays:  # by a tail that no version names, or none any more: a copy is of what the log has
+                source, grown = source.until(file.size), False
             names = self.names.of(file, source.footer())
             request, skipped = self.names.request_for(self.request, file, names)
-            request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=grown)
+            request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=False)
             if stays:
                 request = self._as_tail(file, request)
             report = add_to(source, file, target, Run(request, self.workers, THROUGH_LOG, self.progress))
