@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.reports import FileReport, TableCommit
-from parquet_bloom.errors import ConflictError, ParquetBloomError, StorageError, TableFormatError
+from parquet_bloom.errors import ConflictError, ParquetBloomError, TableFormatError, UnknownCommitError
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
@@ -197,13 +197,15 @@ class _Run(Generic[R]):
             self.changed.files.append(worked.report)
 
     def _commit(self, snapshot: Snapshot) -> None:
-        """Raises ConflictError, StorageError: nothing was committed then."""
+        """Raises errors of ours: nothing was committed then, but for UnknownCommitError."""
         changes = [one.change for one in self._pending]
         unnamed, self._new = self._new, {}  # from here on a version may name them
         with signals_wait():
             try:
                 version = self._table.commit(snapshot, changes, self._properties())
-            except StorageError:
+            except UnknownCommitError:
+                raise
+            except ParquetBloomError:
                 self._new = unnamed
                 raise
             self.changed.files += [one.report for one in self._pending]
