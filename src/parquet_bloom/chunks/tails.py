@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
-from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
-from parquet_bloom.formats.provenance import KEY, all_ranges, read_entries
+from parquet_bloom.formats.provenance import KEY, all_ranges, read_entries, tails_told
 from parquet_bloom.storage.source import Source
 
 _NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
@@ -51,8 +51,7 @@ def tails_of(source: Source) -> Iterator[tuple[Tail, Source]]:
 def tail_of(source: Source) -> Tail | None:
     """The newest tail of a file, if it is ours. Raises as Source.footer, of the file itself."""
     footer = source.footer()
-    told = sorted({entry.tail for entry in read_entries(footer) if entry.tail is not None}, reverse=True)
-    for size, crc in told[:1]:
+    for size, crc in tails_told(footer)[:1]:
         old = footer_before(source, size, crc)
         if old is None or not _same_but_filters(old, footer):
             return None
@@ -81,8 +80,7 @@ def older_footers(source: Source) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     at = source
     while True:
-        told = {entry.tail for entry in read_entries(at.footer()) if entry.tail is not None}
-        newest = max(told, default=None)
+        newest = next(iter(tails_told(at.footer())), None)
         old = footer_before(at, *newest) if newest is not None else None
         if newest is None or old is None:
             return found
@@ -106,12 +104,10 @@ def _same_but_filters(old: Footer, new: Footer) -> bool:
 def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
     """A footer without any filter, and without what we say of them."""
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
-    stored = footer_filters(footer)
     edit = FooterEdit(
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
         keep_empty=keep_empty,
-        texts=dict.fromkeys(stored, ()),
-        text_keys=KEYS,
+        texts=changes_of(footer, footer_filters(footer)),
     )
     return edit_footer(footer.data, edit)

@@ -15,7 +15,7 @@ from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.chunks.tails import tail_of
 from parquet_bloom.edit.rewrite import Body, Event, NullSink, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import all_ranges, read_entries, rewritten
@@ -78,17 +78,16 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     return any(at >= first and at not in starts for at in footer.structure_starts)
 
 
-def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body) -> FooterEdit:
-    """The footer's edit for a body that was written without the filters of `chunks`."""
+def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, keep_tails: bool = False) -> FooterEdit:
+    """The footer's edit for a body that was written without the filters of `chunks`; keep_tails: older footers stay."""
     moves = body.moves
     left = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
-    changes, _ = rewritten(footer, left, [])
+    changes, _ = rewritten(footer, left, [], keep_tails)
     gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
     return FooterEdit(
         moves=moves,
         filter_ranges=dict.fromkeys(chunks),
-        texts={key: () for key in footer_filters(footer) if key in chunks},
-        text_keys=KEYS,
+        texts=changes_of(footer, chunks),
         index_lengths=body.index_lengths,
         key_values=changes,
         keep_empty=any(entry.body.get("empty_list") for entry in gone),

@@ -13,7 +13,7 @@ from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import write_body
 from parquet_bloom.edit.tails import peeled, write_beginning
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
-from parquet_bloom.formats.draft_2015 import footer_filters
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata.edits import edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import select_leaves
@@ -123,7 +123,7 @@ def remove_from(source: Source, target: Location, options: RemoveOptions) -> Rem
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at
         try:
-            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body))
+            data = edit_footer(footer.data, removal_edit(footer, dict.fromkeys(chunks), body, without.holds))
         except FooterError as error:
             raise LayoutError(source.path, f"the footer cannot be edited: {error}") from error
         write_footer(new, data)

@@ -10,6 +10,7 @@ recalled. "row_groups" is there when the entry speaks of some row groups only. A
 `statistics` lies in the footer: its offset is that of the chunk's first data page, its length that
 of its text, and "strategy" stands for seed and index. An `add` that wrote filters and a second
 footer behind a whole file says so in "tail": {"size": bytes of that file, "footer_crc32": of its FileMetaData}.
+Where its filters were removed and its bytes stay, an object of nothing but "tail" stays too.
 
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
@@ -25,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.formats.draft_2015 import texts_in
+from parquet_bloom.formats.footer_filters import filters_in_pairs
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -59,11 +60,24 @@ class Entry:
     @property
     def tail(self) -> tuple[int, int] | None:
         """Size and CRC-32 of the footer of the file that its filters were put behind; None where there is none."""
-        told = self.body.get(_TAIL)
-        if not isinstance(told, dict):
-            return None
-        size, crc = told.get("size"), told.get("footer_crc32")
-        return (size, crc) if type(size) is int and type(crc) is int else None
+        return _tail_in(self.body)
+
+
+def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    told = body.get(_TAIL)
+    if not isinstance(told, dict):
+        return None
+    size, crc = told.get("size"), told.get("footer_crc32")
+    return (size, crc) if type(size) is int and type(crc) is int else None
+
+
+def tails_told(footer: Footer) -> list[tuple[int, int]]:
+    """What believed entries, and those that lost their filters, say of the files before: size, CRC; longest first."""
+    told = {entry.tail for entry in read_entries(footer)}
+    for pair in footer.key_values or []:
+        if pair.key == KEY:
+            told |= {_tail_in(body) for body in _parse(pair.value) if isinstance(body, dict) and body.keys() == {_TAIL}}
+    return sorted((one for one in told if one is not None), reverse=True)
 
 
 def tail_facts(size: int, footer: Footer) -> dict[str, Any]:
@@ -83,8 +97,8 @@ def ranges_crc(filter_ranges: FilterRangeMap) -> int:
 
 def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
     """Filters that the footer points at; for chunks without one, those that the footer holds in column metadata."""
-    stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
-    return stored | footer.filter_ranges
+    held = filters_in_pairs(footer).items()
+    return {key: (footer.meta(*key).data_page_offset, one.length) for key, one in held} | footer.filter_ranges
 
 
 @derived
@@ -177,13 +191,14 @@ def _speak_of(
 
 
 def rewritten(
-    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]]
+    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]], keep_tails: bool = False
 ) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
     footer  as it was
     filter_ranges  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
+    keep_tails  what emptied entries say of tails stays
     returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
     # What holds: an entry that was believed before is believed after, of those of its filters that are still there;
@@ -198,7 +213,9 @@ def rewritten(
         bodies = _parse(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
-            kept += _follow(known[i], filter_ranges, footer) if i in known else [body]
+            left = _follow(known[i], filter_ranges, footer) if i in known else [body]
+            tail = {_TAIL: body[_TAIL]} if keep_tails and i in known and not left and known[i].tail else None
+            kept += left if tail is None or tail in kept else [tail]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None

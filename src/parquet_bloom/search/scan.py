@@ -32,7 +32,7 @@ from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
     SearchedDataset,
-    arrow_path,
+    for_arrow,
     opened_same,
     read_error,
     version_of,
@@ -78,7 +78,7 @@ class Scan:
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
         table = self._search.table
-        self._rows = TableRows(table.snapshot, self.filesystem, arrow_path) if table is not None else None
+        self._rows = TableRows(table.snapshot, self.filesystem, for_arrow) if table is not None else None
 
     @property
     def table(self) -> InTable | None:
@@ -156,6 +156,7 @@ class Scan:
         source = opened_same(version_of(file))
         if file.outline is not None:
             source.adopt(file.outline)
+            source.size = file.size  # where the footer ends, in one whose append was cut short
         return source
 
     @property
@@ -220,7 +221,7 @@ class Scan:
                 constants = self._rows.constants(file)
             else:
                 constants = partition_expression(keys, file.file.partitions)
-            fragments.append(fragment(arrow_path(file), self.filesystem, constants, groups))
+            fragments.append(fragment(for_arrow(file), self.filesystem, constants, groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)

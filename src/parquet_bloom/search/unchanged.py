@@ -60,10 +60,27 @@ def _fits(source: Source, file: FileResult | FileVersion) -> bool:
     return file.version_token is not None or source.size == file.size  # a token says more than the size
 
 
-def is_cut(file: FileResult) -> bool:
+def for_arrow(file: FileResult) -> Any:
+    """A file as pyarrow takes it: its path, or the file itself where pyarrow would find no such name or no footer.
+
+    Raises FileChangedError where that is no longer the one that was searched, StorageError.
+    """
+    path = path_of(file)
+    if not file.file.is_local or (is_utf8(path) and not _is_cut(file)):
+        return path
+    with opened_same(version_of(file)) as source:
+        return source.until(file.size).native_file()
+
+
+def is_utf8(path: str) -> bool:
+    """Say whether a path is UTF-8, as pyarrow needs it."""
+    return os.fsencode(path) == path.encode("utf-8", "replace")
+
+
+def _is_cut(file: FileResult) -> bool:
     """Whether a local file goes on behind what was searched of it, as one does whose append was cut short."""
     with suppress(OSError):
-        return file.file.is_local and os.path.getsize(file.file.path) > file.size
+        return os.path.getsize(file.file.path) > file.size
     return False
 
 
@@ -170,15 +187,6 @@ class SearchedDataset(ds.FileSystemDataset):
 def path_of(file: FileResult) -> str:
     """A file's path as pyarrow's file system takes it."""
     return store_of(file.file).absolute(file.file.path)
-
-
-def arrow_path(file: FileResult) -> Any:
-    """What pyarrow reads a file by: its path, or the open file where it has no such names, or no such ends."""
-    path = path_of(file)
-    if not is_cut(file) and (not file.file.is_local or os.fsencode(path) == path.encode("utf-8", "replace")):
-        return path
-    with opened_same(version_of(file)) as source:
-        return source.until(file.size).native_file()
 
 
 def read_error(path: str, error: Exception) -> ParquetBloomError:
