@@ -160,9 +160,10 @@ class Transaction:
         return found
 
     def _relative(self, change: Change) -> str:
-        if not self._folder.holds(change.location):
+        path = self._folder.relative(change.location)
+        if path is None:
             raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
-        return os.path.relpath(change.location.path, self._folder.at.path)
+        return path
 
 
 class _Library:

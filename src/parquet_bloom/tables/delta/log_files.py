@@ -65,9 +65,11 @@ class TableFolder:
         shown = f"{folder}/{path}" if folder or not self.at.shown else path
         return Location(posixpath.join(self.at.path, path), self.at.filesystem, shown if self.at.shown else "")
 
-    def holds(self, at: Location) -> bool:
-        """Whether a place lies below the table's folder."""
-        return posixpath.normpath(at.path).startswith(posixpath.normpath(self.at.path).rstrip("/") + "/")
+    def relative(self, at: Location) -> str | None:
+        """The path of a place below the table's folder; None: it lies elsewhere."""
+        root = self.at.path.rstrip("/") + "/"
+        rest = at.path.removeprefix(root)
+        return None if rest == at.path or ".." in rest.split("/") else rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class LogFiles:
         properties = configuration()
         known = sorted(self._commits)
         if properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
-            since = int(properties.get("delta.inCommitTimestampEnablementVersion", 0))
+            since = _number(properties.get("delta.inCommitTimestampEnablementVersion"))
             inside = [version for version in known if version >= since]
             found = self._by_own_times(inside, wanted)
             if found is not None:
@@ -154,10 +156,13 @@ class LogFiles:
 
     def _own_time(self, version: int) -> int:
         at = self.folder.below(f"_delta_log/{self._commits[version]}")
-        for line in read_file(at).splitlines():
-            info = json.loads(line).get("commitInfo") if line.strip() else None
-            if info is not None and "inCommitTimestamp" in info:
-                return int(info["inCommitTimestamp"])
+        try:
+            for line in filter(bytes.strip, read_file(at).split(b"\n")):
+                info = json.loads(line).get("commitInfo")
+                if info is not None and "inCommitTimestamp" in info:
+                    return int(info["inCommitTimestamp"])
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise TableFormatError(at, f"is no commit of a Delta log: {error}") from error
         raise TableFormatError(at, "does not hold its own time, which the table's properties promise")
 
     def _written(self, versions: list[int]) -> list[int]:
@@ -171,6 +176,11 @@ class LogFiles:
         for time in found:
             times.append(max(time, times[-1] + 1) if times else time)
         return times
+
+
+def _number(text: str | None) -> int:
+    """A version in the properties; what is none is the first, so that every commit must have a time of its own."""
+    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text, re.ASCII) else 0
 
 
 def _modified(paths: list[str], filesystem: Any) -> list[int]:

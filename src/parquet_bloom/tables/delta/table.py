@@ -117,13 +117,11 @@ class DeltaTable:
         if not store_of(at).same(store_of(self._folder.at)):
             raise TableFormatError(self.name, f"its file {at} lies on another file system, which is not supported")
         rows = rows_of(add)
-        inside = self._folder.holds(at)
-        root = self._folder.at.path if inside else posixpath.dirname(at.path)
         return TableFile(
             at.path,
             self._folder.at.filesystem,
             at.shown,
-            relative=posixpath.relpath(at.path, root),
+            relative=self._folder.relative(at) or posixpath.basename(at.path),
             rows=rows,
             size=add.size,
             constants=constants_of(self.name, schema, add),
