@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 import polars
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from check import take_turns
 
@@ -80,11 +81,29 @@ def lookups(path: Path, value: str) -> dict[str, Way]:
         return parquet_bloom.read_table(path, f"trace_id = '{value}'")
 
     def polars_ours() -> pa.Table:
-        few = parquet_bloom.dataset(path, f"trace_id = '{value}'")
-        return polars.scan_pyarrow_dataset(few).filter(polars.col("trace_id") == value).collect().to_arrow()
+        return parquet_bloom.scan_polars(path).filter(polars.col("trace_id") == value).collect().to_arrow()
+
+    def duckdb_ours() -> pa.Table:
+        with duckdb.connect() as connection:
+            connection.register("stored", parquet_bloom.dataset(path))
+            return connection.sql(f"SELECT * FROM stored WHERE trace_id = '{value}'").to_arrow_table()
+
+    def pyarrow_ours() -> pa.Table:
+        return parquet_bloom.dataset(path).to_table(filter=ds.field("trace_id") == value)
 
     return {"DuckDB": in_duckdb, "DataFusion": in_datafusion, "Polars": in_polars, "pyarrow": in_pyarrow,
-            "parquet_bloom.read_table": ours, "Polars over parquet_bloom.dataset": polars_ours}  # fmt: skip
+            "parquet_bloom.read_table": ours, "parquet_bloom.scan_polars": polars_ours,
+            "DuckDB over parquet_bloom.dataset": duckdb_ours,
+            "pyarrow over parquet_bloom.dataset": pyarrow_ours}  # fmt: skip
+
+
+def scans(path: Path) -> dict[str, Way]:
+    """All rows, of which no filter denies any: what the way through this package costs."""
+    every = polars.col("status") >= 0
+    return {
+        "Polars": lambda: polars.scan_parquet(path).filter(every).collect().to_arrow(),
+        "parquet_bloom.scan_polars": lambda: parquet_bloom.scan_polars(path).filter(every).collect().to_arrow(),
+    }
 
 
 def main() -> None:
@@ -121,9 +140,13 @@ def main() -> None:
     for name in both[0]:
         old, new = median[f"{name}, before"], median[f"{name}, after"]
         print(f"{name}: {1000 * old:,.0f} ms before, {1000 * new:,.0f} ms after, {old / new:.1f} times")
-    ours = median["parquet_bloom.read_table, after"]
-    for name in ("pyarrow", "Polars"):
-        print(f"{name} / parquet_bloom.read_table, both after: {median[f'{name}, after'] / ours:.1f}")
+    pairs = [("pyarrow", "parquet_bloom.read_table"), ("Polars", "parquet_bloom.read_table"),
+             ("Polars", "parquet_bloom.scan_polars"), ("DuckDB", "DuckDB over parquet_bloom.dataset"),
+             ("pyarrow", "pyarrow over parquet_bloom.dataset")]  # fmt: skip
+    for name, ours in pairs:
+        print(f"{name} / {ours}, both after: {median[f'{name}, after'] / median[f'{ours}, after']:.1f}")
+    whole = {name: statistics.median(values) for name, values in take_turns(scans(after), options.runs).items()}
+    print(f"all rows: parquet_bloom.scan_polars / Polars {whole['parquet_bloom.scan_polars'] / whole['Polars']:.1f}")
     print(json.dumps({name: [round(v, 4) for v in values] for name, values in times.items()}))
 
 

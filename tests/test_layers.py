@@ -41,6 +41,7 @@ ORDER = [
     "audit",  # what is there, and is it right
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
+    "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
@@ -60,6 +61,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "audit": {"search", "edit", "predicates", "storage/writing"},
     "zones": {"edit", "audit"},
     "read": {"edit", "audit", "storage/writing"},
+    "polars_scan": {"edit", "audit", "storage/writing"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
@@ -237,6 +239,12 @@ def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
     for room, unseen in UNSEEN.items():
         assert unseen <= set(ORDER[: ORDER.index(room)]), f"{room} could not see these anyway"
     assert not [module for module in TREE.sources if "utils" in module.split(".")]
+
+
+def test_rooms_above_the_formats_name_no_form_that_lies_in_the_footer():
+    """They ask formats.footer_filters, or chunks.stored, which has one set of methods for filters of every form."""
+    naming = {m for m in TREE.sources if any(n.startswith("formats.draft_2015") for n in TREE.imports_of(m))}
+    assert naming == {"formats.footer_filters", "formats.forms.k_probe", "formats.guava"}
 
 
 def invented(root: Path, **sources: str) -> Tree:

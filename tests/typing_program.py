@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import assert_type
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -113,6 +114,7 @@ def read(path: Path) -> Iterator[pa.RecordBatch]:
     table: pa.Table = parquet_bloom.read_table(path, predicate="id = 5", columns=["id"], index="index/")
     print(table.num_rows, parquet_bloom.read_table(path, filters=[("id", "=", 5)], nan="ieee").num_rows)
     rows: ds.Dataset = parquet_bloom.dataset(path, "id = 5")
+    assert_type(parquet_bloom.scan_polars("events/").filter(pl.col("id") == 5), pl.LazyFrame)
     print(rows.count_rows())
     print(Scan(path, "id = 5", nan="ieee").kept)
     yield from parquet_bloom.read_batches(path, "id = 5", batch_rows=100)

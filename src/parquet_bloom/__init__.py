@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
     from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
@@ -93,6 +94,7 @@ _HOMES = {
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "edit.remove",
+    "scan_polars": "polars_scan",
     "verify": "audit.verify",
     "write_table": "edit.write",
 }
@@ -157,6 +159,7 @@ __all__ = [
     "read_batches",
     "read_table",
     "remove_filters",
+    "scan_polars",
     "set_limits",
     "verify",
     "write_table",

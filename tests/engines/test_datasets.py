@@ -9,11 +9,15 @@ leave NaN out, and so misses rows of x > 5; pyarrow 26 does so under a NOT. Rows
 
 from __future__ import annotations
 
+import logging
+import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -65,6 +69,12 @@ TEXTS = [*floats.texts("x"), *floats.texts("f")]
 @pytest.mark.parametrize("text", TEXTS)
 def test_duckdb(path: Path, connection: DuckDB, text: str) -> None:
     assert in_duckdb(connection, text, parquet_bloom.dataset(path, text)) == in_duckdb(connection, text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_duckdb_over_a_data_set_of_all_rows(path: Path, connection: DuckDB, text: str) -> None:
+    """DuckDB hands its filter over, which chooses row groups then: it finds what it finds in pyarrow's own data set."""
+    assert in_duckdb(connection, text, parquet_bloom.dataset(path)) == in_duckdb(connection, text, ds.dataset(path))
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -169,3 +179,69 @@ def test_rows_are_in_the_order_of_the_file(tmp_path: Path) -> None:
         found = parquet_bloom.read_table(tmp_path / "rows.parquet", text)
         assert found["row"].to_pylist() == [2 * g for g in wanted]
         assert [part.id for f in kept.get_fragments() for part in f.row_groups] == wanted
+
+
+FILTERS = {
+    "equal": pc.field("id") == 77,
+    "absent": pc.field("id") == 78,
+    "in": pc.field("id").isin([7, 700, 701]),
+    "not in": ~pc.field("id").isin([7, 700, 701]),
+    "null": pc.field("text").is_null(),
+    "and": (pc.field("id") > 100) & (pc.field("text") == "t21"),
+    "or": (pc.field("id") == 777) | (pc.field("text") == "t21"),
+    "a function": pc.field("id") + 1 == 78,
+    "of the folder": (pc.field("year") == 2026) & (pc.field("id") == 77),
+    "another type": pc.field("id") == 77.0,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two years of three row groups each, ids in no order, every seventh; filters on both columns."""
+    root = tmp_path_factory.mktemp("events")
+    for year in (2025, 2026):
+        ids = [7 * ((n * 37 + year) % 150) for n in range(150)]
+        table = pa.table({"id": ids, "text": [None if n % 11 == 0 else f"t{n}" for n in ids]})
+        (root / f"year={year}").mkdir()
+        pq.write_table(table, root / f"year={year}" / "x.parquet", row_group_size=50)
+    add_filters(root, in_place=True, columns=["*"])
+    return root
+
+
+def in_order(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=repr)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_of_the_scan_chooses_row_groups_and_changes_no_answer(folder: Path, name: str) -> None:
+    ours = parquet_bloom.dataset(folder)
+    plain = ds.dataset(folder, partitioning="hive")
+    wanted = in_order(plain.to_table(filter=FILTERS[name]))
+    again = pickle.loads(pickle.dumps(ours))
+    assert in_order(ours.to_table(filter=FILTERS[name])) == wanted
+    assert in_order(ours.filter(FILTERS[name]).to_table()) == wanted, "a filter that the data set keeps is one too"
+    assert in_order(again.to_table(filter=FILTERS[name])) == wanted, "as where Dask or Ray send it to a worker"
+    assert again.filter(FILTERS[name]).count_rows() == len(wanted)
+    assert ours.replace_schema(ours.schema).count_rows(filter=FILTERS[name]) == len(wanted)
+
+
+def test_few_row_groups_are_scanned_for_a_filter(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    events = parquet_bloom.dataset(folder)
+    with duckdb() as asked:
+        asked.connection.register("events", events)
+        assert asked.connection.execute("SELECT count(*) FROM events WHERE id = 77").fetchall() == [(2,)]
+        assert asked.connection.execute("SELECT count(*) FROM events WHERE id = 78").fetchall() == [(0,)]
+    lines = [record.getMessage() for record in caplog.records if "row groups can match" in record.getMessage()]
+    chosen = [int(re.search(r"(\d+) of 6 row groups", line)[1]) for line in lines]  # type: ignore[index]
+    assert len(chosen) == 2, "each query is one scan"
+    assert 2 <= chosen[0] <= 4, "one row group of each year has the id; a filter may be wrong about others"
+    assert chosen[1] <= 2, "no row group has this one, and the bounds of all hold it"
+
+
+def test_a_file_changed_before_a_filtered_scan_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "x.parquet")
+    events = parquet_bloom.dataset(tmp_path)
+    pq.write_table(pa.table({"id": [4, 5]}), tmp_path / "x.parquet")
+    with pytest.raises(parquet_bloom.FileChangedError):
+        events.to_table(filter=pc.field("id") == 4)

@@ -33,13 +33,22 @@ def fragment(path: Any, filesystem: Any, partition: pc.Expression | None, groups
 
     path  on the file system, or a file of pyarrow's that is open
     """
+    return file_format().make_fragment(
+        path, filesystem if isinstance(path, str) else None, partition, row_groups=_ranked(groups)
+    )
+
+
+def with_groups(fragment: Any, groups: Sequence[int]) -> Any:
+    """Some of a fragment's row groups, in their order."""
+    return fragment.subset(row_group_ids=_ranked(groups))
+
+
+def _ranked(groups: Sequence[int]) -> list[_Ranked]:
     ranked = []
     for rank, group in enumerate(groups):
         ranked.append(_Ranked(group))
         ranked[-1].rank = rank
-    return file_format().make_fragment(
-        path, filesystem if isinstance(path, str) else None, partition, row_groups=ranked
-    )
+    return ranked
 
 
 class _Ranked(int):

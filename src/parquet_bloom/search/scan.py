@@ -26,6 +26,7 @@ from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.check import RowGroupVerdict, UnusedParts, sizes_of, verdicts_of
 from parquet_bloom.search.expression_filter import ExpressionFilter
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
+from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.search.unchanged import (
@@ -69,6 +70,7 @@ class Scan:
         self._search = Search(source, And(()) if predicate is None else predicate, filesystem, how)
         if self._search.file_set.failed:  # rows must not be missing in silence
             raise self._search.file_set.failed[0].error
+        self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
 
     @property
@@ -204,7 +206,8 @@ class Scan:
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
-        return SearchedDataset(*made_of, [version_of(file) for file, _ in parts])
+        versions = [version_of(file) for file, _ in parts]
+        return SearchedDataset(*made_of, versions, narrowing_of(parts, self.files[0], self.keys, self._search.options))
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError, first_line
+from parquet_bloom.search.fragments import with_groups
+from parquet_bloom.search.narrowing import Narrowing
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
@@ -80,26 +85,54 @@ class SearchedDataset(ds.FileSystemDataset):
     Row groups were chosen by one version of a file; of another one they would be others, without a word. The files
     are looked at before each scan, and once more after what ends here. Not when they are opened: Arrow's threads do
     that, and an error of Python's in one of them can wait for ever for the thread that waits for it.
+
+    A scan with a filter is one of fewer row groups: of those in which it can be true, as search.narrowing finds.
     """
 
     def __init__(
         self, fragments: Sequence[Any], schema: pa.Schema, format: ds.FileFormat, filesystem: Any,
-        versions: Sequence[FileVersion],
+        versions: Sequence[FileVersion], narrowing: Narrowing | None = None,
     ) -> None:  # fmt: skip
         super().__init__(fragments, schema, format, filesystem)
-        self._made_of = (tuple(fragments), schema, format, filesystem, tuple(versions))
+        self._filter: pc.Expression | None = None
+        self._made_of = (tuple(fragments), schema, format, filesystem, tuple(versions), narrowing)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._filter is not None:
+            return type(self).filter, (type(self)(*self._made_of), self._filter)
         return type(self), self._made_of
 
     def check_unchanged(self) -> None:
         """Raise FileChangedError, or StorageError for a file that is gone."""
-        side_by_side(lambda version: opened_same(version).close(), self._made_of[-1])
+        side_by_side(lambda version: opened_same(version).close(), self._made_of[4])
 
-    def scanner(self, *arguments: Any, **options: Any) -> ds.Scanner:
+    def scanner(
+        self, columns: Any = None, filter: pc.Expression | None = None, *arguments: Any, **options: Any
+    ) -> ds.Scanner:
         """As pyarrow has it; raises FileChangedError if a file changed since the search."""
         self.check_unchanged()
-        return super().scanner(*arguments, **options)
+        both = [one for one in (self._filter, filter) if one is not None]
+        wanted = reduce(and_, both) if both else None
+        narrowed = None if wanted is None else self._narrowed(wanted)
+        if narrowed is None:
+            return super().scanner(columns, filter, *arguments, **options)
+        return narrowed.scanner(columns, wanted, *arguments, **options)
+
+    def filter(self, expression: pc.Expression) -> SearchedDataset:
+        """As pyarrow has it: the data set whose rows are those for which this is true too."""
+        filtered: SearchedDataset = super().filter(expression)  # pyarrow makes it without calling __init__
+        filtered._made_of = self._made_of
+        filtered._filter = expression if self._filter is None else self._filter & expression
+        return filtered
+
+    def _narrowed(self, filter: pc.Expression) -> ds.FileSystemDataset | None:
+        """The data set with the row groups in which a filter can be true; None where it tells nothing."""
+        fragments, schema, format, filesystem, _, narrowing = self._made_of
+        chosen = narrowing.chosen(filter) if narrowing is not None else None
+        if chosen is None:
+            return None
+        left = [with_groups(fragments[at], groups) for at, groups in chosen]
+        return ds.FileSystemDataset(left, schema, format, filesystem)
 
     def get_fragments(self, *arguments: Any, **options: Any) -> Any:
         """As pyarrow has it; raises FileChangedError if a file changed since the search."""
@@ -118,9 +151,9 @@ class SearchedDataset(ds.FileSystemDataset):
         self.check_unchanged()
 
     def replace_schema(self, schema: pa.Schema) -> SearchedDataset:
-        """The same files under another schema."""
-        fragments, _, *rest = self._made_of
-        return type(self)(fragments, schema, *rest)
+        """The same files under another schema; a filter then speaks of other types, and chooses nothing."""
+        fragments, _, format, filesystem, versions, _ = self._made_of
+        return type(self)(fragments, schema, format, filesystem, versions)  # without a filter, as pyarrow does
 
 
 def path_of(file: FileResult) -> str:

@@ -1,0 +1,124 @@
+"""A door for Polars: a LazyFrame that asks filters before it reads.
+
+    LazyFrame -> Polars pushes down predicate, columns, limit -> row groups by bounds and filters
+                                                              -> their rows, which Polars' own expression filters
+
+Polars' own scan_parquet looks at bounds, never at filters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pyarrow as pa
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.formats.metadata.schema import INT32, Leaf
+from parquet_bloom.predicates.polars_expressions import from_polars
+from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.read import Index, Sources, scan_of
+from parquet_bloom.search.options import SearchOptions
+from parquet_bloom.search.scan import Scan
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow.dataset as ds
+
+logger = logging.getLogger("parquet_bloom")
+_BATCH_ROWS = 1 << 17
+
+
+def scan_polars(
+    source: Sources, filesystem: Any = None, *, index: Index = None, **options: Unpack[SearchOptions]
+) -> pl.LazyFrame:
+    """Give a Polars LazyFrame over files whose filters are asked for what Polars pushes down.
+
+    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    index       a zone index, as read_table has it
+    options     see SearchOptions; `nan` stays "largest", as Polars compares
+
+    The rows are those of polars.scan_parquet over the same files, whatever the predicate: Polars filters them. A part
+    of it that is not understood chooses no row groups. The files are found when the frame is made, and again each
+    time it is collected. Folders' names are columns, as scan_parquet(hive_partitioning=True) has them.
+
+    Raises RequestError where Polars is not installed, or older than 1.30; FileError and its kinds, TableFormatError
+    as read_table; while it is collected, Polars' ComputeError with their text.
+    """
+    options.setdefault("nan", "largest")
+    if options["nan"] != "largest":
+        raise RequestError("nan is 'largest' for Polars, which compares NaN so")
+    try:
+        from polars.io.plugins import register_io_source
+    except ImportError:
+        raise RequestError("scan_polars needs Polars 1.30 or later; pip install 'polars>=1.30'") from None
+
+    def scan(tree: Predicate | None) -> Scan:
+        return scan_of(source, tree, filesystem, index=index, **options)
+
+    first = scan(None)
+    schema = _as_polars(first.schema.empty_table(), first.keys).schema
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        dataset, keys = _chosen(scan, None if predicate is None else from_polars(predicate, schema))
+        left = n_rows
+        columns = _columns(with_columns, predicate)
+        for batch in dataset.to_batches(columns=columns, batch_size=batch_size or _BATCH_ROWS):
+            part = _as_polars(batch, keys)
+            if predicate is not None:
+                part = part.filter(predicate)
+            if with_columns is not None:
+                part = part.select(with_columns)
+            if left is not None:
+                part = part.head(left)
+                left -= part.height
+            yield part
+            if left == 0:
+                return
+
+    return register_io_source(batches, schema=schema, is_pure=True)
+
+
+def _columns(with_columns: Sequence[str] | None, predicate: pl.Expr | None) -> list[str] | None:
+    """The columns to read: those that are wanted, and those that Polars filters by."""
+    if with_columns is None:
+        return None
+    return list(dict.fromkeys([*with_columns, *(predicate.meta.root_names() if predicate is not None else ())]))
+
+
+def _chosen(
+    scan: Callable[[Predicate | None], Scan], tree: Predicate | None
+) -> tuple[ds.FileSystemDataset, Sequence[Leaf]]:
+    """The row groups that can match, and the columns of folders' names."""
+    try:
+        found = scan(tree)
+        return found.dataset(), found.keys
+    except RequestError as error:  # it cannot be bound to the files; Polars knows what it means all the same
+        if tree is None:
+            raise
+        logger.info("%s: not used to skip: %s", tree, error)
+        return _chosen(scan, None)
+
+
+def _as_polars(rows: pa.Table | pa.RecordBatch, keys: Sequence[Leaf]) -> pl.DataFrame:
+    """Rows as a frame, folders' names in the types that Polars takes them for: Int64, Date, String."""
+    import polars as pl
+
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    for key in keys:
+        if (at := table.schema.get_field_index(key.path[0])) >= 0:
+            plain = table.column(at).cast(table.schema.field(at).type.value_type).cast(_key_type(key))
+            table = table.set_column(at, key.path[0], plain)
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _key_type(key: Leaf) -> pa.DataType:
+    if key.physical == INT32:
+        return pa.int64()
+    return pa.date32() if key.logical == "DATE" else pa.string()
