@@ -45,6 +45,7 @@ class Match:
     name      there
     leaf      its place among the file's leaves; None for a group, and for what the file lacks
     children  of the field
+    same_name whether the file calls by the field's name this column, and no other one
     """
 
     field: Field
@@ -52,6 +53,7 @@ class Match:
     name: str = ""
     leaf: int | None = None
     children: tuple[Match, ...] = ()
+    same_name: bool = True
 
     def leaves(self) -> Iterator[int | None]:
         """The place of each leaf of the field, in their order; None for those that the file lacks."""
@@ -59,6 +61,11 @@ class Match:
             yield self.leaf
         for child in self.children:
             yield from child.leaves()
+
+    @property
+    def same_names(self) -> bool:
+        """Whether the file calls the field, and all below it, as the table does."""
+        return self.same_name and all(child.same_names for child in self.children)
 
 
 def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object) -> tuple[Match, ...]:
@@ -73,7 +80,16 @@ def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement
         fields, by_id = file.fields, False
     root = _tree(schema)
     search = _Search(file, by_id and any(element.field_id is not None for element in schema))
-    return tuple(search.match(one, *search.child(one, root)) for one in fields)
+    return _named_alike([search.match(one, *search.child(one, root)) for one in fields], root)
+
+
+def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
+    """The fields of one group, each with whether its name means the same there."""
+    names = {node.element.name for node in group.children}
+    return tuple(
+        replace(one, same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
+        for one in found
+    )
 
 
 def file_leaves(
@@ -185,7 +201,10 @@ class _Search:
             if node is not None and node.leaf < 0:
                 raise self._unclear(one, "is one value in the table and none in the file")
             return Match(one, at, name, None if node is None else node.leaf)
-        return Match(one, at, name, None, tuple(self.match(*found) for found in below))
+        found = tuple(self.match(*entry) for entry in below)
+        if pa.types.is_struct(one.type) and node is not None:
+            found = _named_alike(found, node)
+        return Match(one, at, name, None, found)
 
     def _entries(self, one: Field, node: _Node, n: int) -> list[_Node]:
         """The element of a list, or key and value of a map: by their position, as their names are any writer's own."""
