@@ -21,6 +21,8 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
 
+_GONE = " (no column of the table)"
+
 
 @dataclass(slots=True)
 class _Node:
@@ -113,11 +115,18 @@ def named_leaves(
 
 
 def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
-    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are."""
+    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are.
+
+    One that the table lacks and that has the name of another is marked, so that each name means one.
+    """
     if snapshot is None:
         return footer.leaves
     named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
-    return [one if one.path else own for one, own in zip(named, footer.leaves, strict=True)]
+    taken = {one.path for one in named}
+    return [
+        one if one.path else own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
+        for one, own in zip(named, footer.leaves, strict=True)
+    ]
 
 
 def _tree(schema: Sequence[SchemaElement]) -> _Node:
