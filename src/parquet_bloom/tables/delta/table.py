@@ -37,7 +37,7 @@ def open_delta(where: str, version: str | None, filesystem: Any = None) -> Delta
     """
     stores = Stores(filesystem)
     store, path = stores.locate(where)
-    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), stores), _version(version))
+    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), store, stores), _version(version))
 
 
 def _version(text: str | None) -> int | dt.datetime | None:
@@ -114,7 +114,7 @@ class DeltaTable:
 
     def _file(self, schema: Schema, add: Add) -> TableFile:
         at = self._folder.place(add.path)
-        if not store_of(at).same(store_of(self._folder.at)):
+        if not store_of(at).same(self._folder.store):
             raise TableFormatError(self.name, f"its file {at} lies on another file system, which is not supported")
         rows = rows_of(add)
         return TableFile(
