@@ -6,6 +6,8 @@ import json
 import os
 import random
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from object_store import KEY, REGION, SECRET, ObjectStore, serving
 from other_duckdb import Asked, delta_duckdb  # noqa: F401
 from test_delta_snapshot import rows_of, texts_of
 
-from parquet_bloom.errors import ConflictError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.delta import commit as committing
 from parquet_bloom.tables.delta import table as delta
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
@@ -532,6 +534,47 @@ def test_commits_side_by_side_keep_all_rows(tmp_path, threads, steps):
     assert "commit" in done
     appended = [i for i in range(200, 300) for _ in range(done.count("append"))]
     assert live(root) == sorted([*(set(range(200)) - gone), *appended])
+
+
+def test_writing_needs_deltalake_and_reading_does_not(tmp_path, monkeypatch):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert len(table.snapshot().files) == 4
+    with pytest.raises(RequestError, match=r"needs deltalake 1\.6\.6 or later; pip install 'parquet-bloom\[delta\]'"):
+        table.commit(snapshot, changes, {})
+
+
+def test_reading_never_loads_deltalake(tmp_path):
+    root = table_at(tmp_path)
+    code = """
+import sys
+from parquet_bloom.tables.delta.table import open_delta
+table = open_delta(sys.argv[1], None)
+assert [dict(file.bounds) for file in table.snapshot().files] and table.ways(table.snapshot())
+print("deltalake" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_other_storages_are_read_and_not_written(tmp_path):
+    import fsspec
+
+    root = table_at(tmp_path)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/kept", recursive=True)
+    try:
+        table = delta.open_delta("/kept", None, memory)
+        snapshot = table.snapshot()
+        assert sorted(file.relative for file in snapshot.files) == sorted(
+            file.relative for file in delta.open_delta(str(root), None).snapshot().files
+        )
+        [first, *_] = snapshot.files
+        with pytest.raises(RequestError, match="on local disks and S3 alone"):
+            table.commit(snapshot, [Change(first, first, first.size, 1)], {})
+    finally:
+        memory.rm("/kept", recursive=True)
 
 
 # --- S3 -------------------------------------------------------------------------------------------
