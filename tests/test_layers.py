@@ -241,6 +241,12 @@ def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
     assert not [module for module in TREE.sources if "utils" in module.split(".")]
 
 
+def test_rooms_above_the_formats_name_no_form_that_lies_in_the_footer():
+    """They ask formats.footer_filters, or chunks.stored, which has one set of methods for filters of every form."""
+    naming = {m for m in TREE.sources if any(n.startswith("formats.draft_2015") for n in TREE.imports_of(m))}
+    assert naming == {"formats.footer_filters", "formats.forms.k_probe", "formats.guava"}
+
+
 def invented(root: Path, **sources: str) -> Tree:
     """A package of modules; their names have __ for a dot, and end with it for a folder's __init__."""
     for name, source in sources.items():

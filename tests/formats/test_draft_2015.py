@@ -24,6 +24,7 @@ import parquet_bloom
 from parquet_bloom.edit import finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
 from parquet_bloom.formats import draft_2015, guava
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.forms import k_probe as k_probe_form
 from parquet_bloom.formats.metadata import outline
 from parquet_bloom.formats.metadata.footer import decode_footer
@@ -188,7 +189,7 @@ def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeyp
     names: dict[str, Any] = {}
     exec(program.split("```")[0], names)
     assert names["data"][:2] == bytes([1, 4]), "MURMUR128_64, four hash functions"
-    stored = draft_2015.footer_filters(names["footer"])[0, names["column"].index].decode(names["column"])
+    stored = footer_filters(names["footer"])[0, names["column"].index].decode(names["column"])
     again = guava.decode_guava(names["data"], draft_2015.kind_of(names["column"]))
     assert again.rules == stored.rules
     assert np.array_equal(again.longs, stored.longs)
@@ -361,7 +362,7 @@ def test_twins_of_zeros_and_nan(tmp_path: Path) -> None:
         assert {f.status for f in parquet_bloom.verify(ours).files[0].filters} == {"right"}
         with Source(ours) as opened:
             footer = opened.footer()
-        blooms = [one.decode(footer.leaves[j]) for (_, j), one in sorted(draft_2015.footer_filters(footer).items())]
+        blooms = [one.decode(footer.leaves[j]) for (_, j), one in sorted(footer_filters(footer).items())]
         for bloom, kind in zip(blooms, (np.float64, np.float32), strict=True):
             assert bloom.might_contain(kind(0.0).tobytes())
             assert bloom.might_contain(kind(-0.0).tobytes())
@@ -390,7 +391,7 @@ def test_types(tmp_path: Path) -> None:
     assert verified["stamp"].values == 50
     with Source(ours) as opened:
         leaf = opened.footer().leaves[0]
-        bloom = draft_2015.footer_filters(opened.footer())[0, 0].decode(leaf)
+        bloom = footer_filters(opened.footer())[0, 0].decode(leaf)
     assert abs(k_probe.estimated_ndv(bloom.longs, bloom.k) - 50) < 10, "twelve bytes each, not an overflown nanosecond"
     julian = (stamps[0].date() - dt.date(1970, 1, 1)).days + 2440588
     assert bloom.might_contain(bytes(8) + julian.to_bytes(4, "little"))
@@ -670,7 +671,7 @@ def test_today_s_field_7_is_no_filter(source: Path) -> None:
     footer = decode_footer(drafts.split(source)[1], 0)
     assert footer.meta(0, 0).statistics.is_max_value_exact is True
     assert footer.draft_filters == {}
-    assert draft_2015.footer_filters(footer) == {}
+    assert footer_filters(footer) == {}
 
 
 def test_rates_of_files(tmp_path: Path) -> None:

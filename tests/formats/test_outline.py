@@ -21,7 +21,7 @@ from tables import KINDS
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import FilterFormatError, FooterError
-from parquet_bloom.formats.draft_2015 import stored_of
+from parquet_bloom.formats.footer_filters import filters_of_column
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, outline_of, walk_outline
 from parquet_bloom.formats.thrift import compact
@@ -72,7 +72,7 @@ def held(outline: Outline) -> dict[tuple[int, int], Any]:
     """The filters in the footer itself that are evidence; the bindings look for the draft's by its last bytes."""
     found = {}
     for leaf in outline.leaves:
-        for group, stored in stored_of(outline, leaf.index).items():
+        for group, stored in filters_of_column(outline, leaf.index).items():
             with suppress(FilterFormatError):
                 stored.decode(leaf)
                 found[group, leaf.index] = stored

@@ -12,7 +12,7 @@ from naive import made_footer
 
 import parquet_bloom
 from parquet_bloom.errors import LimitError
-from parquet_bloom.formats.draft_2015 import footer_filters
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata import edits
 from parquet_bloom.formats.metadata.footer import MAGIC, Footer, decode_footer
 from parquet_bloom.formats.metadata.one_column import one_column

@@ -29,6 +29,7 @@ from thrift_bytes import flipped, mutated
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
 from parquet_bloom.formats import draft_2015, filters, guava, lance, lance_file, properties, provenance, roaring
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata import edits, outline
 from parquet_bloom.formats.metadata.edits import (
     FooterEdit,
@@ -155,7 +156,7 @@ def _wrong(data: bytes, rng: random.Random) -> bytes:
 def _run_footer(data: bytes, _: Path) -> None:
     footer = decode_footer(data, 100_000)
     provenance.read_entries(footer)
-    draft_2015.footer_filters(footer)
+    footer_filters(footer)
     assert footer.structure_starts
     _ = (
         footer.exact,

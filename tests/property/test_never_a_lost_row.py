@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from samples import digest
 
 import parquet_bloom
-from parquet_bloom.chunks.locate import FilterRanges, probe
+from parquet_bloom.chunks.stored import StoredFilters
 from parquet_bloom.formats.literals import Instant
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.storage.source import Source
@@ -130,22 +130,19 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
         with Source(path) as source:
             footer = source.footer()
             leaf = footer.leaves[0]
-            places = FilterRanges(footer)
+            filters = StoredFilters(source)
             if options["forget"]:
-                places._rules.clear()  # as if another program had dropped our key-value
+                filters._ranges._rules.clear()  # as if another program had dropped our key-value
             values = [stored(array, options["shape"]) for array in arrays]
             assert footer.n_row_groups == len(values)
             for group, held in enumerate(values):
-                place, held_by_footer = places[group, 0], places.in_footer.get((group, 0))
-                assert place is None or held_by_footer is None
+                here = filters.of(group, leaf)
+                assert len(here) <= 1, "a chunk gets one filter, of whatever form"
                 for value in {repr(v): v for v in [*asked, *held]}.values():
                     encoded = operand(literal(value), leaf)
-                    if encoded.probes is None or place is held_by_footer is None:
+                    if encoded.probes is None or not here:
                         continue
-                    if held_by_footer is not None:
-                        admitted = any(map(held_by_footer.decode(leaf).might_contain, encoded.probes))
-                    else:
-                        admitted = any(probe(source, place, plain) for plain in encoded.probes)
+                    admitted = any(map(here[0].might_contain, encoded.probes))
                     assert admitted or value not in held, f"{value!r} is stored in row group {group} of {kind}"
         assert all(f.status == "right" for f in parquet_bloom.verify(path).files[0].filters)
         assert repr(pq.read_table(path).to_pylist()) == repr(expected.to_pylist())

@@ -46,7 +46,7 @@ def test_the_demo_file_answers_as_its_maker_says(tmp_path: Path) -> None:
     assert kept(out, "trace_id = '00000000000000000000000000c0ffee'") == [2]
 
 
-@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.in_body])
+@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.placements])
 def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path, spec: str) -> None:
     source = write_keys(tmp_path / "keys.parquet")
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.tables.delta.table import open_delta
 from parquet_bloom.tables.snapshot import FileBounds, Snapshot
 
@@ -425,6 +426,63 @@ def test_a_checkpoint_that_is_damaged_is_an_error(tmp_path):
     shutil.copy(__file__, path)
     with pytest.raises(TableFormatError):
         snapshot_of(tmp_path)
+
+
+def spoil(rng: random.Random, data: bytes) -> bytes:
+    """A few bytes of a file changed, taken out or doubled."""
+    out = bytearray(data)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(out))
+        match rng.randrange(3):
+            case 0:
+                out[at] = rng.choice([*b'{}[]",:0919.eE-nul\\ ', rng.randrange(256)])
+            case 1:
+                del out[at : at + rng.randint(1, 20)]
+            case _:
+                out[at:at] = out[at : at + rng.randint(1, 20)]
+    return bytes(out)
+
+
+def read_whole(root: Path) -> None:
+    """All that a snapshot says, or an error of ours: nothing else may come."""
+    try:
+        for file in snapshot_of(root).files:
+            dict(file.bounds)
+        snapshot_of(root, "2030-01-01")
+    except ParquetBloomError:
+        pass
+
+
+def wide_commit(root: Path) -> Path:
+    stats = {"numRecords": 3, "minValues": {"id": 1, "t": "2026-01-01T00:00:00.000Z"}, "nullCount": {"id": 0}}
+    array = {"type": "array", "elementType": "long", "containsNull": True}
+    fields = [ID, made.field("t", "timestamp"), made.field("p", "decimal(5,2)"), made.field("l", array)]
+    adds = [made.add(f"{i}%20", {"p": f"{i}.5"}, stats, tags={}, deletionVector=made.inline([i])) for i in range(3)]
+    info = {"commitInfo": {"inCommitTimestamp": DAY * 1000}}
+    feature = ["deletionVectors"]
+    told = {"delta__enableInCommitTimestamps": "true", "delta__inCommitTimestampEnablementVersion": "0"}
+    return made.commit(root, 0, info, made.protocol(feature, feature), made.metadata(fields, ["p"], **told), *adds)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_spoilt_commit_gives_errors_of_ours_alone(tmp_path, seed):
+    path = wide_commit(tmp_path)
+    read_whole(tmp_path)
+    data, rng = path.read_bytes(), random.Random(seed)
+    for _ in range(30):
+        path.write_bytes(spoil(rng, data))
+        read_whole(tmp_path)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(10))
+def test_a_spoilt_checkpoint_gives_errors_of_ours_alone(tmp_path, seed):
+    classic(tmp_path)
+    path = log_of(tmp_path) / f"{5:020d}.checkpoint.parquet"
+    data, rng = path.read_bytes(), random.Random(seed)
+    for _ in range(50):
+        path.write_bytes(spoil(rng, data))
+        read_whole(tmp_path)
 
 
 # --- partition values -----------------------------------------------------------------------------

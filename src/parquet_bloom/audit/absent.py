@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.formats.draft_2015 import KProbeFilter
-from parquet_bloom.formats.filters import BloomFilter
+from parquet_bloom.formats.forms.filter import Filter
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
@@ -30,14 +29,13 @@ _CERTAIN = 8  # bytes, of values that are too many to be drawn and stored by cha
 class AbsentValues:
     """Values of one column's physical type, of which those that are stored are dropped."""
 
-    def __init__(self, leaf: Leaf, bloom: BloomFilter | KProbeFilter) -> None:
+    def __init__(self, leaf: Leaf, bloom: Filter) -> None:
         """Draw values: one for each bit of the filter, but 4,096 at least and 100,000 at most.
 
         The rate of a small filter is known well enough from few, and a file may have ten thousand of these.
         """
-        num_bytes = bloom.blocks.nbytes if isinstance(bloom, BloomFilter) else bloom.longs.nbytes
         width = None if leaf.physical == BYTE_ARRAY else leaf.width
-        drawn, self._hashes, self._order = _draw(width, min(MOST, max(LEAST, 8 * num_bytes)))
+        drawn, self._hashes, self._order = _draw(width, min(MOST, max(LEAST, 8 * bloom.num_bytes)))
         self._admitted = bloom.might_contain_array(drawn)[self._order]
         self._stored = np.zeros(len(drawn), bool)
         self._certain = width is None or width >= _CERTAIN

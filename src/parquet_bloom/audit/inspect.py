@@ -12,15 +12,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
-from parquet_bloom.chunks.locate import FilterRange, FilterRanges, contradiction, read_header
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
-from parquet_bloom.formats.contents import blank, counts_in, denied_bound
-from parquet_bloom.formats.draft_2015 import FooterFilter, refusal
-from parquet_bloom.formats.filters import Header, decode_filter
-from parquet_bloom.formats.metadata.footer import chunk_extent
+from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
-from parquet_bloom.kernels import k_probe, split_block
+from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
@@ -155,126 +149,54 @@ def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
-    filter_ranges = FilterRanges(footer)
-    pages_end = max((chunk_extent(c.meta_data)[1] for _, _, c in footer.chunks()), default=0)
-    prefetched = _Prefetch(
-        source, [filter_ranges[i, leaf.index] for i in range(footer.n_row_groups) for leaf in leaves]
-    )
-    for group in range(footer.n_row_groups):
-        for leaf in leaves:
-            prefetched.step()
+    filters = StoredFilters(source)
+    row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
+    prefetched = _Prefetch(source, [one.extent for chunks in row_groups for stored in chunks for one in stored])
+    for group, chunks in enumerate(row_groups):
+        for leaf, stored in zip(leaves, chunks, strict=True):
             meta = footer.meta(group, leaf.index)
-            filter_range = filter_ranges[group, leaf.index]
-            if filter_range is not None:
-                where = _where(filter_range, pages_end)
-                found = FilterInfo(group, leaf.name, filter_range.offset, filter_range.length, where)
-                info.filters.append(_filter(source, found, leaf, meta, filter_range))
-            elif meta.bloom_filter_offset is not None:
+            if meta.bloom_filter_offset is not None and all(one.offset is None for one in stored):
                 missing = FilterInfo(group, leaf.name, meta.bloom_filter_offset, meta.bloom_filter_length, "nowhere")
                 missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
                 info.filters.append(missing)
-            stored = filter_ranges.in_footer.get((group, leaf.index))
-            if stored is not None:
-                info.filters.append(_stored_filter(source, group, leaf, meta, stored))
+            for one in stored:
+                prefetched.step()
+                info.filters.append(_described(one, filters.pages_end))
         meter.part(group + 1, footer.n_row_groups)
+    return info
+
+
+def _described(stored: StoredFilter, pages_end: int) -> FilterInfo:
+    found = stored.describe()
+    info = FilterInfo(
+        stored.row_group, stored.leaf.name, stored.offset, stored.length, stored.place(pages_end), found.spec,
+        found.rule, found.num_bytes, problems=found.problems, notes=found.notes,
+    )  # fmt: skip
+    refusal = stored.refusal or stored.leaf.refusal
+    if refusal is not None:
+        info.notes.insert(0, f"not used: {refusal}")
+    if found.bloom is not None:
+        info.hash_functions, info.bits_set = found.bloom.hash_functions, found.bits_set
+        info.fpp, info.estimated_ndv = found.bloom.fpp, found.bloom.estimated_ndv
+    info.blocks = 0 if info.hash_functions else info.num_bytes // BLOCK_BYTES
     return info
 
 
 class _Prefetch:
     """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
 
-    def __init__(self, source: Source, filter_ranges: Sequence[FilterRange | None]) -> None:
+    def __init__(self, source: Source, extents: Sequence[tuple[int, int] | None]) -> None:
+        """extents  offset and bytes of each filter in the order of the steps; None of one in the footer."""
         self._source = source
-        self._sizes = [min(p.total, p.room) if p is not None and p.offset >= 4 else 0 for p in filter_ranges]
-        self._places = filter_ranges
+        self._extents = [one or (0, 0) for one in extents]
         self._at = self._held = 0
 
     def step(self) -> None:
-        """The next place is about to be looked at."""
+        """The next filter is about to be looked at."""
         if self._at == self._held and self._source.is_remote:
             size = 0
-            while self._held < len(self._places) and (size == 0 or size + self._sizes[self._held] <= _PREFETCHED):
-                size += self._sizes[self._held]
+            while self._held < len(self._extents) and (size == 0 or size + self._extents[self._held][1] <= _PREFETCHED):
+                size += self._extents[self._held][1]
                 self._held += 1
-            batch = zip(self._places[self._at : self._held], self._sizes[self._at : self._held], strict=True)
-            self._source.prefetch((p.offset, n) for p, n in batch if p is not None and 0 < n <= _PREFETCHED)
+            self._source.prefetch((at, n) for at, n in self._extents[self._at : self._held] if 0 < n <= _PREFETCHED)
         self._at += 1
-
-
-def _filter(
-    source: Source, info: FilterInfo, leaf: Leaf, meta: ColumnMetaData, filter_range: FilterRange
-) -> FilterInfo:
-    if leaf.refusal is not None:
-        info.notes.append(f"not used: {leaf.refusal}")
-    try:
-        header = read_header(source, filter_range)
-    except UnknownFilterError as error:
-        info.notes.append(f"not used: {error}")
-        return info
-    except (FilterFormatError, DamagedFileError) as error:
-        info.problems.append(str(error))
-        return info
-    info.spec, info.num_bytes, info.blocks = header.spec, header.num_bytes, header.num_bytes // split_block.BLOCK_BYTES
-    info.rule = " or ".join(str(c.rule) for c in header.candidates)
-    problem = contradiction(header, filter_range)
-    if problem is not None:
-        info.problems.append(problem)
-    _contents(source, filter_range, header, meta, info)
-    return info
-
-
-def _stored_filter(source: Source, group: int, leaf: Leaf, meta: ColumnMetaData, stored: FooterFilter) -> FilterInfo:
-    info = FilterInfo(group, leaf.name, None, stored.length, stored.held_in, "statistics")
-    reason = refusal(leaf) or leaf.refusal
-    if reason is not None:
-        info.notes.append(f"not used: {reason}")
-    if stored.held_in == "Statistics":
-        info.notes.append("Polars and DataFusion cannot open a file with a filter there")
-    try:
-        bloom = stored.decode(leaf)
-    except FilterFormatError as error:
-        info.problems.append(str(error))
-        return info
-    info.rule = " or ".join(map(str, bloom.rules))
-    info.num_bytes, info.hash_functions = bloom.num_bits // 8, bloom.k
-    info.bits_set = k_probe.bits_set(bloom.longs)
-    info.fpp = k_probe.fpp_of(bloom.longs, bloom.k)
-    info.estimated_ndv = k_probe.estimated_ndv(bloom.longs, bloom.k)
-    _check_empty(info, meta)
-    denied = denied_bound(bloom.might_contain, source.outline(), leaf, group) if info.bits_set else None
-    if denied is not None:
-        info.problems.append(denied)
-    return info
-
-
-def _check_empty(info: FilterInfo, meta: ColumnMetaData) -> None:
-    found = None if info.bits_set else blank(counts_in(meta))
-    if found is not None:
-        reason, wrong = found
-        (info.problems if wrong else info.notes).append(reason if wrong else f"not used: {reason}")
-
-
-def _contents(
-    source: Source, filter_range: FilterRange, header: Header, meta: ColumnMetaData, info: FilterInfo
-) -> None:
-    end = max(c.bits_at for c in header.candidates) + header.num_bytes
-    large = header.num_bytes > split_block.MAX_BYTES
-    if large or header.total > filter_range.room or filter_range.offset + header.total > source.size:
-        return  # said already; a bitset that runs into pages or past the end has no fill to speak of
-    bloom = decode_filter(source.read_up_to(filter_range.offset, end), filter_range.total, filter_range.rule)
-    blocks = bloom.blocks
-    info.bits_set = split_block.bits_set(blocks)
-    info.fpp = split_block.exact_rate(blocks)
-    info.estimated_ndv = split_block.estimated_ndv(blocks)
-    _check_empty(info, meta)
-    if bloom.rotten is not None:
-        info.problems.append(bloom.rotten)
-
-
-def _where(filter_range: FilterRange, pages_end: int) -> str:
-    start, stop = filter_range.pages
-    if filter_range.offset + filter_range.room == start:
-        return "chunk-start"
-    if start <= filter_range.offset < stop:
-        return "inside the chunk"
-    return "footer" if filter_range.offset >= pages_end else "between"

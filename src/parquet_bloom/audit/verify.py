@@ -13,18 +13,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.chunks.locate import FilterRange, FilterRanges, read_filter
+from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
-from parquet_bloom.formats.draft_2015 import FooterFilter, KProbeFilter, refusal
-from parquet_bloom.formats.filters import BloomFilter
+from parquet_bloom.formats.forms.filter import Filter
 from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
-from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -138,36 +135,26 @@ def _verify(source: Source, leaves: Sequence[Leaf], sample: int | None, meter: M
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
-    filter_ranges = FilterRanges(footer)
+    filters = StoredFilters(source)
     for nth, leaf in enumerate(leaves):
-        lying = [
-            (group, filter_range) for group in groups if (filter_range := filter_ranges[group, leaf.index]) is not None
-        ]
-        held = [(group, stored) for group in groups if (stored := filter_ranges.in_footer.get((group, leaf.index)))]
-        if not lying and not held:
+        stored = [one for group in groups for one in filters.of(group, leaf)]
+        if not stored:
             continue
-        reader, before = ColumnReader(source, footer.leaves[leaf.index]), len(verified.filters)
-        for group, filter_range in lying:
-            verified.filters.append(_verify_filter(source, footer, reader, group, filter_range))
-            meter.part(nth * n + group, len(leaves) * n)
-        for group, stored in held:
-            verified.filters.append(_verify_stored(reader, group, stored))
-            meter.part(nth * n + group, len(leaves) * n)
-        for one in verified.filters[before:]:
-            one.column = leaf.name  # a table's name of it, where the file is a table's
+        reader = ColumnReader(source, footer.leaves[leaf.index])
+        for one in stored:
+            verdict = _verify_filter(one, reader, footer)
+            verdict.column = leaf.name  # a table's name of it, where the file is a table's
+            verified.filters.append(verdict)
+            meter.part(nth * n + one.row_group, len(leaves) * n)
     verified.filters.sort(key=lambda f: f.row_group)
     return verified
 
 
-def _verify_filter(
-    source: Source, footer: Footer, reader: ColumnReader, group: int, filter_range: FilterRange
-) -> VerifiedFilter:
-    leaf = reader.leaf
-    verdict = VerifiedFilter(group, leaf.name, "right")
-    if filter_range.length is not None and filter_range.length <= filter_range.room:
-        source.prefetch([(filter_range.offset, filter_range.length)])  # header and bitset with one request
+def _verify_filter(stored: StoredFilter, reader: ColumnReader, footer: Footer) -> VerifiedFilter:
+    group, leaf = stored.row_group, stored.leaf
+    verdict = VerifiedFilter(group, leaf.name, "right", stored.spec)
     try:
-        bloom = read_filter(source, filter_range)
+        bloom = stored.read()
     except UnknownFilterError as error:
         verdict.status, verdict.reason = "unknown", str(error)
         return verdict
@@ -175,25 +162,11 @@ def _verify_filter(
         verdict.status, verdict.reason = "wrong", str(error)
         return verdict
     verdict.spec = bloom.spec
-    if leaf.refusal is not None:
-        if not split_block.bits_set(bloom.blocks) and _holds_values(footer, group, leaf):
+    if stored.refusal is not None:
+        if not bloom.bits_set and _holds_values(footer, group, leaf):
             verdict.status, verdict.reason = "wrong", "no bit is set, but values are stored"
         else:
-            verdict.status, verdict.reason = "unknown", f"not used: {leaf.refusal}"
-        return verdict
-    return _ask_all(bloom, reader, group, verdict)
-
-
-def _verify_stored(reader: ColumnReader, group: int, stored: FooterFilter) -> VerifiedFilter:
-    verdict = VerifiedFilter(group, reader.leaf.name, "right", "statistics")
-    try:
-        bloom = stored.decode(reader.leaf)
-    except FilterFormatError as error:
-        verdict.status, verdict.reason = "wrong", str(error)
-        return verdict
-    reason = refusal(reader.leaf)
-    if reason is not None:
-        verdict.status, verdict.reason = "unknown", f"not used: {reason}"
+            verdict.status, verdict.reason = "unknown", f"not used: {stored.refusal}"
         return verdict
     return _ask_all(bloom, reader, group, verdict)
 
@@ -204,14 +177,12 @@ def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
     return nulls is not None and int(meta.num_values) > int(nulls)
 
 
-def _ask_all(
-    bloom: BloomFilter | KProbeFilter, reader: ColumnReader, group: int, verdict: VerifiedFilter
-) -> VerifiedFilter:
+def _ask_all(bloom: Filter, reader: ColumnReader, group: int, verdict: VerifiedFilter) -> VerifiedFilter:
     absent = AbsentValues(reader.leaf, bloom)
     scratch = np.empty(BATCH_ROWS, np.uint64)
     for values in reader.batches(group):
         hashes = hash_array(values, scratch=scratch)
-        admitted = _admitted(bloom, values, hashes)
+        admitted = bloom.might_contain_hashed(values, hashes)
         verdict.values += len(hashes)
         verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
         absent.drop(hashes, admitted)
@@ -220,11 +191,3 @@ def _ask_all(
         verdict.status = "wrong"
         verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
     return verdict
-
-
-def _admitted(bloom: BloomFilter | KProbeFilter, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Ask for values whose XXH64 with seed 0 are known."""
-    if isinstance(bloom, BloomFilter) and [(rule.hash, rule.seed) for rule, _ in bloom.parts] == [("xxh64", 0)]:
-        ((rule, blocks),) = bloom.parts
-        return split_block.contains_hashes(blocks, hashes, rule.index)
-    return bloom.might_contain_array(values)

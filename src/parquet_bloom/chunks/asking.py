@@ -1,7 +1,7 @@
 """Asking the filters of one column, for all row groups at once.
 
 Where chunks.filter_ranges has a range for a filter, header and block are read together, and the block counts if the
-header is, byte for byte, the one that the length promised. All others go one by one through chunks.locate. Both
+header is, byte for byte, the one that the length promised. All others go one by one through chunks.stored. Both
 decide alike (tests/chunks/test_filter_ranges.py).
 """
 
@@ -21,16 +21,15 @@ from parquet_bloom.chunks.filter_ranges import (
     Integers,
     filter_ranges_of,
     header_of,
-    is_pointed_at,
     sizes,
 )
-from parquet_bloom.chunks.locate import FilterRanges, any_bit, probe
+from parquet_bloom.chunks.locate import any_bit
+from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import blank, counts_of
-from parquet_bloom.formats.draft_2015 import decoded
 from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.outline import Outline, Slot
+from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.source import Source
 
@@ -75,18 +74,11 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
     fast = np.flatnonzero(fits)
     if len(fast):
         slow += _ask_together(source, ranges, row_groups, probes, fast, answers)
-    outline = source.outline()
     _look_at_blanks(source, ranges, column, row_groups, answers)
-    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, row_groups, column])
-    for i in [i for i in slow if not pointed_at[i]]:
+    filters, leaf = StoredFilters(source), source.outline().leaves[column]
+    for i in slow:
         own = probes if isinstance(probes, tuple) else probes[i]
-        _ask_stored(outline, (int(row_groups[i]), column), own, i, answers)
-    slow = [i for i in slow if pointed_at[i]]
-    if slow:
-        filter_ranges = FilterRanges(source.footer())
-        for i in slow:
-            own = probes if isinstance(probes, tuple) else probes[i]
-            _ask_alone(source, filter_ranges, (int(row_groups[i]), column), own, i, answers)
+        _ask_alone(source, filters.asked(int(row_groups[i]), leaf), own, i, answers)
     return answers
 
 
@@ -117,38 +109,18 @@ def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
     return {}
 
 
-def _ask_stored(outline: Outline, key: tuple[int, int], probes: tuple[bytes, ...], i: int, answers: Answers) -> None:
-    """A filter in the footer itself costs no reading."""
-    try:
-        bloom = decoded(outline, outline.leaves[key[1]], key[0])
-    except UnknownFilterError as error:
-        answers.unknown[key[0]] = str(error)
-        return
-    except FilterFormatError as error:
-        answers.damaged[key[0]] = str(error)
-        return
-    if bloom is not None:
-        answers.denied[i] = not any(bloom.might_contain(plain) for plain in probes)
-
-
 def _ask_alone(
-    source: Source,
-    filter_ranges: FilterRanges,
-    key: tuple[int, int],
-    probes: tuple[bytes, ...],
-    i: int,
-    answers: Answers,
+    source: Source, stored: StoredFilter | None, probes: tuple[bytes, ...], i: int, answers: Answers
 ) -> None:
-    filter_range = filter_ranges[key]
-    if filter_range is None:
+    if stored is None:
         return
     before = source.bytes_read
     try:
-        answers.denied[i] = not any(probe(source, filter_range, plain) for plain in probes)
+        answers.denied[i] = not any(stored.might_contain(plain) for plain in probes)
     except UnknownFilterError as error:
-        answers.unknown[key[0]] = str(error)
+        answers.unknown[stored.row_group] = str(error)
     except (FilterFormatError, DamagedFileError) as error:
-        answers.damaged[key[0]] = str(error)
+        answers.damaged[stored.row_group] = str(error)
     answers.bytes_read[i] += source.bytes_read - before
 
 

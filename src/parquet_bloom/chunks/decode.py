@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parquet_bloom._thrift.parquet.ttypes import CompressionCodec
-from parquet_bloom.chunks.page_sizes import PageSizes, page_sizes, rows_at_once
+from parquet_bloom.chunks.page_sizes import PageSizes, check_page, page_sizes, rows_at_once
 from parquet_bloom.errors import DamagedFileError, LimitError, first_line, parameter
 from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import MAGIC
@@ -127,7 +127,8 @@ class ColumnReader:
             few = 2 * held * sizes.dictionary <= limits().max_memory
             longest = sizes.dictionary if few else self._longest(row_group, values, sizes)
         where = f"row group {row_group}, column {self.leaf.name}"
-        return rows_at_once(self._source, where, sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
+        check_page(self.path, where, sizes, longest, self.leaf.repeated)
+        return rows_at_once(sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
 
     def _is_tiny(self, row_group: int) -> bool:
         """Whether a chunk's bytes are too few for pages over the limit, so that these need not be looked at.
@@ -146,7 +147,7 @@ class ColumnReader:
     def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
         """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""
         where, most = f"row group {row_group}, column {self.leaf.name}", _WHOLE * limits().max_memory
-        rows_at_once(self._source, where, sizes, self._rows[row_group], 1, 1, False)  # the dictionary itself
+        check_page(self.path, where, sizes, 1, repeated=False)  # the dictionary itself
         longest = total = 0
         try:
             with (

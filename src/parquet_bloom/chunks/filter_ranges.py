@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.formats import final
-from parquet_bloom.formats.draft_2015 import stored_of
+from parquet_bloom.formats.footer_filters import filters_of_column
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot, extents
 from parquet_bloom.kernels.split_block import MAX_BYTES
@@ -97,7 +97,7 @@ def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
     length = outline.slots[Slot.FILTER_LENGTH, :, column]
     exists = is_pointed_at(offset)
     pointed_at = exists.copy()
-    exists[list(stored_of(outline, column))] = True
+    exists[list(filters_of_column(outline, column))] = True
     totals, num_bytes = sizes()
     at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
     fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 
 from parquet_bloom.chunks.filter_ranges import fitting_ranges, header_of
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats import final
 from parquet_bloom.formats.contents import Counts, blank, counts_in
-from parquet_bloom.formats.draft_2015 import FooterFilter, footer_filters
 from parquet_bloom.formats.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer, chunk_extent
 from parquet_bloom.formats.metadata.outline import NONE, Outline
@@ -64,17 +62,12 @@ class FilterRange:
 
 
 class FilterRanges:
-    """The ranges of all filters of one file; `in_footer` are those that the footer holds itself."""
+    """The ranges of all filters in the body of one file."""
 
     def __init__(self, footer: Footer) -> None:
         self._footer = footer
         self._rules = rules_of(read_entries(footer))
         self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
-
-    @cached_property
-    def in_footer(self) -> dict[ChunkKey, FooterFilter]:
-        """The filters in column metadata, which lie nowhere in the body."""
-        return footer_filters(self._footer)
 
     def __getitem__(self, key: ChunkKey) -> FilterRange | None:
         """The range of a chunk's filter; None where the footer points at none."""

@@ -78,26 +78,31 @@ def _header(source: Source, at: int, stop: int) -> tuple[PageHeader | None, int]
             return None, 0
 
 
-def rows_at_once(
-    source: Source, where: str, sizes: PageSizes, rows: int, longest: int, wanted: int, repeated: bool
-) -> int:
-    """How many rows to decode at a time, at most `wanted`: half of max_memory is for pages, half for values.
+def check_page(path: str, where: str, sizes: PageSizes, longest: int, repeated: bool) -> None:
+    """Raise LimitError where one page, or one value, takes more than half of max_memory.
 
-    where     "row group 3, column id", for the error
-    rows      of the row group
-    longest   bytes that one value takes at most, where pages hold less: of a fixed width, or in the dictionary
-    repeated  whether a row may have several values
-    Raises LimitError where even one page or one value takes more.
+    where  "row group 3, column id", for the error; the others as rows_at_once has them
     """
     most = limits().max_memory
-    values, pages = np.array(sizes.values, np.int64), np.array(sizes.bytes, np.int64)
-    page = int(pages.max(initial=0)) + sizes.dictionary
-    held = int(values.max(initial=0)) * longest if repeated else longest
+    page = max(sizes.bytes, default=0) + sizes.dictionary
+    held = max(sizes.values, default=0) * longest if repeated else longest
     if 2 * max(page, held) > most:
         what = f"a page of it takes {page} bytes" if page >= held else f"values of one page take {held} bytes"
         hint = "raise it for a file that you trust"
         half = "over half of " + parameter("max_memory")
-        raise LimitError(source.path, f"{where}: {what} when decoded, " + half + f", {most}; {hint}")
+        raise LimitError(path, f"{where}: {what} when decoded, " + half + f", {most}; {hint}")
+
+
+def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeated: bool) -> int:
+    """How many rows to decode at a time, at most `wanted`: half of max_memory is for pages, half for values.
+
+    sizes     that passed check_page
+    rows      of the row group
+    longest   bytes that one value takes at most, where pages hold less: of a fixed width, or in the dictionary
+    repeated  whether a row may have several values
+    """
+    most = limits().max_memory
+    values, pages = np.array(sizes.values, np.int64), np.array(sizes.bytes, np.int64)
     per_row = max(1, -(-int(values.sum()) // max(rows, 1))) if repeated else 1
     reach = np.concatenate(([0], np.cumsum(pages)))
     ends = np.cumsum(values)

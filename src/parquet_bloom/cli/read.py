@@ -62,13 +62,7 @@ def command(
     from parquet_bloom.report.tables import plural, size
     from parquet_bloom.report.text import width_of
 
-    if output is not None and form is None:
-        form = rows.SUFFIXES.get(os.path.splitext(output)[1].lower())
-        if form is None:
-            raise RequestError(f"--output {output}: its suffix names no format; give --format")
-    form = form or "table"
-    if output is None and form in rows.BINARY and sys.stdout.isatty():
-        raise RequestError(f"{form} is no format for a terminal; give --output")
+    form = _format(output, form)
     cut = form == "table" and limit is None
     names = [name.strip() for name in columns.split(",")] if columns else None
     table: rows.Table | None = None
@@ -103,6 +97,18 @@ def command(
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
         aside(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})")
     return 0
+
+
+def _format(output: str | None, named: str | None) -> str:
+    """The format to write: the one that was named, that of the output's suffix, or a table."""
+    from parquet_bloom.report.rows import BINARY, SUFFIXES
+
+    form = named or (SUFFIXES.get(os.path.splitext(output)[1].lower()) if output is not None else "table")
+    if form is None:
+        raise RequestError(f"--output {output}: its suffix names no format; give --format")
+    if output is None and form in BINARY and sys.stdout.isatty():
+        raise RequestError(f"{form} is no format for a terminal; give --output")
+    return form
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -17,39 +18,55 @@ rows_option = click.option(
 )
 
 
-def _finish(
-    spark: Any, job: Callable[[], Any], sums: dict[str, str], shown: Sequence[str], limit: int, report: str | None,
-    as_json: bool, worth: str,
-) -> tuple[dict[str, Any], int]:  # fmt: skip
-    """Print some rows and the sums of all; write the report. Returns the sums, and the status of files that failed.
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """What a command prints of a job's rows.
 
-    job    gives the rows
-    sums   name -> expression over rows
-    worth  which rows are printed
+    columns  of the rows that are printed
+    sums     name -> expression over all rows
+    worth    which rows are printed, as SQL
+    limit    how many of these
+    report   where all rows go, if anywhere
+    """
+
+    columns: Sequence[str]
+    sums: Mapping[str, str]
+    worth: str
+    limit: int
+    report: str | None
+    as_json: bool
+
+
+def _finish(spark: Any, job: Callable[[], Any], printed: _Printed) -> tuple[dict[str, Any], int]:
+    """Print some of the rows that a job gives, and the sums of all; write the report.
+
+    returns  the sums, and the status of files that failed
     """
     from parquet_bloom.spark.progress import watched
     from parquet_bloom.spark.reports import refuse_existing, write_report
 
+    report = printed.report
     with watched(spark):
         if report is not None:
             refuse_existing(spark, report)
         frame = job().persist()
-        named = [f"{expression} `{name}`" for name, expression in sums.items()]
+        named = [f"{expression} `{name}`" for name, expression in printed.sums.items()]
         totals = frame.selectExpr(
             *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
         ).head().asDict()  # fmt: skip
         errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
-        rows = frame.filter("error IS NULL").filter(worth).select(*shown).limit(limit).collect()
+        worth = frame.filter("error IS NULL").filter(printed.worth)
+        rows = worth.select(*printed.columns).limit(printed.limit).collect()
         if report is not None:
             write_report(spark, frame, report)
-    if as_json:
+    if printed.as_json:
         print_json({**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
     else:
         from parquet_bloom.report.tables import plural, print_table
 
         if rows:
-            print_table(shown, _cells(rows))
-        say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in sums)]))
+            print_table(printed.columns, _cells(rows))
+        say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printed.sums)]))
         if report is not None:
             say(f"report: {report}")
     return totals, say_failed(totals["failed"], totals["files"], errors, report)
@@ -76,7 +93,7 @@ def inspect(
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(inspect_filters, spark, paths, listed(columns), listed(exclude))
-        return _finish(spark, job, sums, shown, limit, report, as_json, "true")[1]
+        return _finish(spark, job, _Printed(shown, sums, "true", limit, report, as_json))[1]
 
 
 @click.command("verify")
@@ -99,7 +116,7 @@ def verify(
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(verify_filters, spark, paths, listed(columns), listed(exclude), sample)
-        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "status <> 'right'")
+        totals, status = _finish(spark, job, _Printed(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
 
 
@@ -126,7 +143,7 @@ def check(
     sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "NOT skipped")
+        totals, status = _finish(spark, job, _Printed(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
 
 
@@ -151,7 +168,7 @@ def prune(
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        totals, status = _finish(spark, job, sums, shown, limit, report, as_json, "true")
+        totals, status = _finish(spark, job, _Printed(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
 
 

@@ -27,7 +27,7 @@ from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events, insert_events, write_body
 from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEY, KEYS, footer_filters
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters, length_of
 from parquet_bloom.formats.forms.form import BuiltFilter
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
@@ -323,13 +323,12 @@ class _Writer:
         stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
         ranges = dict(new)
         for key, pairs in self.texts.items():
-            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), len(dict(pairs)[KEY]))
+            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
         entries = new_entries(__version__, form.name, form.described, self.footer, ranges)
         changes, append = rewritten(self.footer, stay, entries)
         gone = {key: None for key in old if key in chunks and key not in new}
-        stored = footer_filters(self.footer)
-        texts = {key: self.texts.get(key, ()) for key in chunks if key in self.texts or key in stored}
-        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts, text_keys=KEYS)
+        texts = changes_of(self.footer, chunks, self.texts)
+        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts)
         try:
             data = edit_footer(self.footer.data, edit)
         except FooterError as error:
@@ -341,8 +340,8 @@ class _Writer:
     def _report(self) -> None:
         for group, column in self.keys:
             b = self._built[group, column]
-            texts = dict(self.texts.get((group, column), ()))
-            offset, length = self.filter_ranges.get((group, column), (None, len(texts.get(KEY, ""))))
+            held = length_of(self.texts.get((group, column), ()))
+            offset, length = self.filter_ranges.get((group, column), (None, held))
             name = self.footer.leaves[column].name
             self.filters.append(
                 AddedFilter(group, name, offset, length, b.num_bytes, b.fpp, b.reached, b.estimated_ndv)

@@ -18,8 +18,8 @@ from parquet_bloom.errors import (
     NotParquetError,
     parameter,
 )
-from parquet_bloom.formats.draft_2015 import footer_filters
 from parquet_bloom.formats.filters import decode_filter
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata.edits import Moves
 from parquet_bloom.formats.metadata.footer import MAGIC, ChunkKey, chunk_extent
 from parquet_bloom.storage.source import Source

@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
-from parquet_bloom.formats.draft_2015 import footer_filters
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.forms.form import Format, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
@@ -204,8 +204,6 @@ def plan(footer: Footer, request: Request) -> Plan:
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
     rates = _rates(leaves, request.fpp, form.fpp)
-    in_body = form.in_body
-    foreign = footer.foreign_filter_fields if in_body else set()
     stored = footer_filters(footer)
     file_plan = Plan()
     for leaf in wanted:
@@ -219,16 +217,13 @@ def plan(footer: Footer, request: Request) -> Plan:
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
-            here = (group, leaf.index) in footer.filter_ranges or (group, leaf.index) in stored
-            reason = _why_not(values, nulls, here, request.replace)
-            if reason is None and not in_body and footer.meta(group, leaf.index).key_value_metadata == []:
-                reason = "its list of key-values is there and empty, which remove could not bring back"
-            if (group, leaf.index) in foreign:
-                reason = "another program keeps something else where a filter's place goes in the footer"
+            key = (group, leaf.index)
+            here = key in footer.filter_ranges or key in stored
+            reason = _why_not(values, nulls, here, request.replace) or form.chunk_refusal(footer, key)
             if reason:
                 reasons[group] = reason
             else:
-                file_plan.sizings[group, leaf.index] = sizing
+                file_plan.sizings[key] = sizing
         file_plan.skipped += _summarise(leaf, reasons, footer.n_row_groups)
     return file_plan
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.rewrite import Body, Event, NullSink, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.draft_2015 import KEYS, footer_filters
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import all_ranges, read_entries, rewritten
@@ -86,8 +86,7 @@ def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body) 
     return FooterEdit(
         moves=moves,
         filter_ranges=dict.fromkeys(chunks),
-        texts={key: () for key in footer_filters(footer) if key in chunks},
-        text_keys=KEYS,
+        texts=changes_of(footer, chunks),
         index_lengths=body.index_lengths,
         key_values=changes,
         keep_empty=any(entry.body.get("empty_list") for entry in gone),

@@ -12,7 +12,7 @@ from parquet_bloom.edit.removal import plan_removal, removal_edit
 from parquet_bloom.edit.reports import RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import write_body
 from parquet_bloom.errors import FooterError, LayoutError, RequestError
-from parquet_bloom.formats.draft_2015 import footer_filters
+from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata.edits import edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import select_leaves

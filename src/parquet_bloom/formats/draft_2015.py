@@ -27,13 +27,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, KeyValue, Type
+from parquet_bloom._thrift.parquet.ttypes import Type
 from parquet_bloom._thrift.parquet_statistics import ttypes
-from parquet_bloom.errors import FilterFormatError, FooterError, RequestError, UnknownFilterError
-from parquet_bloom.formats.contents import blank, counts_of, denied_bound
-from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
-from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
 from parquet_bloom.formats.metadata.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.kernels import k_probe
@@ -122,6 +118,31 @@ class KProbeFilter:
         """Bits of the bitset."""
         return 64 * len(self.longs)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the bitset."""
+        return self.longs.nbytes
+
+    @property
+    def hash_functions(self) -> int:
+        """Positions that a value takes."""
+        return self.k
+
+    @property
+    def bits_set(self) -> int:
+        """How many of the bits are set."""
+        return k_probe.bits_set(self.longs)
+
+    @property
+    def fpp(self) -> float:
+        """False positive rate for random absent values, by the bits."""
+        return k_probe.fpp_of(self.longs, self.k)
+
+    @property
+    def estimated_ndv(self) -> float:
+        """Distinct values, from the share of bits set."""
+        return k_probe.estimated_ndv(self.longs, self.k)
+
     def might_contain(self, plain: bytes) -> bool:
         """Probe one value by its PLAIN bytes: True is "perhaps", False is "certainly not"."""
         return any(k_probe.contains_value(self.longs, rule, self.k, plain) for rule in self.rules)
@@ -131,6 +152,10 @@ class KProbeFilter:
         answers = [k_probe.contains_hashes(self.longs, rule, self.k, rule.hash_values(values)) for rule in self.rules]
         admitted: NDArray[np.bool_] = np.logical_or.reduce(answers)
         return admitted
+
+    def might_contain_hashed(self, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The same of values whose XXH64 with seed 0 is known, which no family uses."""
+        return self.might_contain_array(values)
 
 
 # --- the struct -----------------------------------------------------------------------------------
@@ -207,8 +232,8 @@ def strategy_of(number: int) -> Strategy:
 class FooterFilter:
     """A filter as a footer holds it.
 
-    place   "column metadata", the chunk's key-values, or "Statistics", the draft's own
-    pairs   the key-values that are ours; data is the struct of the draft
+    held_in  "column metadata", the chunk's key-values, or "Statistics", the draft's own
+    pairs    the key-values that are ours; data is the struct of the draft
     """
 
     held_in: str
@@ -216,9 +241,24 @@ class FooterFilter:
     data: bytes = b""
 
     @property
+    def spec(self) -> str:
+        """The name of its form."""
+        return "statistics"
+
+    @property
     def length(self) -> int:
         """Bytes of the struct, as base64 in column metadata."""
         return sum(len(value or "") for key, value in self.pairs if key == KEY) + len(self.data)
+
+    @property
+    def caveat(self) -> str:
+        """What is to be said of a filter in that place; "" for nothing."""
+        unreadable = "Polars and DataFusion cannot open a file with a filter there"
+        return unreadable if self.held_in == "Statistics" else ""
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why its form has no filter for such a column, so that one there says nothing; None where it has."""
+        return refusal(leaf)
 
     def decode(self, leaf: Leaf) -> KProbeFilter:
         """Decode it for a column. Raises FilterFormatError where it is no evidence."""
@@ -251,74 +291,10 @@ def key_values(bloom: KProbeFilter) -> list[tuple[str, str]]:
     return [(KEY, text), (FAMILY_KEY, rule.family), (STRATEGY_KEY, rule.strategy)]
 
 
-def _footer_filter(pairs: Iterable[KeyValue]) -> FooterFilter | None:
-    ours = tuple((pair.key, pair.value) for pair in pairs if pair.key in KEYS)
+def filter_in_pairs(pairs: Iterable[tuple[str, str | None]]) -> FooterFilter | None:
+    """The filter that is among the key-values of a column chunk."""
+    ours = tuple((key, value) for key, value in pairs if key in KEYS)
     return FooterFilter("column metadata", ours) if any(key == KEY for key, _ in ours) else None
-
-
-@derived
-def texts_in(footer: Footer) -> dict[ChunkKey, FooterFilter]:
-    """Every filter in a footer's column metadata."""
-    stored = (((i, j), _footer_filter(pairs)) for i, j, pairs in footer.chunk_key_values())
-    return {key: one for key, one in stored if one is not None}
-
-
-def footer_filters(footer: Footer) -> dict[ChunkKey, FooterFilter]:
-    """Every filter that a footer holds itself, those of the draft's own place too."""
-    return {key: FooterFilter("Statistics", data=data) for key, data in footer.draft_filters.items()} | texts_in(footer)
-
-
-@derived
-def stored_of(outline: Outline, column: int) -> dict[int, FooterFilter]:
-    """The filters of one column that the footer holds itself, by row group."""
-    return dict(_spans(outline, column))
-
-
-def _spans(outline: Outline, column: int) -> Iterable[tuple[int, FooterFilter]]:
-    slots = outline.slots[:, :, column]
-    filled = (slots[Slot.KEY_VALUES] != NONE) | (slots[Slot.DRAFT_FILTER] != NONE)
-    for group in np.flatnonzero(filled).tolist():
-        stored = _in_span(_span(outline, slots[:, group], Slot.KEY_VALUES))
-        draft = _span(outline, slots[:, group], Slot.DRAFT_FILTER)
-        if stored is None and draft:
-            stored = FooterFilter("Statistics", data=draft)
-        if stored is not None:
-            yield group, stored
-
-
-def _span(outline: Outline, slots: NDArray[np.int64], slot: Slot) -> bytes:
-    at, length = int(slots[slot]), int(slots[slot + 1])
-    return outline.data[at : at + length] if at != NONE else b""
-
-
-def _in_span(pairs: bytes) -> FooterFilter | None:
-    if KEY.encode() not in pairs:
-        return None
-    try:
-        found, _ = compact.decode(ColumnMetaData, b"\x89" + pairs + b"\0")  # field 8, a list
-    except FooterError:
-        return None
-    return _footer_filter(found.key_value_metadata or ())
-
-
-@derived
-def _decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter:
-    return stored_of(outline, leaf.index)[group].decode(leaf)
-
-
-def decoded(outline: Outline, leaf: Leaf, group: int) -> KProbeFilter | None:
-    """The filter of a chunk that the footer holds, decoded once; None if there is none.
-
-    Raises FilterFormatError and UnknownFilterError where it is no evidence.
-    """
-    if group not in stored_of(outline, leaf.index):
-        return None
-    bloom = _decoded(outline, leaf, group)
-    if not bloom.longs.any() and (found := blank(counts_of(outline, group, leaf.index))) is not None:
-        raise (FilterFormatError if found[1] else UnknownFilterError)(found[0])
-    if (denied := denied_bound(bloom.might_contain, outline, leaf, group)) is not None:
-        raise FilterFormatError(denied)
-    return bloom
 
 
 def built(rule: KProbeRule, hashes: Sequence[k_probe.Hashes], num_bits: int, k: int) -> KProbeFilter:

@@ -79,6 +79,31 @@ class BloomFilter:
         return self.parts[0][1]
 
     @property
+    def num_bytes(self) -> int:
+        """Bytes of the bitset."""
+        return self.blocks.nbytes
+
+    @property
+    def hash_functions(self) -> int:
+        """None over the whole bitset: a value takes one block."""
+        return 0
+
+    @property
+    def bits_set(self) -> int:
+        """How many of the bits are set."""
+        return split_block.bits_set(self.blocks)
+
+    @property
+    def fpp(self) -> float:
+        """Exact false positive rate for random absent values."""
+        return split_block.exact_rate(self.blocks)
+
+    @property
+    def estimated_ndv(self) -> float:
+        """Distinct values, from the share of bits set."""
+        return split_block.estimated_ndv(self.blocks)
+
+    @property
     def rotten(self) -> str | None:
         """Where header and bitset disagree on the checksum, with both; None where they agree or there is none."""
         stored_crc, computed_crc = self.header.crc, zlib.crc32(self.blocks.tobytes())
@@ -98,6 +123,13 @@ class BloomFilter:
         ]
         admitted: NDArray[np.bool_] = np.logical_or.reduce(answers)
         return admitted
+
+    def might_contain_hashed(self, values: pa.Array, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The same of values whose XXH64 with seed 0 is known, as uint64[n] without nulls."""
+        if [(rule.hash, rule.seed) for rule, _ in self.parts] == [("xxh64", 0)]:
+            ((rule, blocks),) = self.parts
+            return split_block.contains_hashes(blocks, hashes, rule.index)
+        return self.might_contain_array(values)
 
 
 def _probe(rule: Rule, blocks: split_block.Blocks, plain: bytes) -> bool:

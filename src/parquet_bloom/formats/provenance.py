@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.formats.draft_2015 import texts_in
+from parquet_bloom.formats.footer_filters import filters_in_pairs
 from parquet_bloom.formats.metadata.derived import derived
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -67,8 +67,8 @@ def ranges_crc(filter_ranges: FilterRangeMap) -> int:
 
 def all_ranges(footer: Footer) -> dict[ChunkKey, tuple[int, int | None]]:
     """Filters that the footer points at; for chunks without one, those that the footer holds in column metadata."""
-    stored = {key: (footer.meta(*key).data_page_offset, stored.length) for key, stored in texts_in(footer).items()}
-    return stored | footer.filter_ranges
+    held = filters_in_pairs(footer).items()
+    return {key: (footer.meta(*key).data_page_offset, one.length) for key, one in held} | footer.filter_ranges
 
 
 @derived

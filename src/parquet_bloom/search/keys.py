@@ -17,15 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.chunks.asking import counted, headers_of
-from parquet_bloom.chunks.filter_ranges import ColumnFilterRanges, filter_ranges_of, header_of, is_pointed_at
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of, header_of
 from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.chunks.locate import FilterRange, FilterRanges, check_blank, read_filter
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
 from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, limits, statistics_of
-from parquet_bloom.formats.draft_2015 import decoded
 from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
 from parquet_bloom.formats.literals import as_literal
-from parquet_bloom.formats.metadata.outline import NONE, Outline, Slot
+from parquet_bloom.formats.metadata.outline import NONE, Outline
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.kernels.hashes import hash_array
@@ -191,20 +190,15 @@ def hits_of(
     asked = some & column_ranges.exists
     fitting = np.flatnonzero(asked & column_ranges.fits)
     if len(fitting):
-        counts = _ask_whole(source, column_ranges, fitting, keys.hashes, first[fitting], last[fitting], count)
+        offset, num_bytes = column_ranges.offset[fitting], column_ranges.num_bytes[fitting]
+        counts = _ask_whole(source, _Asked(offset, num_bytes, first[fitting], last[fitting], keys.hashes, count))
         for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
             if n != NONE:
                 asked[group] = False
                 hits[group] = n
-    pointed_at = is_pointed_at(outline.slots[Slot.FILTER_OFFSET, :, leaf.index])
-    for group in np.flatnonzero(asked & ~pointed_at).tolist():
-        stored = keys.stored[first[group] : last[group]]
-        hits[group] = _stored_hits(outline, (group, leaf.index), stored, count)
-    asked &= pointed_at
-    if asked.any():
-        all_ranges = FilterRanges(source.footer())
-        for group in np.flatnonzero(asked).tolist():
-            hits[group] = _hits(source, all_ranges[group, leaf.index], keys.stored[first[group] : last[group]], count)
+    filters = StoredFilters(source)
+    for group in np.flatnonzero(asked).tolist():
+        hits[group] = _hits(filters.asked(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
 
 
@@ -225,65 +219,68 @@ def _search(order: NDArray[Any], bounds: NDArray[Any], side: Literal["left", "ri
     return np.searchsorted(order, bounds, side)
 
 
-def _hits(source: Source, filter_range: FilterRange | None, stored: pa.Array, count: bool) -> int | None:
+def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | None:
     """How many keys one filter of any form admits; None where it cannot be asked."""
-    if filter_range is None:
+    if stored is None:
         return None
     try:
-        bloom = read_filter(source, filter_range)
-        if not bloom.blocks.any():
-            check_blank(filter_range.counts)
-        admitted = bloom.might_contain_array(stored)
-    except (UnknownFilterError, FilterFormatError, DamagedFileError):
+        admitted = stored.evidence().might_contain_array(values)
+    except (FilterFormatError, DamagedFileError):
         return None
     return int(np.count_nonzero(admitted)) if count else int(admitted.any())
 
 
-def _stored_hits(outline: Outline, key: tuple[int, int], stored: pa.Array, count: bool) -> int | None:
-    """How many keys a filter admits that the footer holds itself. One that the footer points at is preferred."""
-    try:
-        bloom = decoded(outline, outline.leaves[key[1]], key[0])
-    except FilterFormatError:
-        return None
-    if bloom is None:
-        return None
-    admitted = bloom.might_contain_array(stored)
-    return int(np.count_nonzero(admitted)) if count else int(admitted.any())
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Filters that fit, and what each is asked for; the first four are int64[n], one a filter.
+
+    offset       bytes from the start of the file, of the header
+    num_bytes    of the bitset
+    first, last  filter i is asked for hashes[first[i] : last[i]]
+    hashes       uint64, of all keys
+    count        say how many a filter admits; without it 1 stands for one or more
+    """
+
+    offset: Integers
+    num_bytes: Integers
+    first: Integers
+    last: Integers
+    hashes: NDArray[np.uint64]
+    count: bool
 
 
-def _ask_whole(
-    source: Source, column_ranges: ColumnFilterRanges, row_groups: Integers, hashes: NDArray[np.uint64],
-    first: Integers, last: Integers, count: bool,
-) -> Integers:  # fmt: skip
-    """Ask whole filters, those that fit, for many hashes; each for hashes[first[i] : last[i]].
+def _ask_whole(source: Source, asked: _Asked) -> Integers:
+    """Ask whole filters for many hashes.
 
-    count    say how many a filter admits; without it 1 stands for one or more
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """
     from parquet_bloom.chunks import ask_kernel
 
-    offset, size = column_ranges.offset[row_groups], column_ranges.num_bytes[row_groups]
-    kinds, heads, head_bytes = headers_of(size)
     if source.fd is None:
-        return _ask_whole_by_ranges(source, offset, size, hashes, first, last, count)
-    answers, hits = np.empty(len(offset), np.uint8), np.empty(len(offset), np.int64)
-    ask_kernel.ask_whole(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, count, answers, hits)
-    counted(source, answers, 2 * len(offset), int((head_bytes[kinds] + size).sum()))
+        return _ask_whole_by_ranges(source, asked)
+    n = len(asked.offset)
+    kinds, heads, head_bytes = headers_of(asked.num_bytes)
+    answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
+    ask_kernel.ask_whole(
+        source.fd, asked.offset, asked.num_bytes, kinds, heads, head_bytes, asked.first, asked.last, asked.hashes,
+        asked.count, answers, hits,
+    )  # fmt: skip
+    counted(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
     hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
     return hits
 
 
-def _ask_whole_by_ranges(
-    source: Source, offset: Integers, size: Integers, hashes: NDArray[np.uint64], first: Integers, last: Integers,
-    count: bool,
-) -> Integers:  # fmt: skip
-    hits = np.full(len(offset), NONE)
-    for some in np.split(np.arange(len(offset)), np.flatnonzero(np.diff((np.cumsum(size) - 1) // _MOST_BYTES)) + 1):
-        headers = [header_of(n) for n in size[some].tolist()]
-        lengths = [len(header) + n for header, n in zip(headers, size[some].tolist(), strict=True)]
-        found = source.read_ranges(list(zip(offset[some].tolist(), lengths, strict=True)))
+def _ask_whole_by_ranges(source: Source, asked: _Asked) -> Integers:
+    hits = np.full(len(asked.offset), NONE)
+    parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
+    for some in np.split(np.arange(len(hits)), parts):
+        sizes = asked.num_bytes[some].tolist()
+        headers = [header_of(n) for n in sizes]
+        lengths = [len(header) + n for header, n in zip(headers, sizes, strict=True)]
+        found = source.read_ranges(list(zip(asked.offset[some].tolist(), lengths, strict=True)))
         for i, header, data in zip(some.tolist(), headers, found, strict=True):
             if data.startswith(header) and data.count(0, len(header)) < len(data) - len(header):
-                admitted = contains_hashes(from_bytes(data[len(header) :]), hashes[first[i] : last[i]])
-                hits[i] = np.count_nonzero(admitted) if count else admitted.any()
+                own = asked.hashes[asked.first[i] : asked.last[i]]
+                admitted = contains_hashes(from_bytes(data[len(header) :]), own)
+                hits[i] = np.count_nonzero(admitted) if asked.count else admitted.any()
     return hits

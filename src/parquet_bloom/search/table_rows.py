@@ -66,12 +66,16 @@ class TableRows:
             assert isinstance(file.file, TableFile)
             if file.file.deletes is not None:
                 reason = "has row-level deletes"
-            elif not self._projection(file).same_names():
+            elif not self.same_names(file):
                 reason = "has columns under other names"
             else:
                 continue
             advice = "; read_batches and read_table apply them" if "deletes" in reason else "; read_batches maps them"
             raise RequestError(f"{file.file} {reason}, which a data set of files cannot tell{advice}")
+
+    def same_names(self, file: FileResult) -> bool:
+        """Whether a file calls its columns as the table does."""
+        return self._projection(file).same_names()
 
     def constants(self, file: FileResult) -> pc.Expression | None:
         """What is true of every row of a file: values of the columns that it lacks."""

@@ -143,8 +143,7 @@ def add_filters(
         report.unpersist()
     else:
         raise StorageError(", ".join(paths), f"executors were lost in each of {_ATTEMPTS} runs; run the job once more")
-    local = any(where.split(path)[0] == "file" for path in ([output] if output is not None else paths))
-    if local and not _in_one_process(spark):
+    if _may_leave_litter(spark, where, [output] if output is not None else paths):
         _sweep(report, job)
     return report
 
@@ -238,10 +237,11 @@ def _rows(
     return mapped(frame, run, schema)
 
 
-def _in_one_process(spark: Any) -> bool:
-    """Whether there are no executors that could have died."""
+def _may_leave_litter(spark: Any, where: Storages, paths: Sequence[str]) -> bool:
+    """Whether files are written on local disks, and by executors that may have died."""
     master = str(spark.conf.get("spark.master", ""))
-    return master == "local" or master.startswith("local[")
+    in_one_process = master == "local" or master.startswith("local[")
+    return not in_one_process and any(where.split(path)[0] == "file" for path in paths)
 
 
 def _sweep(report: Any, job: tasks.Job) -> None:

@@ -134,6 +134,17 @@ class Workers:
 _LOOK_S = 0.05  # seconds between a producer's checks whether its results are still wanted
 
 
+def _put(out: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
+    """Put an item where its consumer takes it; False where that one has gone."""
+    while not stopped.is_set():
+        try:
+            out.put(item, timeout=_LOOK_S)
+            return True
+        except queue.Full:
+            continue
+    return False
+
+
 def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, room: int) -> Generator[R, None, None]:
     """The results of all keys, one after the other; the next `threads` keys run ahead, each by `room` results.
 
@@ -142,23 +153,14 @@ def chained(work: Callable[[K], Iterable[R]], keys: Sequence[K], threads: int, r
     stopped = threading.Event()
     waiting: deque[tuple[threading.Thread, queue.Queue[Any]]] = deque()
 
-    def put(out: queue.Queue[Any], item: Any) -> bool:
-        while not stopped.is_set():
-            try:
-                out.put(item, timeout=_LOOK_S)
-                return True
-            except queue.Full:
-                continue
-        return False
-
     def run(key: K, out: queue.Queue[Any]) -> None:
         try:
             for result in work(key):
-                if not put(out, (result, None)):
+                if not _put(out, (result, None), stopped):
                     return
-            put(out, None)
+            _put(out, None, stopped)
         except BaseException as error:
-            put(out, (None, error))
+            _put(out, (None, error), stopped)
 
     def start(key: K) -> None:
         check_room(1)

@@ -21,6 +21,8 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
 
+_GONE = " (no column of the table)"
+
 
 @dataclass(slots=True)
 class _Node:
@@ -45,6 +47,7 @@ class Match:
     name      there
     leaf      its place among the file's leaves; None for a group, and for what the file lacks
     children  of the field
+    same_name whether the file calls by the field's name this column, and no other one
     """
 
     field: Field
@@ -52,6 +55,7 @@ class Match:
     name: str = ""
     leaf: int | None = None
     children: tuple[Match, ...] = ()
+    same_name: bool = True
 
     def leaves(self) -> Iterator[int | None]:
         """The place of each leaf of the field, in their order; None for those that the file lacks."""
@@ -59,6 +63,11 @@ class Match:
             yield self.leaf
         for child in self.children:
             yield from child.leaves()
+
+    @property
+    def same_names(self) -> bool:
+        """Whether the file calls the field, and all below it, as the table does."""
+        return self.same_name and all(child.same_names for child in self.children)
 
 
 def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object) -> tuple[Match, ...]:
@@ -73,7 +82,16 @@ def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement
         fields, by_id = file.fields, False
     root = _tree(schema)
     search = _Search(file, by_id and any(element.field_id is not None for element in schema))
-    return tuple(search.match(one, *search.child(one, root)) for one in fields)
+    return _named_alike([search.match(one, *search.child(one, root)) for one in fields], root)
+
+
+def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
+    """The fields of one group, each with whether its name means the same there."""
+    names = {node.element.name for node in group.children}
+    return tuple(
+        replace(one, same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
+        for one in found
+    )
 
 
 def file_leaves(
@@ -97,11 +115,18 @@ def named_leaves(
 
 
 def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
-    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are."""
+    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are.
+
+    One that the table lacks and that has the name of another is marked, so that each name means one.
+    """
     if snapshot is None:
         return footer.leaves
     named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
-    return [one if one.path else own for one, own in zip(named, footer.leaves, strict=True)]
+    taken = {one.path for one in named}
+    return [
+        one if one.path else own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
+        for one, own in zip(named, footer.leaves, strict=True)
+    ]
 
 
 def _tree(schema: Sequence[SchemaElement]) -> _Node:
@@ -185,7 +210,10 @@ class _Search:
             if node is not None and node.leaf < 0:
                 raise self._unclear(one, "is one value in the table and none in the file")
             return Match(one, at, name, None if node is None else node.leaf)
-        return Match(one, at, name, None, tuple(self.match(*found) for found in below))
+        found = tuple(self.match(*entry) for entry in below)
+        if pa.types.is_struct(one.type) and node is not None:
+            found = _named_alike(found, node)
+        return Match(one, at, name, None, found)
 
     def _entries(self, one: Field, node: _Node, n: int) -> list[_Node]:
         """The element of a list, or key and value of a map: by their position, as their names are any writer's own."""

@@ -55,7 +55,7 @@ class Projection:
 
     def same_names(self) -> bool:
         """Whether each column of the table has its name in the file, and no other column has."""
-        return all(_same_names(match) for match in self._matches.values())
+        return all(match.same_names for match in self._matches.values())
 
     def absent(self) -> Mapping[str, pa.Scalar]:
         """Top-level columns that the file lacks and that are not NULL in its rows, with their value."""
@@ -75,15 +75,6 @@ def repeated(value: pa.Scalar | None, kind: pa.DataType, n: int) -> pa.Array:
         inner = value.value if isinstance(value, pa.ExtensionScalar) else value
         return pa.ExtensionArray.from_storage(kind, repeated(inner, kind.storage_type, n))
     return pa.repeat(value if value.type == kind else value.cast(kind), n)
-
-
-def _same_names(match: Match) -> bool:
-    field = match.field
-    if match.at is None:
-        return True
-    named = match.name == field.name
-    below = all(map(_same_names, match.children))
-    return below and (named or not pa.types.is_struct(field.type))
 
 
 def _values(match: Match, array: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.chunks.hive import partition_value
+from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX
 from parquet_bloom.search.options import SearchOptions
@@ -75,6 +76,10 @@ class IndexedScan(Scan):
             named = {cover.file.path: known[file.file] for cover, known in pairs if file.file in known}
             if not named:
                 continue
+            if self._rows is not None and not self._rows.same_names(file):
+                raise RequestError(
+                    f"{file.file}: has columns under other names than its table; read it without an index"
+                )
             assert file.bound is not None
             key = id(file.bound)
             if key not in evidence:

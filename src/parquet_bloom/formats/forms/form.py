@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.kernels import split_block
 
@@ -56,12 +57,8 @@ class Format(Protocol):
         """As `spec` has it."""
 
     @property
-    def in_body(self) -> bool:
-        """Whether its filters lie among the file's pages, and not in the footer itself."""
-
-    @property
     def placements(self) -> tuple[Placement, ...]:
-        """Where its filters may lie, the first unless told otherwise; none where there is nothing to choose."""
+        """Where its filters may lie in the body, the first unless told otherwise; none where the footer holds them."""
 
     @property
     def writes_length(self) -> bool:
@@ -88,6 +85,9 @@ class Format(Protocol):
 
     def refusal(self, leaf: Leaf) -> str | None:
         """Why it has no filter for such a column; None where it has."""
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Why this chunk's part of the footer takes no filter of it; None where it does."""
 
     def most_bytes(self, n_values: int, sizing: Sizing) -> int:
         """The bytes that a filter of so many values takes at most, in the file, with its header."""

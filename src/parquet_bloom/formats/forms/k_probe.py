@@ -14,6 +14,7 @@ from parquet_bloom.errors import parameter
 from parquet_bloom.formats import draft_2015
 from parquet_bloom.formats.draft_2015 import Style, built, key_values, style_named
 from parquet_bloom.formats.forms.form import USELESS_FPP, Batches, BuiltFilter, Placement, Sizing
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.values import stored_floats, twins
 from parquet_bloom.kernels import k_probe
@@ -30,7 +31,6 @@ class KProbeForm:
 
     style: Style = Style()  # noqa: RUF009 - it is frozen
     name: str = "statistics"
-    in_body: bool = False
     placements: tuple[Placement, ...] = ()
     writes_length: bool = False
     breaks: str = ""
@@ -49,6 +49,12 @@ class KProbeForm:
     def refusal(self, leaf: Leaf) -> str | None:
         """Why the draft has no filter for such a column."""
         return draft_2015.refusal(leaf)
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Of an empty list of key-values: when the filter's have gone again, no list would be there."""
+        if footer.meta(*key).key_value_metadata == []:
+            return "its list of key-values is there and empty, which remove could not bring back"
+        return None
 
     def most_bytes(self, n_values: int, sizing: Sizing) -> int:
         """A long takes up to ten bytes, and then base64."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.formats import final, parquet_41
 from parquet_bloom.formats.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Placement, Sizing
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
 from parquet_bloom.formats.values import stored_floats, twins
@@ -39,7 +40,6 @@ class SplitBlockForm:
     placements: tuple[Placement, ...]
     writes_length: bool
     breaks: str = ""
-    in_body: bool = True
     fpp: float = 0.01
     max_bytes: int = split_block.MAX_BYTES
 
@@ -58,6 +58,12 @@ class SplitBlockForm:
     def refusal(self, leaf: Leaf) -> str | None:
         """Why there is no filter for such a column."""
         return leaf.refusal
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Where another program gave the fields of a filter's place another meaning."""
+        if key in footer.foreign_filter_fields:
+            return "another program keeps something else where a filter's place goes in the footer"
+        return None
 
     def most_bytes(self, n_values: int, sizing: Sizing) -> int:
         """Twice the first allocation: one whose exact rate misses the target by chance is built again larger."""

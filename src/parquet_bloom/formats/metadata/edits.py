@@ -26,6 +26,7 @@ _DRAFT_FILTER = 7  # of Statistics, where it is a struct
 _OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
 _COMPILED_FROM = 32 << 10  # bytes of a footer; the tree takes some 10 ms for so many, as loading the loop does
+PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
 
@@ -93,9 +94,8 @@ class FooterEdit:
     key_values     position in key_value_metadata -> new value; None takes the pair out
     append         pairs to add at the end
     keep_empty     leave an empty key_value_metadata list behind rather than none
-    texts          (row group, column) -> pairs to add to the chunk's own key-values; those of their keys that
-                   were there go, and so does a filter in its Statistics
-    text_keys      the keys that `texts` speaks of
+    texts          (row group, column) -> what changes in the chunk's own key-values; a filter in its Statistics
+                   goes as well
     """
 
     moves: Moves = field(default_factory=Moves)
@@ -104,8 +104,7 @@ class FooterEdit:
     key_values: Mapping[int, str | None] = field(default_factory=dict)
     append: Sequence[tuple[str, str]] = ()
     keep_empty: bool = False
-    texts: Mapping[tuple[int, int], Sequence[tuple[str, str]]] = field(default_factory=dict)
-    text_keys: Sequence[str] = ()
+    texts: Mapping[tuple[int, int], PairChanges] = field(default_factory=dict)
 
 
 # --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
@@ -206,10 +205,11 @@ def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -
             _put(meta, number, value, wire)
 
 
-def _write_texts(meta: Any, edit: FooterEdit, added: Sequence[tuple[str, str]]) -> None:
+def _write_texts(meta: Any, changes: PairChanges) -> None:
     old = _structs(meta, 8)
-    pairs = [pair for pair in old if _get(pair, 1) not in edit.text_keys]
-    pairs += [_pair(key, value) for key, value in added]
+    gone = {key for key, value in changes if value is None}
+    pairs = [pair for pair in old if _get(pair, 1) not in gone]
+    pairs += [_pair(key, value) for key, value in changes if value is not None]
     if _get(meta, 8) is not None:
         if not pairs:
             _put(meta, 8, None)
@@ -240,7 +240,7 @@ def _apply(root: Node, edit: FooterEdit) -> None:
                     raise FooterError(f"row group {i}, column {j} has no metadata")
                 _put_filter_range(meta, edit.filter_ranges[i, j])
             if (i, j) in edit.texts:
-                _write_texts(_get(chunk, 3), edit, edit.texts[i, j])
+                _write_texts(_get(chunk, 3), edit.texts[i, j])
     _edit_key_values(root, edit)
 
 

@@ -77,13 +77,7 @@ def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
         for _ in range(size):
             end = skip_element(data, end, kind, depth)
     elif wire == MAP:
-        size, end = varint(data, at)
-        if size:
-            kinds = _byte(data, end)
-            end += 1
-            for _ in range(size):
-                end = skip_element(data, end, kinds >> 4, depth)
-                end = skip_element(data, end, kinds & 15, depth)
+        end = _skip_map(data, at, depth)
     elif wire == STRUCT:
         last, end = 0, at
         while (header := field_header(data, end, last)) is not None:
@@ -94,6 +88,17 @@ def skip(data: bytes, at: int, wire: int, depth: int = 0) -> int:
         raise FooterError(f"Thrift type {wire} at byte {at} does not exist")
     if end > len(data):
         raise FooterError(f"Thrift value at byte {at} ends at {end}, past the {len(data)} bytes there are")
+    return end
+
+
+def _skip_map(data: bytes, at: int, depth: int) -> int:
+    size, end = varint(data, at)
+    if size:  # an empty map has no byte of types
+        kinds = _byte(data, end)
+        end += 1
+        for _ in range(size):
+            end = skip_element(data, end, kinds >> 4, depth)
+            end = skip_element(data, end, kinds & 15, depth)
     return end
 
 

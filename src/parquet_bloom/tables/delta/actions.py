@@ -136,7 +136,7 @@ def from_json(at: Location, data: bytes) -> Actions:
         for line in data.split(b"\n"):
             if line.strip():
                 actions.take(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise TableFormatError(at, f"is no commit of a Delta log: {type(error).__name__}: {error}") from error
     return actions
 
@@ -168,7 +168,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
                 raise KeyError(f"its columns are {', '.join(names[:5])}")
             for group in range(file.num_row_groups):
                 yield _row_group(file, group)
-        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
             raise TableFormatError(at, f"is no checkpoint of a Delta log: {error}") from error
 
 

@@ -85,13 +85,16 @@ class Transaction:
                 raise ConflictError(file, reason)
 
     def check_files(self) -> None:
-        """Raise ConflictError where a new version is not there as it was written: a vacuum takes what no log names."""
+        """Raise ConflictError where a new version is not there as it was written: a vacuum takes what no log names.
+
+        At its old path a file may be longer: bytes behind the size in the log are no part of it.
+        """
         for change in self._changes:
             try:
                 size = store_of(change.location).size(change.location.path)
             except Exception as error:
                 raise storage_error(change.location, error) from error
-            if size != change.size:
+            if size != change.size and (size is None or size < change.size or not change.same_path):
                 found = "is gone" if size is None else f"has {size} bytes, not {change.size}"
                 raise ConflictError(change.location, f"{found} before the commit; nothing was committed")
 
@@ -160,9 +163,10 @@ class Transaction:
         return found
 
     def _relative(self, change: Change) -> str:
-        if not self._folder.holds(change.location):
+        path = self._folder.relative(change.location)
+        if path is None:
             raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
-        return os.path.relpath(change.location.path, self._folder.at.path)
+        return path
 
 
 class _Library:

@@ -25,7 +25,8 @@ from urllib.parse import unquote
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.stores import Stores, store_of
+from parquet_bloom.storage.store import Store
+from parquet_bloom.storage.stores import Stores
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)")
@@ -38,10 +39,12 @@ class TableFolder:
     """A table's folder, and how names in its log become places.
 
     at      the folder
-    stores  file systems of absolute names
+    store   its file system
+    stores  those of absolute names
     """
 
     at: Location
+    store: Store
     stores: Stores
 
     def place(self, name: str, below: str = "") -> Location:
@@ -56,18 +59,18 @@ class TableFolder:
         if "\0" in path:
             raise TableFormatError(self.at, f"its log has a name that is no path: {name!r}")
         if path.startswith("/"):
-            return Location(path, self.at.filesystem)
+            return self.store.location(path)
         return self.below(posixpath.join(below, path))
 
     def below(self, path: str) -> Location:
         """A path below the table's folder."""
-        folder = str(self.at).rstrip("/")
-        shown = f"{folder}/{path}" if folder or not self.at.shown else path
-        return Location(posixpath.join(self.at.path, path), self.at.filesystem, shown if self.at.shown else "")
+        return self.store.location(posixpath.join(self.at.path, path))
 
-    def holds(self, at: Location) -> bool:
-        """Whether a place lies below the table's folder."""
-        return posixpath.normpath(at.path).startswith(posixpath.normpath(self.at.path).rstrip("/") + "/")
+    def relative(self, at: Location) -> str | None:
+        """The path of a place below the table's folder; None: it lies elsewhere."""
+        root = self.at.path.rstrip("/") + "/"
+        rest = at.path.removeprefix(root)
+        return None if rest == at.path or ".." in rest.split("/") else rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,20 @@ class LogFiles:
     def __init__(self, folder: TableFolder) -> None:
         """List the log. Raises StorageError, TableFormatError where it is none."""
         self.folder = folder
-        try:
-            names = store_of(folder.at).names_in(posixpath.join(folder.at.path, "_delta_log"))
-        except Exception as error:
-            raise storage_error(folder.below("_delta_log"), error) from error
-        self._commits = {int(found[1]): name for name in names if (found := _COMMIT.fullmatch(name))}
-        self._checkpoints = _whole(names)
+        self._list()
         if not self._commits and not self._checkpoints:
             raise TableFormatError(folder.at, "is no Delta table: no log lies in its _delta_log")
+
+    def _list(self) -> None:
+        for _ in range(2):  # a listing may miss a commit that came during it, and have the next one
+            try:
+                names = self.folder.store.names_in(self.folder.below("_delta_log").path)
+            except Exception as error:
+                raise storage_error(self.folder.below("_delta_log"), error) from error
+            self._commits = {int(found[1]): name for name in names if (found := _COMMIT.fullmatch(name))}
+            self._checkpoints = _whole(names)
+            if not self._commits or len(self._commits) == max(self._commits) - min(self._commits) + 1:
+                return
 
     @property
     def latest(self) -> int:
@@ -129,7 +138,7 @@ class LogFiles:
         properties = configuration()
         known = sorted(self._commits)
         if properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
-            since = int(properties.get("delta.inCommitTimestampEnablementVersion", 0))
+            since = _number(properties.get("delta.inCommitTimestampEnablementVersion"))
             inside = [version for version in known if version >= since]
             found = self._by_own_times(inside, wanted)
             if found is not None:
@@ -154,10 +163,13 @@ class LogFiles:
 
     def _own_time(self, version: int) -> int:
         at = self.folder.below(f"_delta_log/{self._commits[version]}")
-        for line in read_file(at).splitlines():
-            info = json.loads(line).get("commitInfo") if line.strip() else None
-            if info is not None and "inCommitTimestamp" in info:
-                return int(info["inCommitTimestamp"])
+        try:
+            for line in filter(bytes.strip, read_file(at).split(b"\n")):
+                info = json.loads(line).get("commitInfo")
+                if info is not None and "inCommitTimestamp" in info:
+                    return int(info["inCommitTimestamp"])
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise TableFormatError(at, f"is no commit of a Delta log: {error}") from error
         raise TableFormatError(at, "does not hold its own time, which the table's properties promise")
 
     def _written(self, versions: list[int]) -> list[int]:
@@ -171,6 +183,11 @@ class LogFiles:
         for time in found:
             times.append(max(time, times[-1] + 1) if times else time)
         return times
+
+
+def _number(text: str | None) -> int:
+    """A version in the properties; what is none is the first, so that every commit must have a time of its own."""
+    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text, re.ASCII) else 0
 
 
 def _modified(paths: list[str], filesystem: Any) -> list[int]:

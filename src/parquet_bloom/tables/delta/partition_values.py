@@ -9,6 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -27,9 +28,8 @@ def constants_of(table: object, schema: Schema, add: Add) -> dict[str, pa.Scalar
     Raises TableFormatError where the log has none, or one that is no value of the type: rows must not get another.
     """
     found = {}
-    for name in schema.partition_columns:
-        field = schema.field(name)
-        key = field.physical or name
+    for field in schema.partition_columns:
+        name, key = field.name, field.physical or field.name
         if key not in add.values:
             raise TableFormatError(table, f"its log has no value of the partition column {name} for {add.path}")
         text = add.values[key]
@@ -41,6 +41,7 @@ def constants_of(table: object, schema: Schema, add: Add) -> dict[str, pa.Scalar
     return found
 
 
+@lru_cache(maxsize=1024)  # many files have the same
 def _value(text: str, kind: pa.DataType) -> pa.Scalar:
     for fits, read in _READ:
         if fits(kind):

@@ -52,19 +52,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a table, its partition columns by name, and how columns of files are found."""
+    """The fields of a table, its leaves that statistics speak of, its partition columns, and how columns are found."""
 
     fields: tuple[Field, ...]
-    columns: tuple[Column, ...]
-    partition_columns: tuple[str, ...]
+    columns: Mapping[LeafPath, Column]
+    partition_columns: tuple[Field, ...]
     by_id: bool
-
-    def field(self, name: str) -> Field:
-        """A field by its name in the table. Raises KeyError."""
-        found = next((field for field in self.fields if field.name == name), None)
-        if found is None:
-            raise KeyError(name)
-        return found
 
 
 def read_schema(table: object, metadata: Mapping[str, Any]) -> Schema:
@@ -75,13 +68,11 @@ def read_schema(table: object, metadata: Mapping[str, Any]) -> Schema:
     reader = _Reader(mode != "none")
     try:
         fields = reader.struct(json.loads(metadata["schemaString"]), (), ())
-        partitions = tuple(str(name) for name in metadata.get("partitionColumns") or ())
-        schema = Schema(fields, tuple(reader.columns), partitions, mode == "id")
-        for name in partitions:
-            schema.field(name)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        by_name = {field.name: field for field in fields}
+        partitions = tuple(by_name[str(name)] for name in metadata.get("partitionColumns") or ())
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise TableFormatError(table, f"its schema is not understood: {error}") from error
-    return schema
+    return Schema(fields, {column.path: column for column in reader.columns}, partitions, mode == "id")
 
 
 class _Reader:

@@ -22,7 +22,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, localcontext
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,41 +47,48 @@ def rows_of(add: Add) -> int | None:
 
 def _told(add: Add) -> Mapping[str, Any]:
     """The statistics of a file; empty where there are none that can be read."""
-    if add.stats is None:
-        return add.parsed or {}
+    return (add.parsed or {}) if add.stats is None else _decoded(add.stats)
+
+
+@lru_cache(
+    maxsize=16
+)  # a file is asked for several leaves in a row; all files' statistics at once would be much memory
+def _decoded(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(add.stats, parse_float=Decimal)
+        told = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError, ArithmeticError):
         return {}
     return told if isinstance(told, dict) else {}
 
 
 class Bounds(Mapping[LeafPath, FileBounds]):
-    """The bounds of one file's leaves, read when somebody asks."""
+    """The bounds of one file's leaves, read each time somebody asks."""
 
     def __init__(self, schema: Schema, add: Add) -> None:
         self._schema = schema
         self._add = add
 
-    @cached_property
-    def _found(self) -> dict[LeafPath, FileBounds]:
-        told = _told(self._add)
-        rows = _count(told.get("numRecords"))
-        tight = told.get("tightBounds") in (None, True) and self._add.vector is None
-        known = ((column, _bounds(column, told, rows, tight)) for column in self._schema.columns)
-        return {column.path: found for column, found in known if found is not None}
+    def _find(self, path: LeafPath) -> FileBounds | None:
+        column = self._schema.columns.get(path)
+        return None if column is None else _bounds(column, _told(self._add), self._add.vector is None)
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
-        return self._found[path]
+        found = self._find(path)
+        if found is None:
+            raise KeyError(path)
+        return found
 
     def __iter__(self) -> Iterator[LeafPath]:
-        return iter(self._found)
+        return (path for path in self._schema.columns if self._find(path) is not None)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(1 for _ in self)
 
 
-def _bounds(column: Column, told: Mapping[str, Any], rows: int | None, tight: bool) -> FileBounds | None:
+def _bounds(column: Column, told: Mapping[str, Any], whole: bool) -> FileBounds | None:
+    """The bounds of one column. whole: no row of the file is deleted."""
+    rows = _count(told.get("numRecords"))
+    tight = whole and told.get("tightBounds") in (None, True)
     lower = _bound(_at(told.get("minValues"), column.physical), column, False)
     upper = _bound(_at(told.get("maxValues"), column.physical), column, True)
     nulls = _count(_at(told.get("nullCount"), column.physical))

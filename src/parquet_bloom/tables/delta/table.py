@@ -37,7 +37,7 @@ def open_delta(where: str, version: str | None, filesystem: Any = None) -> Delta
     """
     stores = Stores(filesystem)
     store, path = stores.locate(where)
-    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), stores), _version(version))
+    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), store, stores), _version(version))
 
 
 def _version(text: str | None) -> int | dt.datetime | None:
@@ -114,16 +114,14 @@ class DeltaTable:
 
     def _file(self, schema: Schema, add: Add) -> TableFile:
         at = self._folder.place(add.path)
-        if not store_of(at).same(store_of(self._folder.at)):
+        if not store_of(at).same(self._folder.store):
             raise TableFormatError(self.name, f"its file {at} lies on another file system, which is not supported")
         rows = rows_of(add)
-        inside = self._folder.holds(at)
-        root = self._folder.at.path if inside else posixpath.dirname(at.path)
         return TableFile(
             at.path,
             self._folder.at.filesystem,
             at.shown,
-            relative=posixpath.relpath(at.path, root),
+            relative=self._folder.relative(at) or posixpath.basename(at.path),
             rows=rows,
             size=add.size,
             constants=constants_of(self.name, schema, add),

@@ -56,7 +56,7 @@ def ways_of(folder: TableFolder, add: Add, at: Location) -> Ways:
 def _refusal(folder: TableFolder, add: Add, at: Location) -> str:
     if add.vector is not None:
         return "rows of it are deleted by a deletion vector, which deltalake cannot carry over"
-    if not folder.holds(at):
+    if folder.relative(at) is None:
         return "it lies outside the table's folder, as in a shallow clone"
     if add.others:
         return f"its entry in the log has {', '.join(sorted(add.others))}, which deltalake cannot carry over"
