@@ -28,7 +28,7 @@ WITH_DELETES = (
 )
 
 
-@pytest.fixture(params=["duckdb", "sqlite"])
+@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
 def lake(request, tmp_path) -> Iterator[Lake]:
     made = Lake(tmp_path, request.param == "sqlite")
     yield made
@@ -192,8 +192,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("inlining", [0, 10])
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize(
+    ("other", "inlining"),
+    [("delete", 10), *((other, 0) for other in OTHERS)]
+    + [pytest.param(other, 10, marks=pytest.mark.more) for other in OTHERS if other != "delete"],
+)
 def test_a_commit_that_is_too_late_changes_nothing(small, other, inlining):
     statement, reason = OTHERS[other]
     small.sql(f"CALL lake.set_option('data_inlining_row_limit', {inlining})", *WITH_DELETES)

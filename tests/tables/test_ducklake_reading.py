@@ -21,7 +21,7 @@ from parquet_bloom.tables.snapshot import Snapshot
 NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
 
 
-@pytest.fixture(params=["duckdb", "sqlite"])
+@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
 def lake(request, tmp_path) -> Iterator[Lake]:
     made = Lake(tmp_path, request.param == "sqlite")
     yield made
