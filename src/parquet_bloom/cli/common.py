@@ -57,36 +57,6 @@ def output_options(function: F) -> F:
     return function
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str] | None:
-    """K=V texts as the library takes them."""
-    pairs = [value.partition("=") for value in values]
-    for key, equals, value in pairs:
-        if not key or not equals:
-            raise RequestError(f"{param.opts[0]} {key}{equals}{value}: expected K=V, as in uri=sqlite:///catalog.db")
-    return {key: value for key, _, value in pairs} or None
-
-
-catalog_option = click.option(
-    "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_pairs,
-    help="Of an iceberg: or ducklake: catalog, beside its own configuration; may be repeated.",
-)  # fmt: skip
-
-
-def commit_options(function: F) -> F:
-    """How a table's files get new versions."""
-    function = catalog_option(function)
-    function = click.option(
-        "--files-per-commit",
-        type=int,
-        metavar="N",
-        help="Of a table: a commit after so many files; default one for all.",
-    )(function)
-    return click.option(
-        "--commit", type=click.Choice(["same-path", "new-path"]),
-        help="Of a table: grow files, or replace them; default what keeps all its promises.",
-    )(function)  # fmt: skip
-
-
 all_option = click.option("--all", "show_all", is_flag=True, help="Show every row of what is summed up.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, always of everything.")
 
@@ -132,6 +102,23 @@ catalog_option = click.option(
     "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
     help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
 )  # fmt: skip
+
+
+def commit_options(function: F) -> F:
+    """How a table's files get new versions."""
+    function = catalog_option(function)
+    function = click.option(
+        "--files-per-commit",
+        type=int,
+        metavar="N",
+        help="Of a table: a commit after so many files; default one for all.",
+    )(function)
+    return click.option(
+        "--commit", type=click.Choice(["same-path", "new-path"]),
+        help="Of a table: grow files, or replace them; default what keeps all its promises.",
+    )(function)  # fmt: skip
+
+
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",

@@ -76,9 +76,9 @@ def add(
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
     from parquet_bloom.formats.properties import parse_properties
+    from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
-    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     rates = column_rates(fpp, column_fpp)
     with open_session(master, conf, py_files) as spark, watched(spark) as progress:
