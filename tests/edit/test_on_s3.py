@@ -54,7 +54,7 @@ def objects(store: ObjectStore, bucket: str) -> set[str]:
     return {one["Key"] for one in found if "_delta_log" not in one["Key"]}
 
 
-@pytest.mark.parametrize("way", ["new-path", "same-path"])
+@pytest.mark.parametrize("way", ["new-path", pytest.param("same-path", marks=pytest.mark.more)])
 def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     uri = f"s3://{bucket}/t"
     made(store, uri)

@@ -28,7 +28,7 @@ from parquet_bloom.storage.writing.append import AppendedFile
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
-from parquet_bloom.storage.writing.s3_client import can_speak_for
+from parquet_bloom.storage.writing.s3_client import can_speak_for, client_of
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.upload import UploadedFile
 
@@ -153,6 +153,9 @@ def remove_unnamed(new: Location) -> None:
     try:
         if new.is_local:
             os.unlink(new.path)
+        elif _in_store(new):  # pyarrow would leave an object of the folder's name
+            bucket, _, key = new.path.partition("/")
+            client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
         elif store_of(new).exists(new.path):
             new.filesystem.delete_file(new.path)
     except FileNotFoundError:
