@@ -27,6 +27,7 @@ ORDER = [
     "formats/metadata",  # FileMetaData: the footer, read and edited
     "formats",  # bytes in, values out
     "formats/forms",  # the forms of filter that are written
+    "facts",  # which engine uses filters of which type
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones
@@ -39,39 +40,51 @@ ORDER = [
     "search",  # which row groups can match
     "edit",  # new versions of files
     "edit/on_table",  # new versions of a table's files, and commits
+    "change",  # a door, one module: files and tables
     "audit",  # what is there, and is it right
+    "worth/adapters",  # how each engine is asked
+    "worth",  # what filters are worth: engines tested, queries measured
+    "worth/advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
-    "change",  # a door, one module: files and tables
     "polars_scan",  # a door for Polars
     "spark",
     "spark/data_source",
     "report",
     "cli",
 ]
+CHANGE = {"edit", "edit/on_table", "change"}
+WORTH = {"worth", "worth/adapters", "worth/advice"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
-    "storage": {"predicates"},
-    "storage/writing": {"predicates"},
+    "predicates": {"facts"},
+    "storage": {"facts", "predicates"},
+    "storage/writing": {"facts", "predicates"},
     "tables": {"predicates", "storage/writing"},
     "tables/delta": {"predicates", "storage/writing"},
     "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
     "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
     "tables/named": {"predicates", "storage/writing"},
-    "chunks": {"predicates", "storage/writing"},
-    "search": {"storage/writing"},
+    "chunks": {"facts", "predicates", "storage/writing"},
+    "search": {"facts", "storage/writing"},
     "edit": {"search", "predicates", "tables", "tables/delta", "tables/iceberg", "tables/ducklake", "tables/named"},
-    "edit/on_table": {"search", "predicates", "tables/delta", "tables/iceberg", "tables/ducklake"},
-    "audit": {"search", "edit", "edit/on_table", "predicates", "storage/writing"},
-    "zones": {"edit", "edit/on_table", "audit"},
-    "read": {"edit", "edit/on_table", "audit", "storage/writing"},
-    "change": {"search", "predicates", "audit", "zones", "read"},
-    "polars_scan": {"edit", "edit/on_table", "change", "audit", "storage/writing"},
+    "edit/on_table": {"facts", "search", "predicates", "tables/delta", "tables/iceberg", "tables/ducklake"},
+    "change": {"facts", "search", "predicates"},
+    "audit": {"facts", "search", *CHANGE, "predicates", "storage/writing"},
+    "worth/adapters": {*CHANGE, "audit", "storage/writing"},
+    "worth": {"storage/writing"},
+    "worth/advice": {"audit", "search", "storage/writing", "worth/adapters"},
+    "zones": {"facts", *CHANGE, "audit", *WORTH},
+    "read": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
+    "polars_scan": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 350
 MODULES = 16  # of a folder
-FULLER = {"formats": 20}  # flat, as the format is: one module for one of its nouns
+FULLER = {
+    "formats": 20,  # flat, as the format is: one module for one of its nouns
+    "cli": 20,  # flat, as the commands are: one module for each
+}
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
 WITH_IO = {  # modules of kernels/ and formats/ that ask the system for more than memory, and what for
     "kernels.cache",  # who may write the folder of compiled code; one process at a time in it

@@ -51,6 +51,7 @@ def add_filters(
     force: bool = False,
     raw_files: bool = False,
     threads: int | None = None,
+    engine: str | None = None,
     filesystem: Any = None,
     commit: Way | None = None,
     files_per_commit: int | None = None,
@@ -86,6 +87,7 @@ def add_filters(
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
+    engine      "duckdb", "datafusion 55": the report says which of the filters it does not use (`engines`)
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     commit      of a table: "new-path" (a copy with filters takes a file's place) or "same-path" (filters behind the
                 file itself, whose new size is committed); None: the way that keeps every promise of the table,
@@ -102,7 +104,7 @@ def add_filters(
     arguments: dict[str, Any] = {
         "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
         "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "threads": threads,
-        "replace": replace, "sync": sync, "force": force, "dry_run": dry_run, "read_back": read_back,
+        "replace": replace, "sync": sync, "force": force, "dry_run": dry_run, "read_back": read_back, "engine": engine,
     }  # fmt: skip
     name = named_table(source)
     if name is not None:

@@ -10,7 +10,6 @@ At no time is more than `threads` x one column of one row group in memory.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -93,9 +92,7 @@ def add_to(
     report = AddedFile(
         str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
     )
-    report.skipped = file_plan.skipped
-    report.planned_filters = len(file_plan.sizings)
-    report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(file_plan.sizings)))
+    report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
     report.bytes_needed = disk_needed(
         source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
