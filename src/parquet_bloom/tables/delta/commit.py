@@ -55,13 +55,13 @@ class Transaction:
     """One commit, while it is tried."""
 
     def __init__(self, folder: TableFolder, changes: Sequence[Change], properties: Mapping[str, str]) -> None:
-        self._library = _deltalake()
+        self._library = deltalake()
         self._folder = folder
         self._changes = changes
         self._ours = {unquote(change.file.entry.path): change.file for change in changes}
         self._token = uuid.uuid4().hex
         self._properties = {**properties, _TOKEN: self._token}
-        self._uri, self._options = _named(folder)
+        self._uri, self._options = named(folder)
 
     def check(self, version: int) -> int:
         """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
@@ -151,13 +151,13 @@ class Transaction:
         )
 
     def _actions(self) -> list[Any]:
-        now = int(time.time() * 1000)
+        now = int(time.time() * 1000)  # the adds keep the time of their rows: streams begin with the oldest
         found: list[Any] = []
         for change in self._changes:
             add: Add = change.file.entry
             stats: Any = add.stats  # None is written too, whatever the annotation says
             path = unquote(add.path) if change.same_path else self._relative(change)
-            found.append(self._library.AddAction(path, change.size, dict(add.values), now, False, stats))
+            found.append(self._library.AddAction(path, change.size, dict(add.values), add.modified, False, stats))
             if not change.same_path:
                 found.append(self._library.RemoveAction(unquote(add.path), False, now, add.size, dict(add.values)))
         return found
@@ -184,14 +184,15 @@ class _Library:
         self.refusals = (DeltaProtocolError, SchemaMismatchError, TableNotFoundError, ValueError, TypeError)
 
 
-def _deltalake() -> _Library:
+def deltalake() -> _Library:
+    """Load what a commit needs. Raises RequestError where deltalake is not installed."""
     try:
         return _Library()
     except ImportError as error:
         raise RequestError("delta: needs deltalake 1.6.6 or later; pip install 'parquet-bloom[delta]'") from error
 
 
-def _named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
+def named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
     """The table's URI and storage options for deltalake. Raises RequestError for storages that it is not given."""
     at = folder.at
     if at.is_local:
