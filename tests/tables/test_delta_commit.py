@@ -148,6 +148,11 @@ def test_a_commit_says_what_the_log_said(tmp_path, way):
         )
 
 
+def test_no_change_is_no_commit(tmp_path):
+    table = delta.open_delta(str(table_at(tmp_path)), None)
+    assert table.commit(table.snapshot(), [], {}) == "1" == table.snapshot().version
+
+
 def test_a_new_name_grows_only_once(tmp_path):
     root = table_at(tmp_path)
     for _ in range(2):

@@ -26,7 +26,7 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     first_line,
 )
-from parquet_bloom.storage.remote import s3_endpoint, s3_options, storage_error
+from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
@@ -42,6 +42,8 @@ def commit(folder: TableFolder, version: int, changes: Sequence[Change], propert
 
     Raises RequestError without deltalake, and as tables.snapshot.Table.commit.
     """
+    if not changes:
+        return version
     transaction = Transaction(folder, changes, properties)
     for _ in range(_ATTEMPTS):
         version = transaction.check(version)
@@ -89,11 +91,7 @@ class Transaction:
 
         At its old path a file may be longer: bytes behind the size in the log are no part of it.
         """
-        for change in self._changes:
-            try:
-                size = store_of(change.location).size(change.location.path)
-            except Exception as error:
-                raise storage_error(change.location, error) from error
+        for change, size in zip(self._changes, side_by_side(_size, self._changes), strict=True):
             if size != change.size and (size is None or size < change.size or not change.same_path):
                 found = "is gone" if size is None else f"has {size} bytes, not {change.size}"
                 raise ConflictError(change.location, f"{found} before the commit; nothing was committed")
@@ -119,7 +117,7 @@ class Transaction:
             failure = error
         landed = self._landed(version + 1, failure)
         if landed is None:
-            raise self._failed(failure)
+            raise self._failed(failure) from failure
         return landed
 
     def _landed(self, version: int, failure: Exception | None) -> bool | None:
@@ -167,6 +165,13 @@ class Transaction:
         if path is None:
             raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
         return path
+
+
+def _size(change: Change) -> int | None:
+    try:
+        return store_of(change.location).size(change.location.path)
+    except Exception as error:
+        raise storage_error(change.location, error) from error
 
 
 class _Library:
