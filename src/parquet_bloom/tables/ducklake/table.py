@@ -5,13 +5,14 @@ CATALOG/schema.table        lake/metadata.ducklake/main.orders      sqlite:lake.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.remote import Location
@@ -91,7 +92,7 @@ class DuckLakeTable:
                 latest = queries.snapshots()[-1][0]
                 replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
         except UnknownCommitError as error:
-            with suppress(StorageError):
+            with suppress(ParquetBloomError):
                 if self._landed(changes):
                     return str(latest)
                 reason = f"nothing was committed: {error.reason}"
