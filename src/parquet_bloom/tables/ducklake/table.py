@@ -65,10 +65,11 @@ class DuckLakeTable:
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """A new file always: deletes name their file by its id, and positions stay."""
-        reason = (
-            "DuckLake checks the size of the footer in its catalog, so a file that grows cannot be read till the commit"
-        )
-        return {file.path: Ways("new-path", no_same_path=reason) for file in snapshot.files}
+        grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
+        ways = Ways("new-path", grown)
+        if not os.access(self.catalog.path, os.W_OK):
+            ways = Ways(None, grown, "the catalog may not be written to")
+        return dict.fromkeys((file.path for file in snapshot.files), ways)
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""
