@@ -172,7 +172,7 @@ class Lake:
 
 def stored_rows(snapshot: Snapshot, file: TableFile) -> list[dict[str, Any]]:
     """All rows of a file as rows of the table, deleted ones too."""
-    with pq.ParquetFile(file.path) as opened:
+    with pq.ParquetFile(file.path if file.is_local else file.filesystem.open_input_file(file.path)) as opened:
         table = opened.read()
     fields = file.fields or snapshot.fields
     inside = list(table.schema)

@@ -171,6 +171,7 @@ class History:
         self.rows += 5
 
     def maintain(self) -> None:
+        expired = self.random.choice(self.lake.snapshots())
         self.lake.sql(
             self.random.choice(
                 [
@@ -179,7 +180,7 @@ class History:
                     "CALL ducklake_flush_inlined_data('lake')",
                     "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",
                     "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)",
-                    f"CALL ducklake_expire_snapshots('lake', versions => [{self.random.choice(self.lake.snapshots())}])",
+                    f"CALL ducklake_expire_snapshots('lake', versions => [{expired}])",
                 ]
             )
         )
