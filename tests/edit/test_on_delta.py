@@ -68,7 +68,7 @@ def unnamed(root: Path) -> set[str]:
     return {str(path) for path in root.rglob("*.parquet*") if "_delta_log" not in path.parts} - named
 
 
-@pytest.mark.parametrize("way", [None, "new-path"])
+@pytest.mark.parametrize("way", [None, pytest.param("new-path", marks=pytest.mark.more)])
 def test_rows_stay_and_filters_come(tmp_path: Path, way: Any) -> None:
     rows = by_id(made(tmp_path))
     report = pb.add_filters(f"delta:{tmp_path}", columns=["id"], commit=way)
@@ -204,7 +204,7 @@ def add_another(root: Path) -> None:
     pb.add_filters(f"delta:{root}", columns=["name"])
 
 
-@pytest.mark.parametrize("way", ["new-path", "same-path"])
+@pytest.mark.parametrize("way", ["new-path", pytest.param("same-path", marks=pytest.mark.more)])
 @pytest.mark.parametrize("action", [append, delete, compact, vacuum, add_another], ids=lambda one: one.__name__)
 def test_another_commit_meanwhile(tmp_path: Path, action: Any, way: Any) -> None:
     made(tmp_path / "ours")
@@ -264,12 +264,18 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "--in-place is for files; a table's change is its commit" in capfd.readouterr().err
     assert run(["add", str(tmp_path / "events"), "-c", "id", "--in-place"]) == 2
     assert name in capfd.readouterr().err, "the advice names the table"
-    assert run(["remove", name]) == 0
-    assert "committed version 5" in capfd.readouterr().out
+    assert run(["remove", name, "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert [(one["version"], one["files"], one["same_path"]) for one in told["commits"]] == [("5", 3, 0)]
+    assert {file["way"] for file in told["files"]} == {"new-path"}
     all_agree(tmp_path / "events", rows)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *[pytest.param(one, marks=pytest.mark.more) for one in (signal.SIGINT, signal.SIGKILL)]],
+    ids=lambda one: one.name,
+)
 def test_signals(tmp_path: Path, number: signal.Signals) -> None:
     """A run that is ended leaves the table as it was; only after SIGKILL may a new file stay."""
     for seed in range(20):
