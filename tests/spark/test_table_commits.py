@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from plain_table import PlainTable
 
 from parquet_bloom import inspect
@@ -96,6 +97,22 @@ def test_what_is_wrong_with_a_file_is_in_its_row(spark, tmp_path):
     report, commits = add(spark, table)
     assert sorted(row["status"] for row in report) == ["done", "done", "failed"]
     assert [commit.files for commit in commits] == [2]
+
+
+def test_a_delta_table(spark, tmp_path):
+    random = np.random.default_rng(0)
+    root = str(tmp_path / "events")
+    for part in range(3):
+        rows = {"id": random.integers(0, 2**60, 1000), "part": [f"p {part % 2}"] * 1000}
+        write_deltalake(root, pa.table(rows), mode="append", partition_by=["part"])
+    before = DeltaTable(root).to_pyarrow_table().sort_by("id")
+    report = add_filters(spark, [f"delta:{root}"], columns=["id"], files_per_commit=2).collect()
+    assert [(row.status, row.filters) for row in report] == [("done", 1)] * 3
+    assert DeltaTable(root).version() == 4
+    assert DeltaTable(root).to_pyarrow_table().sort_by("id") == before
+    assert {len(file.filters) for file in inspect(f"delta:{root}").files} == {1}
+    again = add_filters(spark, [f"delta:{root}"], columns=["id"]).collect()
+    assert {row.status for row in again} == {"unchanged"}
 
 
 def test_a_tables_change_is_its_commit(spark, tmp_path):
