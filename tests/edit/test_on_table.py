@@ -382,6 +382,23 @@ def test_new_deletes_meanwhile_change_the_way(table):
     assert len(table.files()) == 3 + 1
 
 
+def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
+    """Its tail takes the file's place while a copy is made: the copy is made once more."""
+    before, done = table.rows(), []
+    first = next(iter(table.entries()))
+
+    def grow(progress) -> None:
+        if progress.parts_done and not done:
+            done.append(1)
+            add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
+
+    report = add_on_table(table, {"columns": ["id"]}, CommitOptions("add"), grow)
+    assert done
+    assert report.failed == []
+    assert [commit.files for commit in report.commits] == [3]
+    same_rows(table, before)
+
+
 def test_others_that_are_always_first_end_the_call(table):
     old = table.files()
 
@@ -394,7 +411,9 @@ def test_others_that_are_always_first_end_the_call(table):
 
     table.before_commit = always
     before = table.rows()
-    with pytest.raises(ConflictError, match="other commits were first 5 times") as raised:
+    with pytest.raises(
+        ConflictError, match="other commits were first 10 times, the last time: .*: another commit changed it$"
+    ) as raised:
         add(table)
     assert raised.value.path == table.name
     same_rows(table, before)

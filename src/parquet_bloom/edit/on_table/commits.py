@@ -27,7 +27,7 @@ from parquet_bloom.storage.writing.target import remove_unnamed, size_of
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile, Way, Ways
 
 R = TypeVar("R", bound=FileReport)
-_CONFLICTS = 5  # in a row, of one commit
+_CONFLICTS = 10  # in a row, of one commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,10 @@ class _Run(Generic[R]):
         if way == "new-path" and not look_only:
             self._new[target.path] = target  # before it is there: a signal may come at any time
         try:
-            worked = work(file, target, look_only)
+            try:
+                worked = work(file, target, look_only)
+            except ConflictError:  # another run put a tail behind the file meanwhile; with that it is tried once more
+                worked = work(file, target, look_only)
         except ParquetBloomError:
             self._remove(target.path)
             raise
@@ -242,7 +245,7 @@ class _Run(Generic[R]):
         made = len(self.changed.commits)
         before = f"; the {made} commits before it stay" if made else ""
         return ConflictError(
-            self._table.name, f"other commits were first {_CONFLICTS} times, the last one so: {error.reason}{before}"
+            self._table.name, f"other commits were first {_CONFLICTS} times, the last time: {error}{before}"
         )
 
     def _remove(self, path: str) -> None:
