@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from samples import command, keys_table, leftovers, write_keys
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
+from parquet_bloom.storage.writing import append as append_module
 from parquet_bloom.storage.writing.litter import remove_stale
 
 
@@ -118,6 +121,66 @@ def test_output_goes_elsewhere_and_leaves_it(torn: Torn, tmp_path: Path) -> None
     assert (tmp_path / "copy").read_bytes() == torn.old
     assert torn.path.read_bytes() == state
     assert torn.journal.exists()
+
+
+def test_a_torn_file_that_is_replaced_takes_its_journal_along(torn: Torn, tmp_path: Path) -> None:
+    torn.tear(torn.tail[:1000])
+    parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=True)
+    assert not torn.journal.exists()
+    torn.tear(torn.tail[:1000])
+    other = write_keys(tmp_path / "other.parquet")
+    parquet_bloom.add_filters(other, torn.path, columns=["id"], overwrite=True)
+    assert not torn.journal.exists()
+    parquet_bloom.remove_filters(torn.path, in_place=True)
+    assert torn.path.read_bytes() == other.read_bytes()
+
+
+def test_without_locks_nothing_is_appended_and_nothing_taken_back(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    torn.tear(torn.tail[:1000])
+    state = torn.path.read_bytes()
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StorageError, match="has no locks"):
+        torn.add()
+    assert torn.path.read_bytes() == state, "another run may be at it"
+    torn.journal.unlink()
+    torn.path.write_bytes(torn.old)
+    with pytest.raises(StorageError, match="without them nothing is appended"):
+        torn.add(append=True)
+    assert torn.path.read_bytes() == torn.old
+    assert leftovers(torn.path.parent) == []
+    torn.add()
+    assert torn.path.read_bytes() == torn.new, "a new version needs none"
+
+
+@pytest.mark.parametrize("other", ["append", "replace", "shorten"])
+def test_a_program_that_takes_no_lock_is_noticed(torn: Torn, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    copy = append_module.copy_range
+
+    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+        copy(source, target, source_at, target_at, length)
+        if other == "append":
+            os.pwrite(target, b"theirs", os.fstat(target).st_size + 100)
+        elif other == "shorten":
+            os.truncate(target, 10)
+        else:
+            new = torn.path.with_name("new")
+            new.write_bytes(b"theirs")
+            new.replace(torn.path)
+
+    monkeypatch.setattr(append_module, "copy_range", meanwhile)
+    with pytest.raises(StorageError):
+        torn.add(append=True)
+    data = torn.path.read_bytes()
+    if other == "append":
+        assert data.endswith(b"theirs"), "what they wrote is not cut off"
+        assert torn.journal.exists(), "and how the file was is known"
+    elif other == "replace":
+        assert data == b"theirs"
+    else:
+        assert data == torn.old[:10]
 
 
 WRONG: dict[str, tuple[Callable[[Torn], bytes], dict[str, int], str]] = {

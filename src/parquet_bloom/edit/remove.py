@@ -53,7 +53,7 @@ class RemoveOptions:
         if isinstance(self.columns, str) or isinstance(self.exclude, str):
             raise RequestError("columns and exclude take a list of names, not one text")
         if self.last and (self.columns is not None or self.exclude is not None):
-            raise RequestError(parameter("last", True) + " takes off a whole tail; leave columns and exclude out")
+            raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
         if self.how.append and not self.in_place:
             raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
 

@@ -13,6 +13,7 @@ programs: who opens the file meanwhile by its real size finds no footer.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.draft import Assembled, NewVersion, read_at
 from parquet_bloom.storage.writing.folder import Folder
+from parquet_bloom.storage.writing.litter import try_lock
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import CHANGED, Checksums, followed
 from parquet_bloom.storage.writing.s3_parts import Extent
@@ -46,6 +48,7 @@ class AppendedFile(NewVersion):
         self._named = os.path.abspath(target.path)
         self._path = followed(self._named)
         _check_links(source)
+        _check_locked(source)
         folder, name = os.path.split(self._path)
         self._journal_path = os.path.join(folder, journal_name(name))
         self._journal = NewFile(self._journal_path, self._path, overwrite=False, sync=True)
@@ -107,6 +110,7 @@ class AppendedFile(NewVersion):
             begun = True
             copy_range(self._journal.fd, fd, HEADER_BYTES, old, last - old)
             os.fsync(fd)
+            self._check_still(fd, last)
             copy_range(self._journal.fd, fd, HEADER_BYTES + last - old, last, TAIL_BYTES)
             os.fsync(fd)
         except BaseException as error:
@@ -123,6 +127,15 @@ class AppendedFile(NewVersion):
             reason = f"has its new version, but its journal {self._journal_path} cannot be removed ({error.strerror})"
             raise StorageError(self._path, f"{reason}; the next add or remove does that") from error
 
+    def _check_still(self, fd: int, size: int) -> None:
+        """Raise ConflictError unless the file has as many bytes as we have written, under the name that it had."""
+        try:
+            same = os.path.samestat(os.stat(self._path), os.fstat(fd))
+        except FileNotFoundError:
+            same = False
+        if not same or os.fstat(fd).st_size != size:
+            raise ConflictError(self._path, "was changed by another program while it was appended to")
+
     def _write_journal(self, last_check: Callable[[], None]) -> None:
         try:
             self._journal.commit(last_check)
@@ -136,7 +149,10 @@ class AppendedFile(NewVersion):
     def _undo(self, fd: int, folder: Folder, begun: bool, why: BaseException) -> None:
         """Leave the file as it was; where that fails the journal stays, and a later run does it."""
         try:
-            if begun:
+            size = os.fstat(fd).st_size
+            if begun and size > self.at:
+                raise OSError(errno.EBUSY, f"another program made it {size:,} bytes long")
+            if begun and size > self._source.size:
                 os.truncate(fd, self._source.size)
                 os.fsync(fd)
             named = folder.look(journal_name(os.path.basename(self._path)))
@@ -182,12 +198,15 @@ def _sync_shorter(fd: int, path: str) -> None:
 def recover(source: Source) -> bool:
     """End what a killed append to a file left; whether there was anything. The file has to be locked.
 
+    That lock is what tells that the append does not go on.
+
     Raises StorageError where the file is not what that append can have left.
     """
     path = os.path.realpath(source.location.path)
     journal_path = os.path.join(os.path.dirname(path), journal_name(os.path.basename(path)))
     try:
         with open(journal_path, "rb", buffering=0) as opened, _folder_of(path) as folder:
+            _check_locked(source)
             _recover(source, path, opened.fileno())
             _remove_journal(folder, path)
     except FileNotFoundError:
@@ -271,7 +290,8 @@ def _folder_of(path: str) -> Iterator[Folder]:
 
 
 def _remove_journal(folder: Folder, path: str) -> None:
-    folder.remove(journal_name(os.path.basename(path)))
+    with contextlib.suppress(FileNotFoundError):  # it went with the file, which was replaced
+        folder.remove(journal_name(os.path.basename(path)))
     folder.sync()
 
 
@@ -286,6 +306,18 @@ def _writable(source: Source, path: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _check_locked(source: Source) -> None:
+    assert source.fd is not None
+    try:
+        if try_lock(source.fd):
+            return
+    except OSError:
+        pass
+    raise StorageError(
+        source.path, "cannot be locked, as its file system has no locks; without them nothing is appended"
+    )
 
 
 def _check_links(source: Source) -> None:

@@ -25,6 +25,7 @@ from parquet_bloom.storage.writing.s3_parts import Extent
 
 _READ_STEP = 32 << 20  # of a remote file
 _WRITE_STEP = 32 << 20
+_APPENDED_STEP = 4 << 20
 _PASSING_STEP = 8 << 20  # of a file that is not to stay in memory
 _COMPARE_STEP = 4 << 20
 
@@ -112,8 +113,17 @@ class Draft(NewVersion):
         self._sync = sync
         self._cached = cached
         self._remember = remember
+        self._waiting = 0  # bytes that were appended since the disk was told of any
         self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
         self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
+
+    def append(self, data: bytes) -> None:
+        """Write new bytes at the end; the disk begins with them while more are being made."""
+        super().append(data)
+        self._waiting += len(data)
+        if self._waiting >= _APPENDED_STEP:
+            self._start_writing(self.at - self._waiting, self._waiting)
+            self._waiting = 0
 
     def write_at(self, at: int, data: bytes) -> None:
         """Write bytes at an offset, and remember their checksum if they will be compared."""
