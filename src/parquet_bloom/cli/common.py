@@ -21,7 +21,11 @@ from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OPTIONS = {"conf": "--property"}  # of parameters that the command line calls otherwise
+_OPTIONS = {
+    "conf": "--property",
+    "names": "--engine",
+    "kinds": "--kind",
+}  # of parameters that the command line calls otherwise
 
 
 def columns_options(function: F) -> F:
@@ -126,6 +130,11 @@ def say(text: str) -> None:
     width = width_of(sys.stdout) - len(lead)
     for line in wrapped(visible(without_secret(plain)), width, indent="  ", cut=False):
         click.echo(lead + line)
+
+
+def paste(command: str) -> None:
+    """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
+    click.echo("  " + visible(without_secret(command)))
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
