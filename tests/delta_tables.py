@@ -134,6 +134,31 @@ def vector_file(root: Path, sets: Sequence[Sequence[int]], prefix: str = "") -> 
     return found
 
 
+def delete_by_vectors(
+    root: Path, version: int, rng: random.Random, adds: Sequence[Mapping[str, Any]]
+) -> list[list[int]]:
+    """Commit vectors for files that are given by their add actions, which may have one; returns all they delete."""
+    wanted = []
+    actions: list[dict[str, Any]] = []
+    for add in adds:
+        rows = json.loads(add["stats"])["numRecords"]
+        more = set(rng.sample(range(rows), rng.randint(0, rows)))
+        wanted.append(sorted({*more, *add.get("gone", ())}))
+    stored = vector_file(root, wanted, f"v{version}")
+    for add, positions, in_file in zip(adds, wanted, stored, strict=True):
+        old = {name: value for name, value in add.items() if name != "gone" and value is not None}
+        remove = {name: old[name] for name in ("path", "deletionVector") if name in old}
+        told = json.loads(old["stats"]) | {"tightBounds": False}
+        grew = positions != sorted(add.get("gone", ()))
+        vector = rng.choice([in_file, inline(positions)]) if grew else in_file  # the same name again is no commit
+        actions += [
+            {"remove": remove | {"dataChange": True}},
+            {"add": old | {"deletionVector": vector, "stats": json.dumps(told)}},
+        ]
+    commit(root, version, *actions)
+    return wanted
+
+
 # --- random tables --------------------------------------------------------------------------------
 
 INSTANTS = [-(10**15), -1500, -1, 0, 1, 999, 1000, 1_234_567, 1_767_225_600_123_456]

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from object_store import KEY, REGION, SECRET, ObjectStore, serving
 from other_duckdb import Asked, delta_duckdb  # noqa: F401
 from test_delta_snapshot import rows_of, texts_of
 
-from parquet_bloom.errors import ConflictError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.delta import commit as committing
 from parquet_bloom.tables.delta import table as delta
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
@@ -137,12 +139,18 @@ def test_a_commit_says_what_the_log_said(tmp_path, way):
         new = old if way == "same-path" else next(p for p in added if p.startswith(old.removesuffix(".parquet")))
         assert added[new]["stats"] == entry.stats
         assert added[new]["partitionValues"] == entry.values
+        assert added[new]["modificationTime"] == entry.modified > 0, "streams begin with the oldest"
     if way == "new-path":
         removed = {action["remove"]["path"]: action["remove"] for action in actions if "remove" in action}
         assert set(removed) == set(entries), "a path is spelt as it was"
         assert all(
             removed[p]["partitionValues"] == e.values and removed[p]["size"] == e.size for p, e in entries.items()
         )
+
+
+def test_no_change_is_no_commit(tmp_path):
+    table = delta.open_delta(str(table_at(tmp_path)), None)
+    assert table.commit(table.snapshot(), [], {}) == "1" == table.snapshot().version
 
 
 def test_a_new_name_grows_only_once(tmp_path):
@@ -233,7 +241,7 @@ def test_a_new_path_is_the_default(tmp_path):
 REFUSED = {
     "a deletion vector": (made.add("a", deletionVector=made.inline([0])), "deletion vector"),
     "row ids": (made.add("a", baseRowId=0, defaultRowCommitVersion=0), "has baseRowId, defaultRowCommitVersion, which"),
-    "tags": (made.add("a", tags={"ZCUBE_ID": "x"}), "has tags, which deltalake cannot"),
+    "tags": (made.add("a", tags={"ZCUBE_ID": "x"}), "has the tag ZCUBE_ID, which deltalake cannot"),
     "a clustering provider": (made.add("a", clusteringProvider="liquid"), "has clusteringProvider"),
     "an absolute path": (made.add("file:///elsewhere/a.parquet"), "outside the table's folder"),
     "a path above": (made.add("../a.parquet"), "outside the table's folder"),
@@ -259,8 +267,9 @@ def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
     assert len(list((tmp_path / "_delta_log").iterdir())) == 1
 
 
-def test_empty_tags_say_nothing(tmp_path):
-    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add("a", tags={}))
+@pytest.mark.parametrize("tags", [{}, {"INSERTION_TIME": "1", "MIN_INSERTION_TIME": "1", "OPTIMIZE_TARGET_SIZE": "9"}])
+def test_tags_that_are_hints_alone_hinder_nothing(tmp_path, tags):
+    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add("a", tags=tags))
     table = delta.open_delta(str(tmp_path), None)
     assert [ways.default for ways in table.ways(table.snapshot()).values()] == ["new-path"]
 
@@ -532,6 +541,51 @@ def test_commits_side_by_side_keep_all_rows(tmp_path, threads, steps):
     assert "commit" in done
     appended = [i for i in range(200, 300) for _ in range(done.count("append"))]
     assert live(root) == sorted([*(set(range(200)) - gone), *appended])
+
+
+def test_writing_needs_deltalake_and_reading_does_not(tmp_path, monkeypatch):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert len(table.snapshot().files) == 4
+    for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, changes, {})):
+        with pytest.raises(
+            RequestError, match=r"needs deltalake 1\.6\.6 or later; pip install 'parquet-bloom\[delta\]'"
+        ):
+            work()
+
+
+def test_reading_never_loads_deltalake(tmp_path):
+    root = table_at(tmp_path)
+    code = """
+import sys
+from parquet_bloom.tables.delta.table import open_delta
+table = open_delta(sys.argv[1], None)
+assert [dict(file.bounds) for file in table.snapshot().files]
+print("deltalake" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_other_storages_are_read_and_not_written(tmp_path):
+    import fsspec
+
+    root = table_at(tmp_path)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/kept", recursive=True)
+    try:
+        table = delta.open_delta("/kept", None, memory)
+        snapshot = table.snapshot()
+        assert sorted(file.relative for file in snapshot.files) == sorted(
+            file.relative for file in delta.open_delta(str(root), None).snapshot().files
+        )
+        [first, *_] = snapshot.files
+        for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, [Change(first, first, 9, 1)], {})):
+            with pytest.raises(RequestError, match="on local disks and S3 alone"):
+                work()
+    finally:
+        memory.rm("/kept", recursive=True)
 
 
 # --- S3 -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from parquet_bloom.tables.delta.table import open_delta
 from parquet_bloom.tables.fields import leaves_of, schema_of
@@ -112,6 +112,53 @@ def check_walk(root: Path, seed: int, steps: int) -> int:
         assert texts_of(rows_of(snapshot)) == texts_of(theirs.to_pyarrow_table()), f"version {version} of seed {seed}"
         seen += check_bounds(snapshot)
     return seen
+
+
+def check_vectors(root: Path, seed: int) -> None:
+    """Rows that vectors delete, twice over, by deltalake's own engine."""
+    rng = random.Random(seed)
+    made.random_table(root, rng, 5)
+    version = DeltaTable(str(root)).version() + 1
+    protocol = DeltaTable(str(root)).protocol()
+    named = {*(protocol.reader_features or ()), "deletionVectors"}
+    made.commit(root, version, made.protocol(sorted(named), sorted({*(protocol.writer_features or ()), *named})))
+    gone: dict[str, list[int]] = {}
+    for step in (1, 2):
+        adds = []
+        for file in open_delta(str(root), None).snapshot().files:
+            if rng.random() < 0.7:
+                adds.append(add_of(file) | {"gone": gone.get(file.path, [])})
+        found = made.delete_by_vectors(root, version + step, rng, adds)
+        paths = {file.entry.path: file.path for file in open_delta(str(root), None).snapshot().files}
+        gone |= {paths[add["path"]]: positions for add, positions in zip(adds, found, strict=True)}
+        snapshot = open_delta(str(root), None).snapshot()
+        for file in snapshot.files:
+            assert ([] if file.deletes is None else file.deletes.positions().tolist()) == gone.get(file.path, [])
+        theirs = QueryBuilder().register("t", DeltaTable(str(root))).execute("SELECT row FROM t").read_all()
+        assert sorted(rows_of(snapshot)["row"].to_pylist()) == sorted(pa.table(theirs)["row"].to_pylist())
+        check_bounds(snapshot)
+
+
+def add_of(file: TableFile) -> dict[str, Any]:
+    """The add action that gave an entry."""
+    entry = file.entry
+    fields: dict[str, Any] = {
+        "path": entry.path,
+        "partitionValues": entry.values,
+        "size": entry.size,
+        "stats": entry.stats,
+    }
+    fields |= {"modificationTime": 0, "dataChange": True}
+    if (vector := entry.vector) is not None:
+        told = {"storageType": vector.kind, "pathOrInlineDv": vector.text, "sizeInBytes": vector.size}
+        fields["deletionVector"] = told | {"cardinality": vector.rows}
+        fields["deletionVector"] |= {} if vector.offset is None else {"offset": vector.offset}
+    return fields
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.more) for n in range(10, 60))])
+def test_rows_that_vectors_delete_are_deltalakes(tmp_path, seed):
+    check_vectors(tmp_path / "t", seed)
 
 
 def path_of(uri: str) -> str:

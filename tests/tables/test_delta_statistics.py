@@ -60,6 +60,16 @@ def test_a_timestamp_cut_towards_zero_before_1970_holds_the_value():
     assert lower <= -1500 <= upper, "-1.5 ms were cut to -1 ms"
 
 
+@pytest.mark.parametrize("offset", [1172, -2670, -52])  # Amsterdam to 1937, Monrovia to 1972, Accra to 1915
+def test_a_zone_whose_offset_has_seconds_loses_them(offset):
+    value = dt.datetime(1912, 5, 5, tzinfo=dt.UTC)
+    minutes = int(offset / 60)
+    there = (value + dt.timedelta(seconds=offset)).strftime("%Y-%m-%dT%H:%M:%S.000")
+    zone = f"{'-' if offset < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "Z"
+    lower, upper = span("timestamp", there + zone, there + zone)
+    assert lower <= (value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1) <= upper
+
+
 def test_timestamps_of_columns_have_the_same_trap():
     lower, upper = span("timestamp", STAMP.replace(microsecond=123000), STAMP.replace(microsecond=123000), False)
     assert lower <= MICROS <= upper
@@ -194,6 +204,10 @@ def test_days_and_flags():
     assert span("date", "1970-01-02", "9999-12-31") == (1, 2932896)
     assert span("date", dt.date(1970, 1, 2), dt.date(1970, 1, 2), False) == (1, 1)
     assert span("date", "1970-01-02T00:00:00Z", 5) == (None, None)
+    lower, upper = span("date", "0001-01-01", "0001-01-01")
+    assert lower <= -719164 <= -719162 <= upper, "by the Julian calendar it is two days earlier"
+    lower, upper = span("timestamp_ntz", "0001-01-01T00:00:00", "0001-01-01T00:00:00")
+    assert lower <= -719164 * 86_400_000_000 <= upper
     assert span("boolean", False, True) == (0, 1)
     assert span("boolean", 0, "true") == (None, None)
 

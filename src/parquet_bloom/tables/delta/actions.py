@@ -41,6 +41,7 @@ class Add:
     path       URL-encoded
     stats      JSON text; None: only `parsed`, or none at all
     parsed     the same as columns of a checkpoint had it
+    modified   when its rows came, ms since 1970
     others     fields that only say something to their writers, by their names, those that are set
     """
 
@@ -50,6 +51,7 @@ class Add:
     stats: str | None = None
     parsed: Mapping[str, Any] | None = None
     vector: Vector | None = None
+    modified: int = 0
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -114,6 +116,7 @@ def _add(value: Mapping[str, Any]) -> Add:
         value.get("stats") or None,
         value.get("stats_parsed"),
         vector,
+        int(value.get("modificationTime") or 0),
         others,
     )
 

@@ -26,7 +26,7 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     first_line,
 )
-from parquet_bloom.storage.remote import s3_endpoint, s3_options, storage_error
+from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
@@ -42,6 +42,8 @@ def commit(folder: TableFolder, version: int, changes: Sequence[Change], propert
 
     Raises RequestError without deltalake, and as tables.snapshot.Table.commit.
     """
+    if not changes:
+        return version
     transaction = Transaction(folder, changes, properties)
     for _ in range(_ATTEMPTS):
         version = transaction.check(version)
@@ -55,13 +57,13 @@ class Transaction:
     """One commit, while it is tried."""
 
     def __init__(self, folder: TableFolder, changes: Sequence[Change], properties: Mapping[str, str]) -> None:
-        self._library = _deltalake()
+        self._library = deltalake()
         self._folder = folder
         self._changes = changes
         self._ours = {unquote(change.file.entry.path): change.file for change in changes}
         self._token = uuid.uuid4().hex
         self._properties = {**properties, _TOKEN: self._token}
-        self._uri, self._options = _named(folder)
+        self._uri, self._options = named(folder)
 
     def check(self, version: int) -> int:
         """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
@@ -89,11 +91,7 @@ class Transaction:
 
         At its old path a file may be longer: bytes behind the size in the log are no part of it.
         """
-        for change in self._changes:
-            try:
-                size = store_of(change.location).size(change.location.path)
-            except Exception as error:
-                raise storage_error(change.location, error) from error
+        for change, size in zip(self._changes, side_by_side(_size, self._changes), strict=True):
             if size != change.size and (size is None or size < change.size or not change.same_path):
                 found = "is gone" if size is None else f"has {size} bytes, not {change.size}"
                 raise ConflictError(change.location, f"{found} before the commit; nothing was committed")
@@ -119,7 +117,7 @@ class Transaction:
             failure = error
         landed = self._landed(version + 1, failure)
         if landed is None:
-            raise self._failed(failure)
+            raise self._failed(failure) from failure
         return landed
 
     def _landed(self, version: int, failure: Exception | None) -> bool | None:
@@ -151,13 +149,13 @@ class Transaction:
         )
 
     def _actions(self) -> list[Any]:
-        now = int(time.time() * 1000)
+        now = int(time.time() * 1000)  # the adds keep the time of their rows: streams begin with the oldest
         found: list[Any] = []
         for change in self._changes:
             add: Add = change.file.entry
             stats: Any = add.stats  # None is written too, whatever the annotation says
             path = unquote(add.path) if change.same_path else self._relative(change)
-            found.append(self._library.AddAction(path, change.size, dict(add.values), now, False, stats))
+            found.append(self._library.AddAction(path, change.size, dict(add.values), add.modified, False, stats))
             if not change.same_path:
                 found.append(self._library.RemoveAction(unquote(add.path), False, now, add.size, dict(add.values)))
         return found
@@ -167,6 +165,13 @@ class Transaction:
         if path is None:
             raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
         return path
+
+
+def _size(change: Change) -> int | None:
+    try:
+        return store_of(change.location).size(change.location.path)
+    except Exception as error:
+        raise storage_error(change.location, error) from error
 
 
 class _Library:
@@ -184,14 +189,15 @@ class _Library:
         self.refusals = (DeltaProtocolError, SchemaMismatchError, TableNotFoundError, ValueError, TypeError)
 
 
-def _deltalake() -> _Library:
+def deltalake() -> _Library:
+    """Load what a commit needs. Raises RequestError where deltalake is not installed."""
     try:
         return _Library()
     except ImportError as error:
         raise RequestError("delta: needs deltalake 1.6.6 or later; pip install 'parquet-bloom[delta]'") from error
 
 
-def _named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
+def named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
     """The table's URI and storage options for deltalake. Raises RequestError for storages that it is not given."""
     at = folder.at
     if at.is_local:

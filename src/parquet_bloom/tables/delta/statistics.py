@@ -2,7 +2,9 @@
 
 A log keeps statistics as JSON, or as columns of a checkpoint; neither has values as files have them:
 
-    timestamps   cut to milliseconds, by some towards zero: widened by 999 us on either side
+    timestamps   cut to milliseconds, by some towards zero: widened by 999 us on either side; by a minute before 1973,
+                 when zones had offsets of seconds, which Spark leaves out
+    dates        and timestamps before 1582: widened by two weeks, as old writers counted them by the Julian calendar
     strings      cut, with or without something put behind: a greatest one is the start of others (and of longer ones);
                  where a cut went through a character, the bound ends before it
     decimals     written as doubles by some: widened by what a double may lose
@@ -34,8 +36,12 @@ from parquet_bloom.tables.delta.schema import Column, Schema
 from parquet_bloom.tables.snapshot import FileBounds, LeafPath
 
 _ROWS = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
-_CUT_MS = 999  # microseconds that a timestamp of milliseconds may have lost
+_DAY_MICROS = 86_400_000_000
 _DAY = dt.date(1970, 1, 1).toordinal()
+_CUT_MS = 999  # microseconds that a timestamp of milliseconds may have lost
+_CUT_CALENDAR, _GREGORIAN = 14, dt.date(1582, 10, 15).toordinal() - _DAY  # days
+_CUT_ZONE = 60_000_000  # microseconds that a zone's offset may have lost
+_WHOLE_MINUTES = 94_694_400_000_000  # since 1973 there are only offsets of whole minutes
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -140,7 +146,7 @@ def _place(value: Any, column: Column, upper: bool) -> Any:
     if pa.types.is_string(kind):
         return _text(value, upper)
     if pa.types.is_date(kind):
-        return _day(value)
+        return _day(value, upper)
     if pa.types.is_timestamp(kind):
         return _timestamp(value, kind.tz is not None, upper)
     return None  # binary: writers do not agree how it is a text
@@ -197,16 +203,20 @@ def _text(value: Any, upper: bool) -> bytes | None:
     return text + b"\xff" if upper else text  # above all texts that begin so
 
 
-def _day(value: Any) -> int | None:
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        return value.toordinal() - _DAY
-    return dt.date.fromisoformat(value).toordinal() - _DAY if isinstance(value, str) and len(value) == 10 else None
+def _day(value: Any, upper: bool) -> int | None:
+    if isinstance(value, str) and len(value) == 10:
+        value = dt.date.fromisoformat(value)
+    if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+        return None
+    day = value.toordinal() - _DAY
+    lost = _CUT_CALENDAR if day < _GREGORIAN else 0
+    return day + lost if upper else day - lost
 
 
 def _timestamp(value: Any, zoned: bool, upper: bool) -> int | None:
     if isinstance(value, str):
         if len(value) == 10 and not zoned:  # of a column that was DATE
-            time, offset = (dt.date.fromisoformat(value).toordinal() - _DAY) * 86_400_000_000, None
+            time, offset = (dt.date.fromisoformat(value).toordinal() - _DAY) * _DAY_MICROS, None
         else:
             time, offset = parse_timestamp(value)
     elif isinstance(value, dt.datetime):
@@ -220,4 +230,6 @@ def _timestamp(value: Any, zoned: bool, upper: bool) -> int | None:
     if not zoned and offset:
         return None
     time -= offset or 0
-    return time + _CUT_MS if upper else time - _CUT_MS
+    lost = _CUT_MS + (_CUT_ZONE if zoned and time < _WHOLE_MINUTES else 0)
+    lost += _CUT_CALENDAR * _DAY_MICROS if time < _GREGORIAN * _DAY_MICROS else 0
+    return time + lost if upper else time - lost

@@ -13,7 +13,7 @@ from parquet_bloom.errors import RequestError, TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.tables.delta.actions import Add
-from parquet_bloom.tables.delta.commit import commit
+from parquet_bloom.tables.delta.commit import commit, deltalake, named
 from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes
 from parquet_bloom.tables.delta.features import check_readable
 from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder
@@ -76,7 +76,13 @@ class DeltaTable:
         )
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
-        """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""
+        """For each file's path, how it may get a new version.
+
+        Raises TableFormatError where the whole table refuses, RequestError where deltalake is not installed, or cannot
+        be given the storage.
+        """
+        deltalake()
+        named(self._folder)
         check_writable(self.name, self._state(LogFiles(self._folder), int(snapshot.version)))
         return {file.path: ways_of(self._folder, file.entry, file) for file in snapshot.files}
 

@@ -31,6 +31,9 @@ _WRITTEN = frozenset(
         "v2Checkpoint",
     }
 )
+# Tags that Databricks gives every file, by which OPTIMIZE orders and sizes its work; the time of an entry says much the
+# same. They do not come over.
+_HINTS = frozenset({"INSERTION_TIME", "MAX_INSERTION_TIME", "MIN_INSERTION_TIME", "OPTIMIZE_TARGET_SIZE"})
 _KEPT = "/!$&'()+,-.:;=@_~"  # characters that deltalake writes into the log as they are, beside letters and digits
 
 
@@ -53,13 +56,19 @@ def ways_of(folder: TableFolder, add: Add, at: Location) -> Ways:
     return Ways(None, reason, reason) if reason else Ways("new-path")
 
 
+def _lost(add: Add) -> list[str]:
+    """What an entry has beside what deltalake writes, and hints."""
+    tags = {str(name) for name in dict(add.others.get("tags") or ())}
+    return sorted({name for name in add.others if name != "tags"} | {f"the tag {tag}" for tag in tags - _HINTS})
+
+
 def _refusal(folder: TableFolder, add: Add, at: Location) -> str:
     if add.vector is not None:
         return "rows of it are deleted by a deletion vector, which deltalake cannot carry over"
     if folder.relative(at) is None:
         return "it lies outside the table's folder, as in a shallow clone"
-    if add.others:
-        return f"its entry in the log has {', '.join(sorted(add.others))}, which deltalake cannot carry over"
+    if lost := _lost(add):
+        return f"its entry in the log has {', '.join(lost)}, which deltalake cannot carry over"
     if add.stats is None and add.parsed is not None:
         return "its statistics are columns of a checkpoint alone, which deltalake cannot carry over"
     if quote(unquote(add.path), _KEPT) != add.path:
