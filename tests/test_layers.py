@@ -27,6 +27,7 @@ ORDER = [
     "formats/metadata",  # FileMetaData: the footer, read and edited
     "formats",  # bytes in, values out
     "formats/forms",  # the forms of filter that are written
+    "facts",  # which engine uses filters of which type
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
     "storage/writing",  # new files replace old ones
@@ -39,6 +40,9 @@ ORDER = [
     "search",  # which row groups can match
     "edit",  # new versions of files
     "audit",  # what is there, and is it right
+    "worth/adapters",  # how each engine is asked
+    "worth",  # what filters are worth: engines tested, queries measured
+    "worth/advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
@@ -48,26 +52,33 @@ ORDER = [
     "cli",
 ]
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
-    "storage": {"predicates"},
-    "storage/writing": {"predicates"},
+    "predicates": {"facts"},
+    "storage": {"facts", "predicates"},
+    "storage/writing": {"facts", "predicates"},
     "tables": {"predicates", "storage/writing"},
     "tables/delta": {"predicates", "storage/writing"},
     "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
     "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
     "tables/named": {"predicates", "storage/writing"},
-    "chunks": {"predicates", "storage/writing"},
-    "search": {"storage/writing"},
+    "chunks": {"facts", "predicates", "storage/writing"},
+    "search": {"facts", "storage/writing"},
     "edit": {"search", "predicates"},
-    "audit": {"search", "edit", "predicates", "storage/writing"},
-    "zones": {"edit", "audit"},
-    "read": {"edit", "audit", "storage/writing"},
-    "polars_scan": {"edit", "audit", "storage/writing"},
+    "audit": {"facts", "search", "edit", "predicates", "storage/writing"},
+    "worth/adapters": {"edit", "audit", "storage/writing"},
+    "worth": {"storage/writing"},
+    "worth/advice": {"audit", "search", "storage/writing", "worth/adapters"},
+    "zones": {"facts", "edit", "audit", "worth", "worth/adapters", "worth/advice"},
+    "read": {"facts", "edit", "audit", "storage/writing", "worth", "worth/adapters", "worth/advice"},
+    "polars_scan": {"facts", "edit", "audit", "storage/writing", "worth", "worth/adapters", "worth/advice"},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 350
 MODULES = 16  # of a folder
-FULLER = {"formats": 20}  # flat, as the format is: one module for one of its nouns
+FULLER = {
+    "formats": 20,  # flat, as the format is: one module for one of its nouns
+    "cli": 20,  # flat, as the commands are: one module for each
+}
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
 WITH_IO = {  # modules of kernels/ and formats/ that ask the system for more than memory, and what for
     "kernels.cache",  # who may write the folder of compiled code; one process at a time in it

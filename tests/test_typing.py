@@ -20,6 +20,8 @@ WRONG = {
     'nan="ieee"': 'nan="java"',
     "sample=3": 'sample="3"',
     "one.fpp": "one.rate",
+    'compression="zstd"': 'compresion="zstd"',
+    '"use_dictionary": ["id"]': '"use_dictionary": 3',
 }
 
 

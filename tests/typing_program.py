@@ -15,13 +15,21 @@ from parquet_bloom import (
     AddedFile,
     AddedFilter,
     AddReport,
+    BenchReport,
+    ColumnAdvice,
     ColumnFilters,
+    EngineAnswer,
+    EngineGain,
+    EngineInfo,
+    EnginesReport,
     FailedFile,
     FileInfo,
     FilterInfo,
     FilterWriter,
     FooterCache,
+    Gain,
     InspectReport,
+    Interval,
     Limits,
     Outcomes,
     ParquetBloomError,
@@ -39,6 +47,7 @@ from parquet_bloom import (
     VerifiedFile,
     VerifiedFilter,
     VerifyReport,
+    WriterOptions,
     lance,
     spark,
 )
@@ -48,11 +57,31 @@ def watch(progress: Progress) -> None:
     print(progress.stage, progress.files_done, progress.files, progress.share)
 
 
+def advice() -> None:
+    found = parquet_bloom.advise("events/", queries="queries.sql", engine="duckdb")
+    assert_type(found.columns, list[ColumnAdvice])
+    assert_type(found.advised, list[str])
+    gain: Gain | None = found.columns[0].absent
+    share: Interval | None = gain.row_groups if gain is not None else None
+    print(found.flags, found.commands, share)
+
+
+def engines() -> None:
+    report = parquet_bloom.engines(["duckdb"], test=True, kinds=["int64"], progress=print)
+    assert_type(report, EnginesReport)
+    assert_type(report.engines, list[EngineInfo])
+    assert_type(report.answers, list[EngineAnswer])
+    gains = parquet_bloom.bench("x.parquet", "id = 5", names=["duckdb"], runs=3, raw_files=True, progress=print)
+    assert_type(gains, BenchReport)
+    assert_type(gains.engines, list[EngineGain])
+    assert_type(gains.sentence, str)
+
+
 def add(path: Path, rates: Mapping[str, float]) -> None:
     report = parquet_bloom.add_filters(
         path, "out.parquet", columns=["id"], exclude=None, spec="final", placement="footer", fpp=rates, ndv=1000,
         max_bytes=1 << 20, overwrite=True, replace=False, sync=True, read_back=False, force=False, raw_files=False,
-        threads=2, filesystem=None, dry_run=False, progress=watch,
+        threads=2, engine="duckdb", filesystem=None, dry_run=False, progress=watch,
     )  # fmt: skip
     assert_type(report, AddReport)
     for file in report.files:
@@ -125,7 +154,8 @@ def write(table: pa.Table) -> AddedFile | None:
         writer.write_table(table)
     before: Limits = parquet_bloom.set_limits(max_memory=1 << 30)
     print(before.max_memory, parquet_bloom.__version__)
-    return parquet_bloom.write_table(table, "other.parquet", bloom_filters=["id"], overwrite=True)
+    options: WriterOptions = {"compression": {"id": "zstd"}, "use_dictionary": ["id"], "write_page_index": True}
+    return parquet_bloom.write_table(table, "other.parquet", bloom_filters=["id"], overwrite=True, **options)
 
 
 def zones(path: Path) -> None:

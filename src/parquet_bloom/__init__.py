@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.remove import remove_filters
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
     from parquet_bloom.edit.write import FilterWriter, write_table
+    from parquet_bloom.edit.writer_options import WriterOptions
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
@@ -61,19 +62,32 @@ if TYPE_CHECKING:
     from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
+    from parquet_bloom.worth.advice.gain import Gain, Interval
+    from parquet_bloom.worth.bench import BenchReport, EngineGain, bench
+    from parquet_bloom.worth.engines import EngineAnswer, EngineInfo, EnginesReport, engines
 
 _HOMES = {
     "AddReport": "edit.reports",
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
+    "Advice": "worth.advice.advise",
+    "BenchReport": "worth.bench",
+    "ColumnAdvice": "worth.advice.advise",
     "ColumnFilters": "search.check",
+    "EngineAnswer": "worth.engines",
+    "EngineGain": "worth.bench",
+    "EngineInfo": "worth.engines",
+    "EnginesReport": "worth.engines",
     "ExcludedFile": "search.verdicts",
     "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
     "FilterWriter": "edit.write",
     "FooterCache": "chunks.footer_cache",
+    "Gain": "worth.advice.gain",
     "InspectReport": "audit.inspect",
+    "Interval": "worth.advice.gain",
     "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
@@ -84,13 +98,17 @@ _HOMES = {
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
     "Verdicts": "search.check",
-    "VerifiedFilter": "audit.verify",
     "VerifiedFile": "audit.verify",
+    "VerifiedFilter": "audit.verify",
     "VerifyReport": "audit.verify",
+    "WriterOptions": "edit.writer_options",
     "add_filters": "edit.add",
+    "advise": "worth.advice.advise",
+    "bench": "worth.bench",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
+    "engines": "worth.engines",
     "inspect": "audit.inspect",
     "prune": "read",
     "read_batches": "read",
@@ -105,11 +123,18 @@ __all__ = [
     "AddReport",
     "AddedFile",
     "AddedFilter",
+    "Advice",
+    "BenchReport",
+    "ColumnAdvice",
     "ColumnFilters",
     "ConflictError",
     "DamagedFileError",
     "EncryptedFileError",
     "EncryptedFooterError",
+    "EngineAnswer",
+    "EngineGain",
+    "EngineInfo",
+    "EnginesReport",
     "ExcludedFile",
     "FailedFile",
     "FileChangedError",
@@ -123,7 +148,9 @@ __all__ = [
     "FooterCache",
     "FooterError",
     "FooterLimitError",
+    "Gain",
     "InspectReport",
+    "Interval",
     "LayoutError",
     "LimitError",
     "Limits",
@@ -152,11 +179,15 @@ __all__ = [
     "VerifiedFile",
     "VerifiedFilter",
     "VerifyReport",
+    "WriterOptions",
     "__version__",
     "add_filters",
+    "advise",
+    "bench",
     "check",
     "count",
     "dataset",
+    "engines",
     "inspect",
     "prune",
     "read_batches",

@@ -419,3 +419,12 @@ def test_tables_fold_texts_shorten_paths_and_keep_numbers() -> None:
     assert shortened_path("abcdefghij", 7) == "ab…ghij"
     assert apart(["/x/y/a-1.parquet", "/x/y/b-1.parquet"], 4) == ["…a…", "…b…"]
     assert apart(["/x/y/a.parquet"] * 2, 4) == ["/x/y/a.parquet"] * 2
+
+
+def test_the_command_names_the_formats_that_can_be_written() -> None:
+    """Twice there, as the help page is made without pyarrow."""
+    from parquet_bloom.cli import read
+    from parquet_bloom.report import rows
+
+    assert tuple(rows._WRITERS) == read._FORMATS
+    assert set(rows.SUFFIXES.values()) == set(read._FORMATS), "each has a suffix"

@@ -14,7 +14,7 @@ from samples import FIXTURES
 
 from parquet_bloom import AddedFile, add_filters, write_table
 from parquet_bloom.edit import choose
-from parquet_bloom.edit.choose import _distinct, _halves, _Sample, _share_held
+from parquet_bloom.edit.sample import Sample, distinct, halves, share_held
 
 
 def chosen(path: Path, **options: object) -> AddedFile:
@@ -96,9 +96,9 @@ def test_excluded_columns_are_not_even_read(tmp_path: Path, monkeypatch: pytest.
     table = pa.table({"a": rng.integers(0, 2**60, 900), "b": rng.integers(0, 2**60, 900)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=300)
     looked_at: list[str] = []
-    plain = choose._sample
+    plain = choose.sample_of
     monkeypatch.setattr(
-        choose, "_sample", lambda reader, *rest: looked_at.append(reader.leaf.name) or plain(reader, *rest)
+        choose, "sample_of", lambda reader, *rest: looked_at.append(reader.leaf.name) or plain(reader, *rest)
     )
     assert chosen(tmp_path / "x.parquet", exclude=["b"]).columns == ["a"]
     assert set(looked_at) == {"a"}
@@ -159,8 +159,8 @@ def test_written_tables_are_judged_too(tmp_path: Path) -> None:
 # --- estimates ------------------------------------------------------------------------------------
 
 
-def _sampled(values: np.ndarray, whole: int) -> _Sample:
-    return _Sample(0, pa.chunked_array([values]), values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), whole)
+def _sampled(values: np.ndarray, whole: int) -> Sample:
+    return Sample(0, pa.chunked_array([values]), values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), whole, 0)
 
 
 @pytest.mark.parametrize("universe", [100, 5000, 60_000, 1_000_000])
@@ -169,12 +169,12 @@ def test_estimates_from_a_sample_are_near_the_truth(universe: int) -> None:
     rng = np.random.default_rng(universe)
     whole, part = 80_000, 10_000
     one, other = (rng.integers(0, universe, whole) for _ in range(2))
-    distinct = len(np.unique(one))
-    fewest, most = _distinct(_sampled(one[:part], whole))
-    assert fewest == pytest.approx(distinct, rel=0.05)
-    assert distinct * 0.95 <= most <= 2.5 * distinct
+    there = len(np.unique(one))
+    fewest, most = distinct(_sampled(one[:part], whole))
+    assert fewest == pytest.approx(there, rel=0.05)
+    assert there * 0.95 <= most <= 2.5 * there
     held = np.isin(np.unique(one[:part]), other).mean()
-    found = _share_held(_sampled(one[:part], whole), _sampled(other[:part], whole))
+    found = share_held(_sampled(one[:part], whole), _sampled(other[:part], whole))
     assert found == pytest.approx(held, abs=0.17)
 
 
@@ -183,13 +183,13 @@ def test_rare_values_are_not_taken_for_frequent_ones() -> None:
     rng = np.random.default_rng(1)
     one, other = (rng.zipf(1.3, 80_000) % 10_000_019 for _ in range(2))
     held = np.isin(np.unique(one), other).mean()
-    found = _share_held(_sampled(one[:10_000], 80_000), _sampled(other[:10_000], 80_000))
+    found = share_held(_sampled(one[:10_000], 80_000), _sampled(other[:10_000], 80_000))
     assert held < 0.5
     assert found < 0.8, "so the benefit is above the least one"
 
 
 def test_one_sample_is_held_against_itself_by_halves() -> None:
     values = np.arange(1001)
-    first, second = _halves(_sampled(values, 1001))
+    first, second = halves(_sampled(values, 1001))
     assert (len(first.hashes), len(second.hashes)) == (500, 501)
-    assert _share_held(first, second) == 0
+    assert share_held(first, second) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
 from pathlib import Path
@@ -216,3 +217,18 @@ def test_takes_whatever_speaks_arrow(tmp_path: Path, kind: str) -> None:
     assert parquet_bloom.count(path, "name = 'n14'") == 1
     with pytest.raises(RequestError, match="table is a dict; give a table or frame"):
         parquet_bloom.write_table({"id": [1]}, path)
+
+
+def test_the_typed_options_are_those_of_pyarrow_s_writer(tmp_path: Path) -> None:
+    """Names that pyarrow hides behind **options are known by its documentation; all go through, with its defaults."""
+    signatures = [inspect.signature(function).parameters for function in (pq.ParquetWriter.__init__, pq.write_table)]
+    taken = {name: one.default for them in signatures for name, one in them.items() if one.kind is not one.VAR_KEYWORD}
+    ours = {"self", "where", "schema", "table", "row_group_size"}  # what our functions name themselves
+    options = {name: default for name, default in taken.items() if name not in ours | {"writer_engine_version"}}
+    options |= {"memory_pool": None, "metadata_collector": []}
+    assert parquet_bloom.WriterOptions.__annotations__.keys() == options.keys(), "pyarrow takes others by now"
+    table = keys_table()
+    parquet_bloom.write_table(table, tmp_path / "plain.parquet", bloom_filters=["id"], sync=False)
+    parquet_bloom.write_table(table, tmp_path / "told.parquet", bloom_filters=["id"], sync=False, **options)
+    assert digest(tmp_path / "told.parquet") == digest(tmp_path / "plain.parquet")
+    assert len(options["metadata_collector"]) == 1

@@ -26,7 +26,7 @@ import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StaleIndexError
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.lance_file import MARK, checksum, checksum_place
+from parquet_bloom.formats.lance_file import MARK, checksum, checksum_offset
 from parquet_bloom.storage.writing.litter import SUFFIX
 from parquet_bloom.zones import process
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
@@ -77,7 +77,7 @@ def questions(path: Path, data: Path) -> list[Any]:
 def test_every_flipped_byte_is_told_before_pylance_sees_it(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = index.read_bytes()
     monkeypatch.setattr(LanceReader, "_open", lambda *_: pytest.fail("pylance was asked"))
-    place = checksum_place(lambda at, n: whole[at : at + n], len(whole))
+    place = checksum_offset(lambda at, n: whole[at : at + n], len(whole))
     assert place is not None
     for at in (*random.Random(5).sample(range(len(whole) - 40), 60), place, place + 7):
         data = bytearray(whole)
@@ -430,7 +430,7 @@ def test_the_checksum_is_of_all_bytes_but_its_own(index: Path) -> None:
     def read(at: int, length: int) -> bytes:
         return data[at : at + length]
 
-    place = checksum_place(read, len(data))
+    place = checksum_offset(read, len(data))
     assert place is not None
     assert checksum(read, len(data), place) == data[place : place + 8]
     import xxhash

@@ -35,7 +35,10 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
                  BLANK (denied, and no bit is set in the blocks that were asked)
     requests, bytes_read  int64[n], counted
     """
-    small = np.empty(64, np.uint8)
+    # An answer is DENIED only if the header is the expected one to the byte, and every probe was looked up in the bytes
+    # of its own block. Whatever else happens has a code of its own, and is no evidence to the caller. A short read is
+    # never judged, for what lies behind it in the buffer may be another filter's.
+    small = np.empty(64, np.uint8)  # no header is longer, a block has 32
     for i in range(len(offsets)):
         head, size = head_bytes[kinds[i]], sizes[i]
         whole = size <= 32 * (last[i] - first[i])
@@ -52,7 +55,7 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
                 answers[i] = OTHER_HEADER
         if answers[i] == OTHER_HEADER:
             continue
-        filled = first[i] == last[i]
+        filled = first[i] == last[i]  # without a probe no block was seen, so nothing is said of bits
         for probe in range(first[i], last[i]):
             h = hashes[probe]
             at = head + (int64(block_of(h, uint64(size >> 5))) << 5)
@@ -62,7 +65,7 @@ def ask(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes, answe
                 if _pread(types.intc(fd), small.ctypes, types.uintp(32), offsets[i] + at) != 32:
                     answers[i] = CUT_OFF
                     break
-                at = int64(0)
+                at = int64(0)  # `small` holds the block alone
             for j in range(32):
                 filled |= data[at + j] != 0
             if contains_at_byte(data, uint64(at), h):
@@ -84,6 +87,8 @@ def ask_whole(fd, offsets, sizes, kinds, heads, head_bytes, first, last, hashes,
     most = int64(0)
     for size in sizes:
         most = max(most, size)
+    # Sizes are multiples of 32 bytes. `words` keeps those of a larger filter before, behind the ones of this: all looks
+    # below stay under sizes[i].
     words = np.empty(most >> 2, np.uint32)
     for i in range(len(offsets)):
         head = head_bytes[kinds[i]]

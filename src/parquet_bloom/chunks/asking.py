@@ -66,6 +66,9 @@ def ask(source: Source, column: int, row_groups: Integers, probes: Probes) -> An
 
     Reads a header and one block for each probe (the whole filter where that is no more).
     """
+    # `denied` is FALSE until a filter has said no to every probe: whatever goes wrong on the way leaves a row group to
+    # be read. The fast ways deny only under a header that is the promised one to the byte, since under another header
+    # the block would be one of another size, or of no filter. All others come back as `slow`.
     ranges = filter_ranges_of(source.outline(), column)
     n = len(row_groups)
     answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
@@ -146,6 +149,8 @@ def _ask_in_turns(
     """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
     if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
         return _ask_by_ranges(source, offset, size, probes, fast, answers)
+    # A turn writes over what the turn before said of a filter. That is right, for only filters that have denied all
+    # probes so far take another turn: one that admits a probe, or has another header, is done.
     other = np.zeros(len(fast), bool)
     left, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
     while len(left):
@@ -201,6 +206,9 @@ def _ask_by_ranges(
     source: Source, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
 ) -> Flags:
     """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
+    # Ranges 0 .. n-1 are those of the filters, one each; behind them comes one block for each probe of a filter that is
+    # not read whole, in the order of `apart`. Arrays as long as `owner` have an element a pair of filter and probe,
+    # filters in order: owner[k] is the filter, hashes[k] the probe, places[k] where in `data` the block for it lies.
     head = _head_bytes(size)
     first, last, hashes = _hashed(probes, fast)
     counts = last - first
@@ -226,6 +234,7 @@ def _ask_by_ranges(
     hit = ((blocks & wanted) == wanted).all(1)
     admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
     answers.denied[fast] = promised & ~admitted
+    # No bit in all the blocks that were looked at, and there were some: maybe the filter has none at all.
     filled = np.bincount(owner[blocks.any(1)], minlength=len(fast)) > 0
     answers.blank[fast] = answers.denied[fast] & ~filled & (counts > 0)
     return ~promised

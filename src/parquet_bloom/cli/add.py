@@ -19,6 +19,7 @@ from parquet_bloom.cli.common import (
     print_json,
     say,
     say_failed,
+    say_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import SIZE, Command
@@ -42,6 +43,7 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+@click.option("--engine", metavar="NAME", help="Say what this engine does not use, as duckdb or 'datafusion 55'.")
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @all_option
 @json_option
@@ -78,6 +80,7 @@ def command(
         )
     if form.breaks and any(f.filters for f in report.files):
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
+    say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
         print_json(report)
     else:

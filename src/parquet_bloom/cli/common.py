@@ -23,6 +23,8 @@ from parquet_bloom.storage.secrets import without_secret
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
     "conf": "--property",
+    "names": "--engine",
+    "kinds": "--kind",
     "catalog_properties": "--catalog-property",
 }  # of parameters that the command line calls otherwise
 
@@ -144,6 +146,11 @@ def say(text: str) -> None:
     width = width_of(sys.stdout) - len(lead)
     for line in wrapped(visible(without_secret(plain)), width, indent="  ", cut=False):
         click.echo(lead + line)
+
+
+def paste(command: str) -> None:
+    """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
+    click.echo("  " + visible(without_secret(command)))
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:

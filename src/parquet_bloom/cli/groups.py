@@ -19,7 +19,7 @@ SECTIONS = {
     ),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-    "What is told": ("dry_run", "explain", "show_all", "as_json", "report"),
+    "What is told": ("dry_run", "explain", "show_all", "as_json", "report", "engine"),
 }  # fmt: skip
 
 

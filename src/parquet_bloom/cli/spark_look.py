@@ -19,7 +19,7 @@ rows_option = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class _Printed:
+class _Printout:
     """What a command prints of a job's rows.
 
     columns  of the rows that are printed
@@ -37,7 +37,7 @@ class _Printed:
     as_json: bool
 
 
-def _finish(spark: Any, job: Callable[[], Any], printed: _Printed) -> tuple[dict[str, Any], int]:
+def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dict[str, Any], int]:
     """Print some of the rows that a job gives, and the sums of all; write the report.
 
     returns  the sums, and the status of files that failed
@@ -93,7 +93,7 @@ def inspect(
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(inspect_filters, spark, paths, listed(columns), listed(exclude))
-        return _finish(spark, job, _Printed(shown, sums, "true", limit, report, as_json))[1]
+        return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
 
 @click.command("verify")
@@ -116,7 +116,7 @@ def verify(
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(verify_filters, spark, paths, listed(columns), listed(exclude), sample)
-        totals, status = _finish(spark, job, _Printed(shown, sums, "status <> 'right'", limit, report, as_json))
+        totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
 
 
@@ -143,7 +143,7 @@ def check(
     sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        totals, status = _finish(spark, job, _Printed(shown, sums, "NOT skipped", limit, report, as_json))
+        totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
 
 
@@ -168,7 +168,7 @@ def prune(
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
-        totals, status = _finish(spark, job, _Printed(shown, sums, "true", limit, report, as_json))
+        totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -76,6 +75,7 @@ def add_filters(
     force: bool = False,
     raw_files: bool = False,
     threads: int | None = None,
+    engine: str | None = None,
     filesystem: Any = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
@@ -102,6 +102,7 @@ def add_filters(
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
+    engine      "duckdb", "datafusion 55": the report says which of the filters it does not use (`engines`)
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     progress    is called with a Progress for every file and every filter
 
@@ -112,7 +113,7 @@ def add_filters(
     request = Request.checked(
         columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
         fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=in_place, overwrite=overwrite,
-        replace=replace, sync=sync, force=force, dry_run=dry_run, read_back=read_back,
+        replace=replace, sync=sync, force=force, dry_run=dry_run, read_back=read_back, engine=engine,
     )  # fmt: skip
     return add_as(request, source, output, raw_files, filesystem, progress)
 
@@ -161,9 +162,7 @@ def add_file(
         report = AddedFile(
             str(file), str(target), footer.n_row_groups, [footer.leaves[c].name for c in file_plan.columns], source.size
         )
-        report.skipped = file_plan.skipped
-        report.planned_filters = len(file_plan.sizings)
-        report.planned = dict(Counter(footer.leaves[column].name for _, column in sorted(file_plan.sizings)))
+        report.take_plan(file_plan, footer.leaves, request)
         report.planned_bytes = upper_bound(footer, file_plan, request.form)
         report.bytes_needed = disk_needed(source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
         report.dry_run = request.dry_run

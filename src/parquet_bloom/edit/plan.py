@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
+from parquet_bloom.facts.advice import check_engine
 from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.forms.form import Format, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
@@ -78,6 +79,7 @@ class Request:
     ndv: int | None
     max_bytes: int
     threads: int | None
+    engine: str | None = None
     in_place: bool = False
     overwrite: bool = False
     replace: bool = False
@@ -102,11 +104,14 @@ class Request:
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
         threads: int | None = None,
+        engine: str | None = None,
         **how: Unpack[WriteKeywords],
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
         form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, threads)
+        if engine is not None:
+            check_engine(engine)
         return cls(
             columns=None if columns is None else tuple(columns),
             exclude=None if exclude is None else tuple(exclude),
@@ -116,6 +121,7 @@ class Request:
             ndv=ndv,
             max_bytes=check_sizes(ndv, max_bytes, form),
             threads=threads,
+            engine=engine,
             **how,
         )
 

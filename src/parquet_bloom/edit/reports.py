@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parquet_bloom.edit.plan import SkippedColumn
+from parquet_bloom.edit.plan import Plan, Request, SkippedColumn
+from parquet_bloom.facts.advice import notes_of
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import Source
@@ -55,7 +59,10 @@ class AddedFilter(Printed):
 
 @dataclass(slots=True, repr=False)
 class AddedFile(FileReport):
-    """What `add` did to one file, or would do (dry_run)."""
+    """What `add` did to one file, or would do (dry_run).
+
+    engine_notes  which of the filters the engine that was named does not use, or no engine that is known
+    """
 
     source: str
     output: str
@@ -71,6 +78,15 @@ class AddedFile(FileReport):
     planned: dict[str, int] = field(default_factory=dict)  # column -> filters
     planned_bytes: int = 0  # of filters, at most
     bytes_needed: int = 0  # of disk, at most, while the new file is written
+    engine_notes: list[str] = field(default_factory=list)
+
+    def take_plan(self, plan: Plan, leaves: Sequence[Leaf], request: Request) -> None:
+        """Say what will be done, and of filters of the form of today, who will use them."""
+        self.skipped = plan.skipped
+        self.planned_filters = len(plan.sizings)
+        self.planned = dict(Counter(leaves[column].name for _, column in sorted(plan.sizings)))
+        if request.form.name == "final":
+            self.engine_notes = notes_of((leaves[column] for column in plan.columns), request.engine)
 
     @property
     def filter_bytes(self) -> int:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.edit.writer_options import WriterOptions
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
@@ -49,7 +50,7 @@ class FilterWriter:
     bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
                    column -> fpp; False: none
     spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
-    options        what pyarrow.parquet.ParquetWriter takes
+    options        what pyarrow.parquet.ParquetWriter takes, see WriterOptions
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
     Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter, and for the
@@ -73,7 +74,7 @@ class FilterWriter:
         max_bytes: int | None = None,
         sync: bool = True,
         threads: int | None = None,
-        **options: Any,
+        **options: Unpack[WriterOptions],
     ) -> None:
         if options.get("filesystem") is not None:
             raise RequestError("files with filters are written locally only; leave filesystem out")
@@ -172,7 +173,7 @@ def _target(where: PathLike, overwrite: bool) -> str:
     return new_target(followed(os.path.abspath(local_target(where))), overwrite)
 
 
-def _check_columns(schema: pa.Schema, options: Mapping[str, Any], request: Request) -> None:
+def _check_columns(schema: pa.Schema, options: WriterOptions, request: Request) -> None:
     """Plan for a file without rows, so that a wrong column is told before the data are written."""
     out = pa.BufferOutputStream()
     with pq.ParquetWriter(out, schema, **{k: v for k, v in options.items() if k != "metadata_collector"}):
@@ -214,14 +215,14 @@ def write_table(
     max_bytes: int | None = None,
     sync: bool = True,
     threads: int | None = None,
-    **options: Any,
+    **options: Unpack[WriterOptions],
 ) -> AddedFile | None:
     """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
 
     table           a pyarrow Table or RecordBatchReader, a frame of pandas or Polars, a result of DuckDB: anything
                     with Arrow's `__arrow_c_stream__`. Of a reader one row group at a time is in memory
     row_group_size  rows; 1,048,576 unless given
-    options         what pyarrow.parquet.write_table takes
+    options         what pyarrow.parquet.write_table takes, see WriterOptions
     returns         what was added; None with bloom_filters=False
     """
     if not isinstance(table, pa.Table) and not hasattr(table, "__arrow_c_stream__"):

@@ -55,6 +55,11 @@ class Entry:
         return Rule(name, seed, index)
 
 
+# An entry names columns and row groups, and `places` is the checksum of all filters that lie in these. So an entry is
+# believed of all its filters or of none: if one of them moved, went, or came beside, the sum differs. So every edit of
+# ours writes entries anew (`rewritten`), and those of a file that another program rewrote match no more.
+
+
 def ranges_crc(filter_ranges: FilterRangeMap) -> int:
     """CRC-32 over the filters' ranges in order, each as little-endian i32, i32, i64, i64 (no length: 0)."""
     mask = (1 << 64) - 1  # a damaged footer may hold more than 64 bits
@@ -170,6 +175,7 @@ def rewritten(
     added   new entries
     returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
+    # Key-values stay in their order, and new entries go into the first list with one that is believed.
     # What holds: an entry that was believed before is believed after, of those of its filters that are still there;
     # an entry that was not believed keeps its text; and an emptied list takes its key-value along. So `remove` after
     # `add` gives the old key-values back, byte for byte.
@@ -191,6 +197,8 @@ def rewritten(
 
 def _follow(entry: Entry, filter_ranges: FilterRangeMap, footer: Footer) -> list[dict[str, Any]]:
     """The entry after its filters moved, or in parts after some of them left."""
+    # A whole entry keeps its other fields as they are, in their order, also those that a later version wrote. One that
+    # lost filters is cut into rectangles, since what is left of a rectangle need not be one.
     left = {key: filter_ranges[key] for key in entry.chunks if key in filter_ranges}
     if len(left) == len(entry.chunks):
         return [{**entry.body, "places": ranges_crc(left)}]

@@ -1,7 +1,7 @@
 """Portable Roaring bitmaps: sets of row offsets. 32 bits: as Lance keeps the nulls of a fragment.
 
-    u32 12346, u32 containers                  | u16 key, u16 cardinality - 1 | ... | u32 place | ... | containers
-    u16 12347, u16 containers - 1, run flags   | the same                     | ... (places from 4 containers on)
+    u32 12346, u32 containers                  | u16 key, u16 cardinality - 1 | ... | u32 offset | ... | containers
+    u16 12347, u16 containers - 1, run flags   | the same                     | ... (offsets from 4 containers on)
 
 A container holds the low 16 bits of all members that share the high 16 (the key): sorted u16 where
 it has at most 4,096 members, else 65,536 bits; runs of (u16 start, u16 length - 1) where it is
@@ -24,7 +24,7 @@ from parquet_bloom.errors import FilterFormatError
 
 _NO_RUNS, _RUNS = 12346, 12347
 _MOST_IN_ARRAY = 4096
-_PLACES_FROM = 4  # with runs, fewer containers have no list of places
+_OFFSETS_FROM = 4  # with runs, fewer containers have no list of offsets
 _SPAN = 1 << 16
 
 Ranges = NDArray[np.int64]  # int64[n, 2], [start, stop), sorted, neither empty nor touching
@@ -138,7 +138,7 @@ def _decode(data: bytes, start: int) -> tuple[Ranges, int]:
     if np.any(np.diff(heads[:, 0]) <= 0):
         raise ValueError("its containers are not in order")
     at += 4 * n
-    if cookie == _NO_RUNS or n >= _PLACES_FROM:
+    if cookie == _NO_RUNS or n >= _OFFSETS_FROM:
         at += 4 * n
     found = []
     for i, (key, less) in enumerate(heads.tolist()):

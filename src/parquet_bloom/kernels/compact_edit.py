@@ -61,7 +61,7 @@ def _put_zigzag(out, o, value):  # type: ignore[no-untyped-def]
 
 @njit(inline="never")
 def _put_new(out, o, actions, kind, values, a, b, first, stop, previous):  # type: ignore[no-untyped-def]
-    """Write the fields with ids [first, stop) that are to be set and were not there; (place, last id written)."""
+    """Write the fields with ids [first, stop) that are to be set and were not there; (next offset, last id written)."""
     for field in range(first, min(stop, FIELDS)):
         if actions[kind, field, 0] in (SET, MOVE_OR_SET):
             value = values[actions[kind, field, 1], a, b]
@@ -86,6 +86,15 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
     totals     int64[steps]: an offset from positions[i] on, and before the next, grows by totals[i]
     out        uint8, longer than the result can be: the bytes, and FIELD_BYTES for every field that may be set or moved
     """
+    # What holds at each turn of the loop:
+    # - out[:o] is the edit of all that was read. The caller made `out` so long that no store needs a check: a field is
+    #   copied, or is one of those that FIELD_BYTES are there for.
+    # - data[at] begins a field's header, or ends a struct; (a, b) is the element of `values` that fields belong to.
+    # - In the structs that are open, last[] is the id of the field read before and written[] of the one written before.
+    #   They differ just behind a field that came or went, and then a short header, which counts from the id before it,
+    #   must be made anew.
+    # - Ids rise in what is read. So all fields to be set with smaller ids than the next one are put before it, and ids
+    #   rise in what is written.
     stop, o = int64(len(data)), int64(0)
     n_inner = values.shape[2]
     # Of each level: kind, last id read and last id written, elements left, and whether these are rows of values.
@@ -105,7 +114,7 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
         byte = int64(data[at])
         at += 1
         kind = kinds[depth]
-        if byte == 0:
+        if byte == 0:  # the end of a struct: what is to be set, and has a larger id than all that was there, goes in
             o, written[depth] = _put_new(out, o, actions, kind, values, a, b, last[depth] + 1, FIELDS, written[depth])
             out[o] = 0
             o += 1
@@ -135,7 +144,7 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
         action, argument = int64(COPY), int64(0)
         if field < FIELDS:
             action, argument = actions[kind, field, 0], actions[kind, field, 1]
-            if action != COPY and wire != actions[kind, field, 2]:
+            if action != COPY and wire != actions[kind, field, 2]:  # another program's field under this id
                 return int64(-1), o
         start = at  # of the value
         value = int64(KEEP)
@@ -152,7 +161,7 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
                 o = _put_header(out, o, field, written[depth], wire)
             written[depth] = field
         last[depth] = field
-        if action in (ENTER, OUTER):
+        if action in (ENTER, OUTER):  # the header is written; fields inside are met one by one
             size = int64(1)
             if action == OUTER:
                 if at >= stop:
@@ -180,7 +189,7 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
             continue
         if action == MOVE or (action == MOVE_OR_SET and value == KEEP):
             raw, at = _varint(data, at, stop)
-            if at < 0 or (at - start == 10 and data[at - 1] > 1):
+            if at < 0 or (at - start == 10 and data[at - 1] > 1):  # over 64 bits: it could not be written back
                 return int64(-1), o
             old = int64(raw >> uint64(1)) ^ -int64(raw & uint64(1))
             if old > _MOST_MOVED:
@@ -188,7 +197,7 @@ def edit(data, at, n_outer, actions, values, positions, totals, out):  # type: i
             step = np.searchsorted(positions, old, side="right")
             if old >= _MAGIC_END and step > 0 and totals[step - 1] != 0:
                 o = _put_zigzag(out, o, old + totals[step - 1])
-                continue
+                continue  # one that stays is copied below, with whatever varint it has
         else:
             at = _skip(data, at, stop, wire, stack)
             if at < 0:

@@ -31,7 +31,8 @@ _OUT2 = types.Array(types.int64, 3, "C")
 
 @njit(inline="never")
 def _varint(data, at, stop):  # type: ignore[no-untyped-def]
-    """Returns (value, next place); the place is -1 where the bytes end or the value has over 64 bits."""
+    """Returns (value, next offset); the offset is -1 where the bytes end, or the value goes on after ten of them."""
+    # Ten bytes carry 70 bits. Those over 64 fall off here, as they do in thrift's C reader: both read the same number.
     value, shift = uint64(0), uint64(0)
     while at < stop and shift < 64:
         b = data[at]
@@ -45,7 +46,7 @@ def _varint(data, at, stop):  # type: ignore[no-untyped-def]
 
 @njit(inline="never")
 def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
-    """Pass over the value of a field of some wire type; returns the next place, or -1.
+    """Pass over the value of a field of some wire type; returns the next offset, or -1.
 
     stack  int64[_DEPTH, 2], scratch: values left and their type, 0 for the fields of a struct
     """
@@ -53,11 +54,15 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
         return int64(-1)
     if wire in (1, _FALSE):
         return at
+    # Levels 0 .. depth of the stack are the lists and structs that are open, the innermost last; level 0 is a list of
+    # the one value asked for. A turn takes one value, or the end of a level. It comes to an end, because a list is
+    # refused that has more elements than bytes are left, and each element takes one at least. `at` is never past `stop`
+    # when a turn begins. Maps are not expected: parquet.thrift has none, and the slow reader knows them.
     depth = 0
     stack[0, 0], stack[0, 1] = 1, wire
     while depth >= 0:
         kind = stack[depth, 1]
-        if kind == 0:
+        if kind == 0:  # in a struct: the next field's header, or its end
             if at >= stop:
                 return int64(-1)
             b = int64(data[at])
@@ -65,7 +70,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
             if b == 0:
                 depth -= 1
                 continue
-            if b >> 4 == 0:
+            if b >> 4 == 0:  # the long form; which id it is does not matter here
                 _, at = _varint(data, at, stop)
                 if at < 0:
                     return int64(-1)
@@ -98,7 +103,7 @@ def _skip(data, at, stop, wire, stack):  # type: ignore[no-untyped-def]
                     size, at = _varint(data, at, stop)
                     if at < 0:
                         return int64(-1)
-                if size > uint64(stop - at) or inner == 0:
+                if size > uint64(stop - at) or inner == 0:  # no type 0: on the stack it means a struct's fields
                     return int64(-1)
             depth += 1
             if depth == _DEPTH:
@@ -131,7 +136,7 @@ def walk(data, at, n_outer, actions, outer, inner):  # type: ignore[no-untyped-d
              must have inner.shape[2] elements; SPAN_IF takes the span of a whole value of the wire type
              expected, and skips any other
     outer    int64[slots, n_outer]; STORE in kind 0 goes here
-    inner    int64[slots, n_outer, n_inner]; STORE and the spans (place, length: two slots) in other kinds
+    inner    int64[slots, n_outer, n_inner]; STORE and the spans (offset, length: two slots) in other kinds
     """
     # Three things hold at each turn of the loop. `at` is at most `stop`, and it is where a field's header or a
     # struct's end begins. (a, b) is the element of `outer` and `inner` that fields belong to now. Levels 0 .. depth of

@@ -1,6 +1,6 @@
 """sqlglot as we use it: a dialect of SQL's expressions, silent, and with its errors turned into TextError.
 
-Every part that AND, OR and NOT join carries its place in the text, meta["span"] = (start, end).
+Every part that AND, OR and NOT join carries its span in the text, meta["span"] = (start, end).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Sql(Dialect):
         }
 
         def _parse_equality(self, *args: Any, **options: Any) -> Any:
-            """What AND, OR and NOT join, with its place in the text: meta["span"]."""
+            """What AND, OR and NOT join, with its span in the text: meta["span"]."""
             first = self._curr
             node = super()._parse_equality(*args, **options)
             if node is not None and first and self._prev:
@@ -71,7 +71,7 @@ class _Sql(Dialect):
 
 
 def split(text: str, short: ShortenedText) -> list[Token]:
-    """The words and signs of a shortened text, at least one, with their places in the whole text."""
+    """The words and signs of a shortened text, at least one, with their positions in the whole text."""
     try:
         tokens = _Sql().tokenize(short.text)
     except SqlglotError as error:
@@ -104,7 +104,7 @@ def _token_error(text: str, short: ShortenedText, message: str) -> TextError:
 
 def _depth(tokens: Sequence[Token]) -> tuple[int, int]:
     """How deep the tokens nest at most, and where."""
-    depth = signs = most = place = 0
+    depth = signs = most = position = 0
     for token in tokens:
         kind = token.token_type
         if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE):
@@ -113,8 +113,8 @@ def _depth(tokens: Sequence[Token]) -> tuple[int, int]:
             depth -= 1
         signs = signs + 1 if kind in (TokenType.NOT, TokenType.DASH, TokenType.PLUS, _TILDE) else 0
         if depth + signs > most:
-            most, place = depth + signs, token.start
-    return most, place
+            most, position = depth + signs, token.start
+    return most, position
 
 
 def parsed(text: str, tokens: list[Token]) -> exp.Expression:

@@ -125,6 +125,7 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     """Decide about every row group of a file. Raises FileError where its bytes cannot be read."""
     n = outline.n_row_groups
     terms = terms_of(question.bound)
+    # `stage` says what made TRUE impossible first, cheapest evidence first: it is written once, where it is still 0.
     stage = np.zeros(n, np.uint8)
     stage[outline.rows == 0] = _NO_ROWS
     if not question.literal & TRUE:
@@ -138,7 +139,7 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
     if question.options.use_filters and (stage == 0).any():
         _ask_filters(source, outline, question, statistics, masks, decision)
-    decision.outcomes[outline.rows == 0] = 0
+    decision.outcomes[outline.rows == 0] = 0  # none: not even FALSE, as there is no row to give it
     return decision
 
 
@@ -200,6 +201,8 @@ def _ask_filters(
 def _has_filters(term: Term, outline: Outline) -> bool:
     if not isinstance(term, Members | Interval | Element) or not 0 <= term.leaf.index < len(outline.leaves):
         return False
+    # The leaf may be one that only other files of the data set have. Its index then means another column here, whose
+    # filter never saw values in the bytes of these probes.
     leaf = term.leaf
     if outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
         return False

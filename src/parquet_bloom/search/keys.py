@@ -191,7 +191,7 @@ def hits_of(
     fitting = np.flatnonzero(asked & column_ranges.fits)
     if len(fitting):
         offset, num_bytes = column_ranges.offset[fitting], column_ranges.num_bytes[fitting]
-        counts = _ask_whole(source, _Asked(offset, num_bytes, first[fitting], last[fitting], keys.hashes, count))
+        counts = _ask_whole(source, _FilterBatch(offset, num_bytes, first[fitting], last[fitting], keys.hashes, count))
         for group, n in zip(fitting.tolist(), counts.tolist(), strict=True):
             if n != NONE:
                 asked[group] = False
@@ -231,7 +231,7 @@ def _hits(stored: StoredFilter | None, values: pa.Array, count: bool) -> int | N
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _FilterBatch:
     """Filters that fit, and what each is asked for; the first four are int64[n], one a filter.
 
     offset       bytes from the start of the file, of the header
@@ -249,7 +249,7 @@ class _Asked:
     count: bool
 
 
-def _ask_whole(source: Source, asked: _Asked) -> Integers:
+def _ask_whole(source: Source, asked: _FilterBatch) -> Integers:
     """Ask whole filters for many hashes.
 
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
@@ -270,7 +270,7 @@ def _ask_whole(source: Source, asked: _Asked) -> Integers:
     return hits
 
 
-def _ask_whole_by_ranges(source: Source, asked: _Asked) -> Integers:
+def _ask_whole_by_ranges(source: Source, asked: _FilterBatch) -> Integers:
     hits = np.full(len(asked.offset), NONE)
     parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
     for some in np.split(np.arange(len(hits)), parts):

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.writing.new_file import new_output
 
-_WANTED = (".py", ".properties", ".typed")
+_WANTED = (".py", ".json", ".properties", ".typed")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same zip for the same package
 
 

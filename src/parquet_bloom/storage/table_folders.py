@@ -220,8 +220,8 @@ class Tables:
             with suppress(OSError), os.scandir(beside) as entries:
                 some = (Location(entry.path) for entry in islice(entries, _BESIDE) if entry.path != last)
                 for table in islice((one for one in some if table_in(one, ["metadata"])), _READ):
-                    place = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(table) or "")
-                    names = (place[1], unquote(place[1])) if place is not None else ()
+                    location = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(table) or "")
+                    names = (location[1], unquote(location[1])) if location is not None else ()
                     if any(_nested(os.path.realpath(name), here) for name in names):
                         self.add(Table("Iceberg", table.path, str(at), "data"))
                         return
@@ -298,8 +298,8 @@ def without_data(folder: Location) -> str | None:
     kind = table_in(folder, SIGNS)
     if kind is None:
         return None
-    place = data_path(folder) if kind == "Iceberg" else None
-    where = f"whose data lie at {place}" if place is not None else "with no Parquet file in its folder"
+    location = data_path(folder) if kind == "Iceberg" else None
+    where = f"whose data lie at {location}" if location is not None else "with no Parquet file in its folder"
     return f"is {'an' if kind == 'Iceberg' else 'a'} {kind} table {where}; {_ADVICE[kind].format(folder=folder)}"
 
 

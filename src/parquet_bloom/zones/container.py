@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
 from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.lance_file import checksum, checksum_place, placeholder
+from parquet_bloom.formats.lance_file import checksum, checksum_offset, placeholder
 from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
@@ -130,7 +130,7 @@ class ZoneFile:
         return np.concatenate(([False], before))
 
     def stacks(self, zones: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32] | None]]:
-        """Yield zones, by their place in our order, and their filters: uint32[zones, n_blocks, 8].
+        """Yield zones, by their number in our order, and their filters: uint32[zones, n_blocks, 8].
 
         None where the bytes are no filter. Each stack is of filters of one size, and of a few megabytes.
         """
@@ -188,10 +188,10 @@ def _reader_of(path: str) -> ZoneReader:
     if not os.path.isfile(path):
         raise StorageError(path, "no such file")
     with Source(path) as source:
-        place = checksum_place(source.read, source.size)
-        if place is None:
+        offset = checksum_offset(source.read, source.size)
+        if offset is None:
             return DistantReader(path, source.size)
-        stored, computed = source.read(place, 8), checksum(source.read, source.size, place)
+        stored, computed = source.read(offset, 8), checksum(source.read, source.size, offset)
         if stored != computed:
             reason = f"is damaged: its checksum is {stored.hex()}, its bytes give {computed.hex()}; build it again"
             raise DamagedFileError(path, reason)
@@ -251,8 +251,8 @@ class ZoneWriter:
         def read(at: int, length: int) -> bytes:
             return os.pread(self._new.fd, length, at)
 
-        place = checksum_place(read, size)
-        if place is None:
+        offset = checksum_offset(read, size)
+        if offset is None:
             raise StorageError(self.path, "pylance wrote it in another form than we know; nothing was written")
-        self._new.write_at(place, checksum(read, size, place))
+        self._new.write_at(offset, checksum(read, size, offset))
         self._new.commit()

@@ -198,8 +198,8 @@ def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[DataFile, i
     """
     if not file.fragments:
         return {}
-    place = Root(file, root)
-    found = {place.file(one): one["fragment"] for one in file.fragments}
+    base = Root(file, root)
+    found = {base.file(one): one["fragment"] for one in file.fragments}
     if len(found) < len(file.fragments):
         raise DamagedFileError(file.path, "names one file as several fragments")
     return found

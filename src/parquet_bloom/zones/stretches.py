@@ -84,7 +84,7 @@ class ZoneEvidence:
 
     def _ask(self, cover: Cover, range_values: int) -> None:
         questions: list[NDArray[np.uint64]] = []
-        place: dict[int, int] = {}
+        question_of: dict[int, int] = {}  # term -> its number among the questions
         for i, term in enumerate(self._terms):
             if isinstance(term, Opaque) or term.leaf.path != cover.path or term.leaf.index < 0:
                 continue  # below zero: the folder's name, which hides the file's column
@@ -96,7 +96,7 @@ class ZoneEvidence:
             if hashes is None:
                 self._spoken[i].append((cover, None))
             else:
-                place[i] = len(questions)
+                question_of[i] = len(questions)
                 questions.append(hashes)
         if not questions:
             return
@@ -106,7 +106,7 @@ class ZoneEvidence:
         answers = np.ones((len(questions), cover.file.zones), bool)
         answers[:, zones] = cover.file.admits(questions, zones)
         self.zones_asked += len(zones)
-        for i, question in place.items():
+        for i, question in question_of.items():
             self._spoken[i].append((cover, answers[question]))
 
     def stretches(self, fragment: int | Mapping[str, int], rows: int | None = None) -> Stretches:

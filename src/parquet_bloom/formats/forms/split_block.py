@@ -60,7 +60,7 @@ class SplitBlockForm:
         return leaf.refusal
 
     def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
-        """Where another program gave the fields of a filter's place another meaning."""
+        """Where another program gave the fields of a filter's range another meaning."""
         if key in footer.foreign_filter_fields:
             return "another program keeps something else where a filter's place goes in the footer"
         return None

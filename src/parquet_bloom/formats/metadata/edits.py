@@ -146,6 +146,10 @@ def _pair(key: str, value: str) -> Node:
     return pair
 
 
+# Page indexes are edited through the bindings, which are faster than the tree, if these write the very bytes again:
+# then nothing is in them that the bindings would lose.
+
+
 def _exact(kind: type[Any], data: bytes) -> Any:
     """Decode through the bindings; None where they would not write the same bytes again."""
     try:
@@ -200,12 +204,16 @@ def _edit_key_values(root: Node, edit: FooterEdit) -> None:
 
 
 def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -> None:
+    # A field of another type than a filter's offset or length has is some other program's, and stays. A range is never
+    # put over one, because plans leave such chunks out (footer.foreign_filter_fields).
     for (number, wire), value in zip(FILTER_FIELDS.items(), filter_range or (None, None), strict=True):
         if value is not None or meta.wire(number) in (wire, None):
             _put(meta, number, value, wire)
 
 
 def _write_texts(meta: Any, changes: PairChanges) -> None:
+    # Pairs of others keep their order and their bytes. The list goes when it has lost its last pair; one that was
+    # there and empty gets no filter in the first place (forms.k_probe), so nothing here has to bring it back.
     old = _structs(meta, 8)
     gone = {key for key, value in changes if value is None}
     pairs = [pair for pair in old if _get(pair, 1) not in gone]
@@ -269,6 +277,8 @@ def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
         if found is None:
             return None
         start, groups, end = found
+        # The tree begins behind the row groups, where ids count from 4. A field of a smaller id there is a second
+        # opinion on what stands before: only the tree of the whole footer knows what becomes of that.
         rest, used = parse(data, {5: {}}, end, last=4)
         if any(f.id <= 4 for f in rest.fields):
             return None

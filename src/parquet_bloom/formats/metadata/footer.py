@@ -150,7 +150,7 @@ class Footer:
 
     @cached_property
     def foreign_filter_fields(self) -> set[tuple[int, int]]:
-        """The (row group, column) whose ColumnMetaData 14 or 15 holds something else than a filter's place.
+        """The (row group, column) whose ColumnMetaData 14 or 15 holds something else than a filter's range.
 
         Some program gave the id another meaning: a filter there would overwrite what it wrote.
         """
@@ -185,7 +185,7 @@ class Footer:
 
     @cached_property
     def filter_fields(self) -> set[tuple[int, int]]:
-        """The (row group, column) that have the fields of a filter's place, be it one or not."""
+        """The (row group, column) that have the fields of a filter's range, be it one or not."""
         metas = ((i, j, chunk.meta_data) for i, j, chunk in self.chunks())
         return {(i, j) for i, j, m in metas if m.bloom_filter_offset is not None or m.bloom_filter_length is not None}
 

@@ -75,7 +75,7 @@ def elements_to(footer: Footer, leaf: Leaf) -> list[SchemaElement]:
 
 @derived
 def _parents(footer: Footer) -> list[int]:
-    """The place of each element's parent in the schema; -1 of the root."""
+    """The index of each element's parent in the schema; -1 of the root."""
     parents: list[int] = []
     above: list[tuple[int, int]] = []  # element, children still to come
     for at, element in enumerate(footer.head.schema):

@@ -1,7 +1,7 @@
 """What deciding about row groups needs of a footer, as arrays: an outline.
 
-    slots  int64[slot, row group, column]: places, lengths and counts of each column chunk, NONE where
-           the footer has none; the bytes of statistics are spans (place, length) of `data`
+    slots  int64[slot, row group, column]: offsets, lengths and counts of each column chunk, NONE where
+           the footer has none; the bytes of statistics are spans (offset, length) of `data`
 
 A footer of a hundred row groups is thousands of Python objects through the generated bindings. The
 compiled walk (kernels.compact_walk) fills these arrays at a fraction of a microsecond a chunk; where
@@ -32,7 +32,7 @@ _LAST = np.iinfo(np.int64).max
 
 
 class Slot(IntEnum):
-    """What is kept of a column chunk; a span takes two slots, its place and its length."""
+    """What is kept of a column chunk; a span takes two slots, its offset and its length."""
 
     NUM_VALUES = 0
     COMPRESSED_SIZE = 1

@@ -69,7 +69,7 @@ _UNIT_NS = {"MILLIS": UNIT_NS["ms"], "MICROS": UNIT_NS["us"], "NANOS": UNIT_NS["
 class Leaf:
     """A column: one leaf of the schema.
 
-    index     its place among the leaves, and among the chunks of every row group
+    index     its number among the leaves, and among the chunks of every row group
     path      path_in_schema
     physical  Type; type_length in bytes for FIXED_LEN_BYTE_ARRAY
     logical   name of the logical type ("STRING", "INTEGER", ...), from logicalType or else from

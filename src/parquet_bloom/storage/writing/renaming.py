@@ -34,6 +34,8 @@ def put_over(folder: Folder, name: str, new: str) -> None:
 
 def put_instead(folder: Folder, name: str, new: str, old: os.stat_result) -> None:
     """Give a new file the name of `old`, and of no other. Raises ConflictError where it is another by now, OSError."""
+    # No call compares and renames at once. So the two files swap names first, and what came out is looked at then,
+    # under a name that nobody else uses. Both files have a name at every moment, and `new` is whole at every moment.
     ours = folder.look(name)
     try:
         if not folder.exchange(name, new):
@@ -52,6 +54,9 @@ def put_instead(folder: Folder, name: str, new: str, old: os.stat_result) -> Non
 
 def _put_back(folder: Folder, name: str, new: str, ours: os.stat_result | None) -> None:
     """Swap again: `name` is another program's, and newer than what was read. It may go on renaming meanwhile."""
+    # A swap back is a swap too: another program may have put a third file there since. What comes out should be what we
+    # put in last. If it is not, it is newer than what we put back, and goes in again; so the last one to come stays. It
+    # ends as soon as nobody renames between two of our calls.
     shown, held = ours, folder.look(name)  # what we last gave the name `new`, and what is to have it
     while True:
         try:

@@ -1,0 +1,53 @@
+"""`parquet-bloom advise`: library call parquet_bloom.advise."""
+
+from __future__ import annotations
+
+import click
+
+from parquet_bloom.cli.common import (
+    all_option,
+    footer_limits,
+    json_option,
+    memory_option,
+    paste,
+    print_json,
+    raw_files_option,
+    say,
+    say_failed,
+    sources_argument,
+)  # fmt: skip
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
+
+
+@click.command("advise", cls=Command)
+@sources_argument
+@click.option("--queries", metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for.")
+@click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or 'datafusion 54'.")
+@raw_files_option
+@all_option
+@json_option
+@footer_limits
+@memory_option
+def command(
+    sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool, show_all: bool, as_json: bool
+) -> int:
+    """Say which columns should have filters, what they gain and what they cost; nothing is written.
+
+    \b
+    parquet-bloom advise events/
+    parquet-bloom advise events/ --queries queries.sql --engine duckdb
+
+    Reads footers, and a sample of each column in up to six row groups. Figures are told as the interval that they
+    are likely to lie in.
+    """
+    from parquet_bloom.report.advice import print_advice
+    from parquet_bloom.worth.advice.advise import advise
+
+    with Watch("advise", quiet=as_json) as watch:
+        advice = advise(sources, queries=queries, engine=engine, raw_files=raw_files, progress=watch.files)
+    if as_json:
+        print_json(advice)
+    else:
+        print_advice(advice, show_all, say, paste)
+    return say_failed(advice.failed, advice.files)

@@ -1,0 +1,37 @@
+"""`parquet-bloom bench`: library call parquet_bloom.bench."""
+
+from __future__ import annotations
+
+import click
+
+from parquet_bloom.cli.common import aside, footer_limits, json_option, listed, print_json, raw_files_option, say
+from parquet_bloom.cli.groups import Command
+
+
+@click.command("bench", cls=Command)
+@click.argument("file", metavar="FILE")
+@click.argument("predicate", metavar="PREDICATE")
+@click.option("--engine", "names", multiple=True, metavar="NAME", help="This engine; may be repeated.")
+@click.option("--runs", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Runs of each file.")
+@raw_files_option
+@json_option
+@footer_limits
+def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_files: bool, as_json: bool) -> int:
+    """Run a query with filters and without, by the engines that are installed here.
+
+    \b
+    parquet-bloom bench events.parquet "trace_id = '4bf92f3577b34da6'"
+
+    The file stays as it is: the other one, with filters on the predicate's columns or without any, is a copy in a
+    temporary folder. Exit status 1 if an engine finds other rows with filters.
+    """
+    from parquet_bloom.report.bench import print_bench
+    from parquet_bloom.worth.bench import bench
+
+    told = None if as_json else lambda name: aside(f"asking {name}")
+    report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)
+    if as_json:
+        print_json(report)
+    else:
+        print_bench(report, say)
+    return 1 if report.lost_rows else 0

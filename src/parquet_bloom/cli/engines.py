@@ -1,0 +1,35 @@
+"""`parquet-bloom engines`: library call parquet_bloom.engines."""
+
+from __future__ import annotations
+
+import click
+
+from parquet_bloom.cli.common import aside, json_option, listed, print_json, say
+from parquet_bloom.cli.groups import Command
+
+
+@click.command("engines", cls=Command)
+@click.option("--test", is_flag=True, help="Ask the engines that are installed here, over files made for it.")
+@click.option("--engine", "names", multiple=True, metavar="NAME", help="This engine; may be repeated.")
+@click.option("--kind", "kinds", multiple=True, metavar="TYPE", help="This type of column; may be repeated.")
+@json_option
+def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json: bool) -> int:
+    """Tell which engine uses Bloom filters on which type of column.
+
+    \b
+    parquet-bloom engines
+    parquet-bloom engines --test --engine duckdb --kind int64
+
+    With --test each engine is asked for stored values over files whose filters deny everything: one that does not find
+    a row has used the filter. Exit status 1 if an engine crashed or hung.
+    """
+    from parquet_bloom.report.engines import print_engines
+    from parquet_bloom.worth.engines import LOST, engines
+
+    told = None if as_json else lambda name: aside(f"asking {name}")
+    report = engines(listed(names), test=test, kinds=listed(kinds), progress=told)
+    if as_json:
+        print_json(report)
+    else:
+        print_engines(report, say)
+    return 1 if any(answer.answer == LOST for answer in report.answers) else 0

@@ -1,0 +1,136 @@
+"""Which engine uses filters, for people: a table on the terminal, and the page docs/engines.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from parquet_bloom.facts.kinds import CONTAINS, DICTIONARY, ELEMENT, EQUAL, FIELD, IN, KINDS, PLAIN, RANGE
+from parquet_bloom.facts.known import NOT_USED, SOURCES, USED, same_release
+from parquet_bloom.report.tables import print_table
+from parquet_bloom.report.text import Say
+
+Key = tuple[str, str, str, str]  # engine, kind, stored, question
+# Rows below the kinds: what is asked over those kinds whose plain columns an engine's filters serve.
+_MORE = (
+    ("with a dictionary", DICTIONARY, EQUAL),
+    ("x IN (5, 7)", PLAIN, IN),
+    ("x >= 5 AND x <= 7", PLAIN, RANGE),
+    ("field of a struct", FIELD, EQUAL),
+    ("element of a list", ELEMENT, CONTAINS),
+)
+_OTHER = "?"
+
+_PAGE = """# Engines
+
+Which engine uses Bloom filters, by type of column. Made by `docs/generate` from what the package keeps;
+`parquet-bloom engines` prints the same, and `parquet-bloom engines --test` asks the engines that are installed where
+it runs.
+
+**How it is found out.** A file with one row group has filters that deny every value. An engine is asked for a value
+that is stored, with a literal of the column's own type, between min and max. If it does not find the row, it has used
+the filter. The same file with right filters is the control: where the row is not found there either, or the engine
+gives an error, it cannot be asked ("-"). Each engine runs in a process of its own.
+
+"""
+_EXPLAIN = """
+The upper rows ask `x = 5` over a column without a dictionary. The lower rows are over all types that say yes above:
+"some" is some of them. A dictionary matters to ClickHouse, which then uses no filter. DuckDB takes IN over
+neighbouring integers, `x IN (5, 6)`, for a range. DataFusion needs a literal of the column's type over FLOAT:
+`x = 1.5::double` uses no filter. An engine of another release may differ; `parquet-bloom add --engine` says so.
+
+## See it in the engine
+
+**DuckDB.** `EXPLAIN ANALYZE SELECT ...` has a line `Row Groups Scanned: 1 / 50` in the scan (since 2.0). Which row
+groups a filter excludes: `SELECT * FROM parquet_bloom_probe('file.parquet', 'trace_id', '4bf92f3577b34da6')`.
+
+**DataFusion.** `EXPLAIN ANALYZE SELECT ...` has `row_groups_pruned_bloom_filter=50 total → 1 matched` among the
+metrics of the scan, and `row_groups_pruned_statistics` for min and max.
+
+**Spark.** The SQL tab of its web page shows `number of output rows` at the scan: the rows of the row groups that it
+read. In code it is the metric `numOutputRows` of the scan in `df._jdf.queryExecution().executedPlan()`, after the
+query ran.
+
+**Any engine.** `parquet-bloom bench FILE PREDICATE` runs a query before and after, and compares seconds, bytes and
+rows.
+"""
+
+
+def _answers(report: Any) -> dict[Key, str]:
+    return {(a.engine, a.kind, a.stored, a.question): a.answer for a in report.answers}
+
+
+def _word(answer: str | None) -> str:
+    return {USED: "yes", NOT_USED: "no", None: _OTHER}.get(answer, "-" if answer != "lost" else "lost")
+
+
+def _more(answers: dict[Key, str], engine: str, stored: str, question: str) -> str:
+    """Of the kinds whose plain columns the engine's filters serve: yes, no or some."""
+    served = [kind for kind in KINDS if answers.get((engine, kind, PLAIN, EQUAL)) == USED]
+    found = [answer for kind in served if (answer := answers.get((engine, kind, stored, question))) is not None]
+    if not found:
+        return "-" if served else ""
+    return "yes" if set(found) == {USED} else "some" if USED in found else "no"
+
+
+def table_rows(report: Any, engines: Sequence[Any]) -> list[list[str]]:
+    """A row a kind, then the rows of what else is asked; a cell an engine."""
+    answers = _answers(report)
+    kinds = [kind for kind in KINDS if any((e.name, kind, PLAIN, EQUAL) in answers for e in engines)]
+    rows = [[kind, *(_word(answers.get((e.name, kind, PLAIN, EQUAL))) for e in engines)] for kind in kinds]
+    for title, stored, question in _MORE:
+        cells = [_more(answers, e.name, stored, question) for e in engines]
+        if any(cells):
+            rows.append([title, *cells])
+    return rows
+
+
+def print_engines(report: Any, say: Say) -> None:
+    """Tell which engine uses filters of which type, then why some could not be asked, and what sources say."""
+    if any(e.how != SOURCES for e in report.engines):
+        _print_measured(report, say)
+    _print_reasons(report, say)
+    sources = [e for e in report.engines if e.how == SOURCES]
+    if sources:
+        say("from their sources or documents, not run:")
+    for e in sources:
+        say(f"  {e.title} {e.note}")
+
+
+def _print_measured(report: Any, say: Say) -> None:
+    measured = [e for e in report.engines if e.how != SOURCES]
+    using = {a.engine for a in report.answers if a.answer == USED}
+    shown = [e for e in measured if e.name in using] or measured
+    say(f"by type of column, {', '.join(f'{e.title} {e.version}' for e in shown)}:")
+    print_table(["type", *(e.title for e in shown)], table_rows(report, shown))
+    others = [f"{e.title} {e.version}" for e in measured if e not in shown]
+    if others:
+        say(f"use no filters: {', '.join(others)}")
+    for e in measured:
+        if e.installed is not None and not same_release(e.installed, e.version):
+            say(f"{e.title} {e.installed} is installed here; engines --test asks it")
+
+
+def _print_reasons(report: Any, say: Say) -> None:
+    """Why engines could not be asked: each reason once, with the types."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for a in report.answers:
+        if a.reason and a.kind not in reasons.setdefault((a.engine, a.reason), []):
+            reasons[a.engine, a.reason].append(a.kind)
+    for (engine, reason), kinds in reasons.items():
+        say(f"{engine}, {', '.join(kinds) if len(kinds) < len(KINDS) else 'all types'}: {reason}")
+
+
+def markdown(report: Any) -> str:
+    """The page docs/engines.md."""
+    measured = [e for e in report.engines if e.how != SOURCES]
+    text = _PAGE + _markdown_row(["type", *(f"{e.title} {e.version}" for e in measured)])
+    text += _markdown_row(["---"] * (len(measured) + 1))
+    text += "".join(map(_markdown_row, table_rows(report, measured)))
+    text += _EXPLAIN + "\n## From sources\n\nRead in their source or documents, not run.\n\n"
+    text += "".join(f"* **{e.title}** {e.note}\n" for e in report.engines if e.how == SOURCES)
+    return text
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"

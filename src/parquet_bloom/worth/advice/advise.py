@@ -1,0 +1,260 @@
+"""Advice on a data set, before a byte is written: which columns get filters, at what rate, for what gain and cost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from parquet_bloom.edit.choose import why_not
+from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
+from parquet_bloom.formats.forms.form import Sizing
+from parquet_bloom.formats.forms.known import FORMATS
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.storage.paths import FailedFile, locate
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.remote import side_by_side
+from parquet_bloom.storage.results import Printed
+from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.worth.advice.flags import flags_of
+from parquet_bloom.worth.advice.gain import (
+    Gain,
+    Interval,
+    filter_bytes,
+    gains,
+    least_rate,
+    row_groups_of_a_key,
+    seconds,
+)
+from parquet_bloom.worth.advice.queries import QueryLog, read_queries
+from parquet_bloom.worth.advice.survey import ColumnSurvey, Survey, spread, survey_column
+
+_ALREADY = 0.99  # of its row groups have a filter: nothing is to be added
+
+
+@dataclass(slots=True)
+class ColumnAdvice(Printed):
+    """What is advised for one column. Figures are intervals: (low, likely, high).
+
+    advised       whether filters are worth their bytes; `reason` says why not
+    null_share    of its values; with_filter: the share of its row groups that have a filter today
+    distinct_share  distinct values of a row group, as a share of its values
+    overlap       the share of row groups whose bounds admit a value that one of them holds
+    row_groups_of_a_key  how many hold it
+    fpp           the rate that is advised, see worth.advice.gain.least_rate
+    filter_bytes  that all filters take; seconds: for decoding and hashing, here
+    absent, present  what a lookup is spared, of a value that no row group holds, and of one that some do
+    in_vain       row groups that such a lookup reads because a filter errs
+    engines       that are known to use filters on such a column
+    asked         queries of the log that a filter on it could answer; None without a log
+    """
+
+    column: str
+    type: str
+    advised: bool
+    reason: str
+    null_share: float = 0.0
+    with_filter: float = 0.0
+    distinct_share: float | None = None
+    overlap: float | None = None
+    row_groups_of_a_key: Interval | None = None
+    fpp: float | None = None
+    filter_bytes: Interval | None = None
+    seconds: Interval | None = None
+    absent: Gain | None = None
+    present: Gain | None = None
+    in_vain: float | None = None
+    engines: list[str] = field(default_factory=list)
+    asked: int | None = None
+
+
+@dataclass(slots=True)
+class Advice(Printed):
+    """What is advised for a data set.
+
+    files, row_groups, bytes, rows  of all of it; where there are more than 500 files, carried on from 500 of them
+    footers_read  of how many files the footer was read
+    columns       every column, those advised first, the largest gain before others
+    flags         what is wrong today, and where filters are not the answer
+    commands      to be pasted into a shell; none where nothing is advised
+    queries       how many queries the log has that were understood, and how many that were not
+    """
+
+    files: int
+    footers_read: int
+    row_groups: int
+    bytes: int
+    rows: int
+    columns: list[ColumnAdvice] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    queries: tuple[int, int] | None = None
+    failed: list[FailedFile] = field(default_factory=list)
+
+    @property
+    def advised(self) -> list[str]:
+        """The names of the columns that should have filters."""
+        return [column.column for column in self.columns if column.advised]
+
+    def to_arrow(self) -> pa.Table:
+        """A row a column, with the likely figures."""
+        plain = ("column", "type", "advised", "reason", "null_share", "with_filter", "distinct_share", "overlap", "fpp")
+        table = pa.table({name: [getattr(column, name) for column in self.columns] for name in plain})
+        for name in ("filter_bytes", "seconds"):
+            likely = [None if (one := getattr(c, name)) is None else one.likely for c in self.columns]
+            table = table.append_column(name, pa.array(likely, pa.float64()))
+        for name in ("absent", "present"):
+            share = [None if (one := getattr(c, name)) is None else one.row_groups.likely for c in self.columns]
+            table = table.append_column(f"row_groups_saved_{name}", pa.array(share, pa.float64()))
+        return table
+
+
+def advise(
+    source: PathLike | Sequence[PathLike],
+    *,
+    queries: PathLike | None = None,
+    engine: str | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    progress: ProgressCallback | None = None,
+) -> Advice:
+    """Say which columns of a data set should have Bloom filters, what they gain and what they cost; nothing is written.
+
+    source      a file, a folder, a glob, a URI, or a list of them
+    queries     a text file of WHERE clauses or SQL statements: columns that no query asks for values are not advised
+    engine      that will read the files, as "duckdb" or "duckdb 1.4": columns whose filters it does not use are not
+                advised; None: any
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    progress    is called with a Progress for every column
+
+    Reads the footers of up to 500 files, and up to 262,144 values or 16 MiB of each column in up to six row groups.
+    The columns of one file are those that `add_filters` without `columns` chooses, for the same reasons.
+
+    Raises RequestError for a log without a query, or an engine of which nothing is known; FileError and its kinds
+    where no footer can be read.
+    """
+    log = None if queries is None else read_queries(os.fspath(queries))
+    if engine is not None:
+        check_engine(engine)
+    data, failed = _read(source, filesystem, raw_files)
+    scale = data.scale
+    advice = Advice(
+        data.files, len(data.read), round(data.row_groups * scale), round(data.bytes * scale), round(data.rows * scale),
+        failed=failed,
+    )  # fmt: skip
+    if log is not None:
+        advice.queries = log.queries, log.lost
+    meter = Meter(progress, data.read[:1], unit="columns")
+    for done, leaf in enumerate(data.leaves):
+        advice.columns.append(_column(data, advice, leaf, log, engine))
+        meter.part(done + 1, len(data.leaves))
+    meter.finish()
+    advice.columns.sort(key=_rank)
+    advice.flags = flags_of(data)
+    advice.commands = _commands(advice, source)
+    return advice
+
+
+def _read(source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: bool) -> tuple[Survey, list[FailedFile]]:
+    file_set = locate(source, filesystem, refusing(raw_files))
+    files, outlines, failed = [], [], list(file_set.failed)
+
+    def outline(file: Any) -> Any:
+        try:
+            with Source(file) as opened:
+                return opened.outline()
+        except ParquetBloomError as error:
+            return error
+
+    some = spread(file_set.files)
+    for file, found in zip(some, side_by_side(outline, some), strict=True):
+        if isinstance(found, ParquetBloomError):
+            if file_set.single:
+                raise found
+            failed.append(FailedFile(str(file), found))
+        elif found.n_row_groups:
+            files.append(file)
+            outlines.append(found)
+    if not outlines:
+        if failed:
+            raise failed[0].error
+        raise RequestError("no file has a row group; there is nothing to advise on")
+    return Survey(len(file_set.files), files, outlines, outlines[0].leaves), failed
+
+
+def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engine: str | None) -> ColumnAdvice:
+    found = ColumnAdvice(leaf.name, leaf.type_name, False, "", engines=engines_for(leaf))
+    if log is not None:
+        found.asked = log.asked[leaf.name]
+    refusal = FORMATS["final"].refusal(leaf)
+    if refusal is not None:
+        found.reason = refusal
+        return found
+    surveyed = survey_column(data, leaf)
+    if surveyed is None:
+        found.reason = "no value is stored"
+        return found
+    _fill(found, surveyed, data, advice)
+    assert found.fpp is not None
+    found.reason = why_not(leaf, surveyed.evidence, Sizing()) or ""
+    if not found.reason and found.asked == 0:
+        found.reason = "no query of the log asks for its values"
+    if not found.reason and engine is not None:
+        found.reason = next(iter(notes_of([leaf], engine)), "")
+    if not found.reason and found.with_filter >= _ALREADY:
+        found.reason = "it has filters"
+    found.advised = not found.reason
+    return found
+
+
+def _fill(found: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Advice) -> None:
+    n = surveyed.evidence.row_groups
+    found.null_share = surveyed.null_share
+    found.with_filter = surveyed.with_filter / n
+    distinct = [len(set(sample.hashes.tolist())) / max(1, len(sample.hashes)) for sample in surveyed.samples]
+    found.distinct_share = sum(distinct) / len(distinct)
+    found.fpp = least_rate(surveyed)
+    found.row_groups_of_a_key = row_groups_of_a_key(surveyed).times(data.scale)
+    found.filter_bytes = filter_bytes(surveyed, found.fpp, data.scale)
+    found.seconds = seconds(surveyed, data.scale)
+    found.absent, found.present = gains(
+        surveyed, found.fpp, advice.row_groups, advice.bytes, len(data.outlines[0].leaves)
+    )
+    found.overlap = found.absent.row_groups.likely / (1 - found.fpp)
+    found.in_vain = found.fpp * found.overlap * advice.row_groups
+
+
+def _rank(column: ColumnAdvice) -> tuple[bool, float, str]:
+    gain = 0.0 if column.absent is None else column.absent.row_groups.likely
+    return not column.advised, -(column.asked or 0) - gain if column.advised else 0.0, column.column
+
+
+def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str]:
+    advised = [column for column in advice.columns if column.advised]
+    if not advised:
+        return []
+    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    words = ["parquet-bloom", "add", *(os.fspath(path) for path in paths)]
+    for column in advised:
+        words += ["--column", column.column]
+    rates = {column.fpp for column in advised}
+    if len(rates) == 1:
+        words += ["--fpp", f"{rates.pop():g}"]
+    else:
+        for column in advised:
+            words += ["--column-fpp", f"{column.column}={column.fpp:g}"]
+    first = advised[0].column
+    return [
+        shlex.join([*words, "--in-place"]),
+        shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
+    ]
+
+
+__all__ = ["Advice", "ColumnAdvice", "advise"]

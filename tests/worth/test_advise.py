@@ -1,0 +1,283 @@
+"""Advice: each rule over data whose answer is known, and the gain that was promised against the gain that came."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquet_bloom
+from parquet_bloom import add_filters
+from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
+
+ROWS, GROUP = 12_000, 1000
+
+
+def write(path: Path, columns: dict[str, Any], group: int = GROUP) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=group)
+    return path
+
+
+def by_name(advice: Advice) -> dict[str, ColumnAdvice]:
+    return {column.column: column for column in advice.columns}
+
+
+def hexes(rng: np.random.Generator, n: int) -> list[str]:
+    return [f"{value:016x}" for value in rng.integers(0, 2**62, n).tolist()]
+
+
+def ulids(rng: np.random.Generator, n: int) -> list[str]:
+    """Texts that begin with the time, as ULID and UUIDv7 do."""
+    return [
+        f"{1_700_000_000_000 + 10 * i:012x}-{tail:06x}" for i, tail in enumerate(rng.integers(0, 2**24, n).tolist())
+    ]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(1)
+    columns = {
+        "trace": hexes(rng, ROWS),
+        "user": rng.integers(0, 3000, ROWS) * 7919,
+        "at": np.arange(ROWS),
+        "ulid": ulids(rng, ROWS),
+        "status": rng.integers(0, 5, ROWS),
+        "took": rng.normal(20, 5, ROWS),
+        "rare": pa.array([int(v) if i % 10 == 0 else None for i, v in enumerate(rng.integers(0, 2**60, ROWS))]),
+        "flag": rng.integers(0, 2, ROWS).astype(bool),
+        "nothing": pa.nulls(ROWS, pa.int64()),
+    }
+    return write(tmp_path_factory.mktemp("advise") / "events.parquet", columns)
+
+
+def test_the_columns_and_reasons_are_those_of_add(events: Path) -> None:
+    advice = advise(events)
+    report = add_filters(events, events.with_name("added.parquet"), overwrite=True, sync=False).files[0]
+    assert sorted(advice.advised) == sorted(report.columns), "one judgement, two commands"
+    why = {one.column: one.reason for one in report.skipped if one.row_group is None}
+    for column in advice.columns:
+        if not column.advised and column.column != "nothing":
+            assert why[column.column].endswith(column.reason), column.column
+    assert by_name(advice)["nothing"].reason == "no value is stored"
+
+
+def test_what_is_known_of_each_column(events: Path) -> None:
+    found = by_name(advise(events))
+    assert sorted(name for name, column in found.items() if column.advised) == ["rare", "trace", "user"]
+    for ordered in ("at", "ulid"):
+        assert "min and max tell" in found[ordered].reason, "time-ordered keys need no filter"
+        assert found[ordered].overlap is not None
+        assert found[ordered].overlap < 0.1
+    assert found["rare"].null_share == pytest.approx(0.9)
+    assert found["trace"].row_groups_of_a_key is not None
+    assert found["trace"].row_groups_of_a_key.likely == pytest.approx(1.0, abs=0.01)
+    assert found["user"].row_groups_of_a_key is not None
+    low, _, high = found["user"].row_groups_of_a_key
+    truth = 1 + 11 * (1 - (1 - 1 / 3000) ** 1000)  # 1,000 times one of 3,000 users, in each of the other row groups
+    assert low <= truth <= high
+    assert found["trace"].absent is not None
+    assert found["trace"].present is not None
+    assert found["trace"].absent.row_groups.likely > 0.95
+    assert found["trace"].present.row_groups.likely == pytest.approx(11 / 12, abs=0.03)
+    assert "BOOLEAN" in found["flag"].type
+
+
+def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "with a blank.parquet"
+    copy.write_bytes(events.read_bytes())
+    add, check = advise(copy).commands
+    import shlex
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-m", *shlex.split(add.replace("parquet-bloom", "parquet_bloom", 1))],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {f.column for f in parquet_bloom.inspect(copy).files[0].filters} == {"trace", "user", "rare"}
+    assert shlex.split(check)[:3] == ["parquet-bloom", "check", str(copy)]
+    again = advise(copy)
+    assert again.advised == []
+    assert by_name(again)["trace"].reason == "it has filters"
+    assert again.commands == []
+
+
+def test_files_that_are_sorted_among_each_other_need_no_filter(tmp_path: Path) -> None:
+    """Within each file ids are in no order, as one row group shows; only the files' bounds together tell."""
+    rng = np.random.default_rng(2)
+    for part in range(12):
+        write(tmp_path / f"{part:02}.parquet", {"id": part * 10**9 + rng.integers(0, 10**9, 800), "k": hexes(rng, 800)})
+    found = by_name(advise(tmp_path))
+    assert not found["id"].advised
+    assert "min and max tell" in found["id"].reason
+    assert found["k"].advised
+
+
+def test_the_rate_follows_the_size_of_what_is_read_in_vain(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    ids = hexes(rng, 4000)
+    thin = by_name(advise(write(tmp_path / "thin.parquet", {"id": ids})))["id"]
+    blob = [rng.bytes(3000) for _ in range(4000)]
+    wide = by_name(advise(write(tmp_path / "wide.parquet", {"id": ids, "blob": blob})))["id"]
+    assert thin.fpp is not None
+    assert wide.fpp is not None
+    assert wide.fpp < thin.fpp / 3, "a row group of 3 MB read in vain costs more than a filter that is twice as large"
+
+
+def test_a_log_of_queries_decides(events: Path, tmp_path: Path) -> None:
+    log = tmp_path / "queries.sql"
+    log.write_text(
+        "-- from the service\n"
+        "SELECT * FROM events e WHERE e.trace = 'abc' AND status = 3;\n"
+        "trace IN ('a', 'b');\n"
+        "where trace = 'x' OR user = 5;\n"
+        "NOT trace = 'x';\nat > 5 AND took < 3;\nSELECT 1;\n"
+    )
+    advice = advise(events, queries=log)
+    found = by_name(advice)
+    assert advice.queries == (5, 1), "SELECT 1 has no condition"
+    assert (found["trace"].asked, found["user"].asked, found["status"].asked) == (3, 1, 1)
+    assert advice.advised == ["trace", "user"]
+    assert found["rare"].reason == "no query of the log asks for its values"
+    log.write_text("SELECT 1")
+    with pytest.raises(parquet_bloom.RequestError, match="no line of it is a WHERE clause"):
+        advise(events, queries=log)
+    with pytest.raises(parquet_bloom.StorageError, match="cannot be read as text"):
+        advise(events, queries=tmp_path / "absent.sql")
+
+
+def test_filters_that_are_wrong_today_are_told(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    path = write(tmp_path / "x.parquet", {"id": hexes(rng, 3000), "user": hexes(rng, 3000)})
+    add_filters(path, in_place=True, columns=["id"], fpp=0.000_000_001)
+    add_filters(path, in_place=True, columns=["user"], fpp=0.49, max_bytes=512)
+    told = "\n".join(advise(path).flags)
+    assert "column id: 3 filters looked at, 3 far larger than 1 % takes" in told
+
+
+def test_shapes_that_filters_do_not_help_are_told(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    one = write(tmp_path / "one.parquet", {"id": hexes(rng, 10)})
+    assert any("one row group" in line for line in advise(one).flags)
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for i in range(1000):
+        (folder / f"{i}.parquet").write_bytes(one.read_bytes())
+    advice = advise(folder)
+    assert (advice.files, advice.footers_read) == (1000, 500)
+    assert advice.row_groups == 1000, "carried on from 500"
+    assert any("1,000 files with one row group each" in line and "index" in line for line in advice.flags)
+
+
+def test_results_become_plain_values(events: Path) -> None:
+    advice = advise(events)
+    plain = json.loads(json.dumps(advice.to_dict()))
+    assert plain["columns"][0]["absent"]["row_groups"]["likely"] > 0.9
+    assert advice.to_arrow().num_rows == 9
+    assert "Advice(" in repr(advice)
+
+
+# --- promised and measured ------------------------------------------------------------------------
+
+KEYS = 60
+
+
+def made(rng: np.random.Generator, how: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(stored values, like values that are not stored) of one way to be spread."""
+    universe = int(10 ** rng.uniform(2, 6))
+    if how == "uniform":
+        both = rng.integers(0, universe, 2 * n) * 2
+    elif how == "frequent and rare":
+        both = np.minimum(rng.zipf(rng.uniform(1.2, 2.0), 2 * n), 10**9) * 2
+    elif how == "drifting":
+        both = (np.tile(np.arange(n), 2) * 10 + rng.integers(0, int(10 * n * rng.uniform(0.05, 1)), 2 * n)) * 2
+    else:
+        both = rng.permutation(4 * n)[: 2 * n] * 2
+    return both[:n], both[n:] + 1
+
+
+def measured(path: Path, keys: list[int]) -> tuple[float, float]:
+    """The share of row groups that fell to filters, over lookups of these keys; and how well so many keys tell it."""
+    cache = parquet_bloom.FooterCache()
+    shares = []
+    for key in keys:
+        verdicts = parquet_bloom.check(path, f"id = {key}", cache=cache)
+        shares.append(sum(v.decided_by == "filter" for v in verdicts) / len(verdicts))
+    return float(np.mean(shares)), 2 * float(np.std(shares)) / np.sqrt(len(shares))
+
+
+def lies_inside(folder: Path, seed: int) -> bool:
+    """Whether what a lookup is spared lies where the advice says, for absent and for present keys."""
+    rng = np.random.default_rng(seed)
+    how = ["uniform", "frequent and rare", "drifting", "never twice"][seed % 4]
+    groups = int(rng.integers(2, 40))
+    per_group = int(rng.integers(100, 1500))
+    stored, absent = made(rng, how, groups * per_group)
+    files = int(rng.integers(1, 4))
+    for part, values in enumerate(np.array_split(stored, files)):
+        write(folder / f"{part}.parquet", {"id": values, "payload": [rng.bytes(50) for _ in values]}, per_group)
+    [column] = [one for one in advise(folder).columns if one.column == "id"]
+    assert column.absent is not None
+    assert column.present is not None
+    assert column.fpp is not None
+    add_filters(folder, in_place=True, columns=["id"], fpp=column.fpp, sync=False)
+    row_groups = [group for file in sorted(folder.iterdir()) for group in _distinct(file)]
+    picks = Random(seed)
+    present = [picks.choice(picks.choice(row_groups)) for _ in range(KEYS)]
+    like = [int(value) for value in rng.choice(absent, KEYS)]
+    found = measured(folder, like), measured(folder, present)
+    promised = column.absent.row_groups, column.present.row_groups
+    return all(p.low - slack <= f <= p.high + slack for (f, slack), p in zip(found, promised, strict=True))
+
+
+def _distinct(path: Path) -> list[list[int]]:
+    file = pq.ParquetFile(path)
+    return [sorted(set(file.read_row_group(g)["id"].to_pylist())) for g in range(file.num_row_groups)]
+
+
+def test_gains_that_were_promised_come(tmp_path: Path) -> None:
+    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(12)]
+    assert sum(inside) >= 11, inside
+
+
+@pytest.mark.more
+def test_gains_that_were_promised_come_for_nine_data_sets_of_ten(tmp_path: Path) -> None:
+    inside = [lies_inside(tmp_path / str(seed), seed) for seed in range(100, 200)]
+    assert sum(inside) >= 90, [seed for seed, one in enumerate(inside, 100) if not one]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command(events: Path) -> None:
+    from click.testing import CliRunner
+
+    from parquet_bloom.cli import group
+
+    done = CliRunner().invoke(group, ["advise", str(events)])
+    assert done.exit_code == 0
+    assert "3 columns should have filters" in done.output
+    lines = done.output.splitlines()
+    assert any(line.startswith(f"  parquet-bloom add {events} --column") for line in lines), "one line, to be pasted"
+    assert any("min and max tell" in line for line in lines)
+    plain = json.loads(CliRunner().invoke(group, ["advise", str(events), "--json"]).output)
+    assert {c["column"] for c in plain["columns"] if c["advised"]} == {"trace", "user", "rare"}
+
+
+def test_an_engine_that_uses_no_filter_on_a_type(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    at = pa.array(rng.integers(0, 2**50, 4000), pa.timestamp("us", "UTC"))
+    path = write(tmp_path / "x.parquet", {"id": hexes(rng, 4000), "at": at})
+    assert sorted(advise(path).advised) == ["at", "id"]
+    asked = advise(path, engine="datafusion 55.0")
+    assert asked.advised == ["id"]
+    assert "DataFusion 55.0 does not use filters" in by_name(asked)["at"].reason
+    assert any("DuckDB" in name for name in by_name(asked)["id"].engines)
+    with pytest.raises(parquet_bloom.RequestError, match="nothing is known of it"):
+        advise(path, engine="oracle")
