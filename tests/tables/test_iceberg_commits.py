@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from iceberg_log import (
     live_rows,
     position_deletes,
 )
+from other_duckdb import Asked, iceberg_duckdb  # noqa: F401
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -290,6 +292,33 @@ def test_equality_deletes_apply_to_the_new_version_as_to_the_old(warehouse: Ware
     assert deletes.sequence_number == 2
 
 
+@pytest.mark.more
+def test_duckdb_reads_what_was_committed(warehouse: Warehouse, iceberg_duckdb: Asked) -> None:  # noqa: F811
+    """Position deletes on the same path, equality deletes on a new one: DuckDB's rows are ours, before and after."""
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    for i in range(3):
+        append(table, [{"id": 100 * i + j, "name": "ab"[j % 2]} for j in range(100)])
+    first = next(e.data_file for e in entries(table) if e.data_file.partition[0] == "a" and e.sequence_number == 1)
+    add_deletes(table, position_deletes(table, {first.file_path: [3, 7]}, first))
+    b = next(e.data_file for e in entries(table) if e.data_file.partition[0] == "b")
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1, 3, 101]}), b))
+
+    def answers() -> tuple[list[Any], list[Any]]:
+        rows = sorted([row["id"], row["name"]] for row in live_rows(warehouse.read()))
+        metadata = warehouse.load().metadata_location
+        return rows, iceberg_duckdb(f"SELECT id, name FROM iceberg_scan('{metadata}') ORDER BY id")
+
+    before, theirs = answers()
+    assert before == theirs
+    assert len(before) == 295
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    ways = ours.ways(snapshot)
+    assert {way.default for way in ways.values()} == {"same-path", "new-path"}
+    ours.commit(snapshot, [changed(ours, file, ways[file.path].default) for file in snapshot.files], {})
+    assert answers() == (before, before)
+
+
 # --- races ----------------------------------------------------------------------------------------
 
 OTHERS: dict[str, Callable[[Table], Any]] = {
@@ -396,6 +425,46 @@ def test_a_delete_in_the_middle_of_ours_ends_it(warehouse: Warehouse, monkeypatc
     assert len([name for name in files_of(table) if "/snap-" in name]) == len(warehouse.load().snapshots())
 
 
+def test_who_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = warehouse.create(SCHEMA, properties={"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    append(table, rows_of(*range(10)))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    before = SqlCatalog.commit_table
+
+    def slow(self: Any, *arguments: Any) -> Any:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(SqlCatalog, "commit_table", before)
+            append(warehouse.load(), rows_of(77))
+        return before(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", slow)
+    with pytest.raises(ConflictError, match="other commits came first each time; try again"):
+        ours.commit(snapshot, [change], {})
+    monkeypatch.undo()
+    assert len(scanned(table)) == 12
+    assert len([name for name in files_of(table) if "/snap-" in name]) == 3 == len(warehouse.load().snapshots())
+
+
+def test_a_disk_that_is_full_leaves_no_manifest(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(10)))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    names = files_of(table)
+
+    def full(*arguments: Any, **more: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyiceberg.table.update.snapshot.write_manifest_list", full)
+    with pytest.raises(StorageError, match="No space left on device; nothing was committed"):
+        ours.commit(snapshot, [change], {})
+    assert files_of(table) == names
+    assert warehouse.read().version == snapshot.version
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(4))
 def test_many_writers_at_once_lose_and_double_no_row(warehouse: Warehouse, seed: int) -> None:
@@ -433,6 +502,38 @@ def test_many_writers_at_once_lose_and_double_no_row(warehouse: Warehouse, seed:
     wanted = by_text([*rows_of(*range(40)), *rows_of(1000, 1001, 1002, name="z")])
     assert scanned(table) == wanted
     assert by_text(live_rows(warehouse.read())) == wanted
+
+
+STALE: dict[str, Callable[[Table], Any]] = {
+    name: OTHERS[name] for name in ("append", "delete of the file", "delete of rows", "overwrite")
+}
+
+
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records:UserWarning")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("other", STALE)
+def test_another_commit_that_began_before_ours_ends_after_it(warehouse: Warehouse, other: str, way: str) -> None:
+    """pyiceberg's own: it refuses, or gives the rows that it would have given without ours."""
+    results = []
+    for name in ("ns.with", "ns.without"):
+        table = warehouse.create(SCHEMA, name, properties={"commit.retry.min-wait-ms": "1"})
+        append(table, rows_of(*range(10)))
+        append(table, rows_of(60))
+        late = warehouse.load(name)
+        ours = warehouse.open(name)
+        snapshot = ours.snapshot()
+        if name == "ns.with":
+            ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files], {})
+        before = scanned(table)
+        try:
+            STALE[other](late)
+        except (ValidationException, CommitFailedException):
+            assert name == "ns.with", "nothing is in the way but ours"
+            assert scanned(table) == before
+            return
+        results.append(scanned(table))
+        assert by_text(live_rows(warehouse.read(name))) == results[-1]
+    assert results[0] == results[1], "no row comes twice or back"
 
 
 # --- after a commit -------------------------------------------------------------------------------
@@ -499,6 +600,21 @@ def test_files_of_a_spec_whose_column_was_dropped_are_left_alone(warehouse: Ware
     assert told[0].default is None
     assert told[0].refusal.startswith("a partition column was dropped")
     assert told[1].default == "new-path"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_is_not_there_whole_is_not_committed(warehouse: Warehouse, way: str) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = changed(ours, snapshot.files[0], way)
+    with pytest.raises(StorageError, match="nothing was committed"):
+        ours.commit(snapshot, [replace(change, size=change.size + 1)], {})
+    Path(change.location.path).unlink()
+    with pytest.raises(StorageError, match="(?i)no such file"):
+        ours.commit(snapshot, [change], {})
+    assert warehouse.read().version == snapshot.version
 
 
 def test_a_file_with_other_rows_is_not_committed(warehouse: Warehouse) -> None:

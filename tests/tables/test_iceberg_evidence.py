@@ -23,6 +23,7 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     TruncateTransform,
+    UnknownTransform,
     VoidTransform,
     YearTransform,
 )
@@ -50,8 +51,8 @@ from pyiceberg.types import (
 
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.iceberg.bounds import bounds_of
-from parquet_bloom.tables.iceberg.partitions import HashBucket, evidence_of
+from parquet_bloom.tables.iceberg.bounds import FileMetrics
+from parquet_bloom.tables.iceberg.partitions import HashBucket, evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import columns_of, fields_of
 from parquet_bloom.tables.snapshot import FileBounds, Snapshot
 
@@ -272,7 +273,7 @@ def evidence(kind_of: Any, transform: Any, value: Any) -> FileBounds:
     schema = Schema(NestedField(1, "x", kind_of))
     columns = columns_of(schema, fields_of(schema, None, "t"))
     spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
-    return evidence_of(spec, (value,), columns, 5).bounds.get(("x",), FileBounds())
+    return evidence_of(parts_of(spec), (value,), columns, 5).bounds.get(("x",), FileBounds())
 
 
 def test_truncation_that_runs_over_tells_nothing() -> None:
@@ -306,6 +307,7 @@ def test_a_null_partition_has_nulls_alone_but_under_void() -> None:
         told = evidence(LongType(), transform, None)
         assert (told.has_values, told.null_count) == (False, 5)
     assert evidence(LongType(), VoidTransform(), None).has_values
+    assert evidence(LongType(), UnknownTransform("of tomorrow"), None).has_values, "nobody knows what it says"
 
 
 # --- bounds in Iceberg's bytes --------------------------------------------------------------------
@@ -319,7 +321,8 @@ def log_bounds(kind_of: Any, cut: int = 16, **told: Any) -> FileBounds:
         content=DataFileContent.DATA, file_path="p", file_format=FileFormat.PARQUET, partition=Record(), record_count=9,
         file_size_in_bytes=1, split_offsets=told.get("split_offsets", [4]), **given,
     )  # fmt: skip
-    return bounds_of(file, columns, cut, told.get("java", False)).get(("x",), FileBounds())
+    by_leaf = {column.leaf.path: column for column in columns.values()}
+    return FileMetrics(file, by_leaf, {}, cut, told.get("java", False)).get(("x",), FileBounds())
 
 
 def test_bounds_of_promoted_columns_are_of_the_old_type() -> None:

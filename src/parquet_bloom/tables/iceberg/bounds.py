@@ -18,7 +18,8 @@ Source: Iceberg table spec, "Data File Fields" and Appendix D, "Binary single-va
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.manifest import DataFile
@@ -67,26 +68,58 @@ _WIDTHS: dict[type, tuple[int, ...]] = {  # of the type and of those that it may
 _CUT = 16  # units of a text: what writers cut bounds to unless a table says otherwise
 
 
-def bounds_of(file: DataFile, columns: Mapping[int, Column], cut: int, by_java: bool) -> dict[LeafPath, FileBounds]:
-    """What a manifest says of each leaf.
+@dataclass(frozen=True, slots=True)
+class FileMetrics(Mapping[LeafPath, FileBounds]):
+    """What a log says of the leaves of one file; worked out when it is asked for, as queries ask for few.
 
-    cut      the least number of units that a bound of this table is cut to
-    by_java  whether Java's library surely wrote the file
+    file       the manifest's record
+    columns    of the table's schema, by leaf
+    partition  what the file's partition says
+    cut        the least number of units that a bound of this table is cut to
+    by_java    whether Java's library surely wrote the file
     """
-    found = {}
-    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
-    whole = by_java or len(file.split_offsets or ()) == 1
-    for number in {*lower, *upper, *(file.null_value_counts or {}), *(file.nan_value_counts or {})}:
-        column = columns.get(number)
-        if column is None:  # dropped since
-            continue
-        low, high = _interval(lower.get(number), upper.get(number), column.type, cut)
-        if isinstance(column.type, TEXTS) and not whole:
+
+    file: DataFile
+    columns: Mapping[LeafPath, Column]
+    partition: Mapping[LeafPath, FileBounds]
+    cut: int
+    by_java: bool
+
+    def __getitem__(self, path: LeafPath) -> FileBounds:
+        column = self.columns[path]
+        found = joined(self._told(column), self.partition.get(path))
+        if found is None:
+            raise KeyError(path)
+        return found
+
+    def __iter__(self) -> Iterator[LeafPath]:
+        return (path for path in self.columns if path in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _told(self, column: Column) -> FileBounds | None:
+        file, number = self.file, column.field_id
+        lower, upper = (file.lower_bounds or {}).get(number), (file.upper_bounds or {}).get(number)
+        nans = (file.nan_value_counts or {}).get(number)
+        if lower is None and upper is None and nans is None and number not in (file.null_value_counts or {}):
+            return None
+        low, high = _interval(lower, upper, column.type, self.cut)
+        if isinstance(column.type, TEXTS) and not self.by_java and len(file.split_offsets or ()) != 1:
             low, high = None, None
-        nulls, values = _counts(file, number, column)
-        nan_free = not column.leaf.float_bits or (file.nan_value_counts or {}).get(number) == 0
-        found[column.leaf.path] = FileBounds(low, high, nulls, values, nan_free)
-    return found
+        nulls, values = _counts(file, column)
+        return FileBounds(low, high, nulls, values, not column.leaf.float_bits or nans == 0)
+
+
+def joined(one: FileBounds | None, other: FileBounds | None) -> FileBounds | None:
+    """What two sayings of one leaf tell together."""
+    if one is None or other is None:
+        return one or other
+    lows = [b.lower for b in (one, other) if b.lower is not None]
+    highs = [b.upper for b in (one, other) if b.upper is not None]
+    low, high = ordered(max(lows, default=None), min(highs, default=None))
+    nulls = one.null_count if other.null_count is None else other.null_count
+    return FileBounds(low, high, nulls, one.has_values and other.has_values, one.nan_free or other.nan_free)
 
 
 def narrowest_cut(properties: Mapping[str, str]) -> int:
@@ -99,11 +132,12 @@ def narrowest_cut(properties: Mapping[str, str]) -> int:
     return min(found)
 
 
-def _counts(file: DataFile, number: int, column: Column) -> tuple[int | None, bool]:
+def _counts(file: DataFile, column: Column) -> tuple[int | None, bool]:
     """How many NULLs (None: not known), and whether there may be a value.
 
     Of columns inside others writers count NULLs differently: those around them, and lists without elements, or not.
     """
+    number = column.field_id
     nulls = (file.null_value_counts or {}).get(number)
     values = (file.value_counts or {}).get(number, file.record_count)
     if nulls is None or len(column.leaf.path) > 1 or values != file.record_count or not 0 <= nulls <= values:

@@ -94,19 +94,26 @@ def commit(log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Cha
 
 def _swap(change: Change) -> Swap:
     entry: Entry = change.file.entry
+    splits = _splits(change)
     if change.same_path:
         return Swap(entry, entry.path, change.size, entry.file.split_offsets)
-    return Swap(entry, beside(entry.path, change.file, change.location), change.size, _splits(change))
+    return Swap(entry, beside(entry.path, change.file, change.location), change.size, splits)
 
 
 def _splits(change: Change) -> list[int]:
-    """The offsets of the row groups of a new file; raises an error where it has not the rows of the old one."""
+    """The offsets of the row groups of a new version. Raises StorageError where it is not there, or has other rows.
+
+    A file on its old path may be longer than is told: a version without its tail leaves the tail where it is.
+    """
     place = change.location
     try:
         with (place.filesystem or fs.LocalFileSystem()).open_input_file(place.path) as file:
+            size = file.size()
             metadata = pq.read_metadata(file)
     except (OSError, pa.ArrowException) as error:
         raise storage_error(place, error) from error
+    if size < change.size or (size > change.size and not change.same_path):
+        raise StorageError(place, f"has {size} bytes, where {change.size} were told; nothing was committed")
     if metadata.num_rows != change.file.rows:
         reason = f"has {metadata.num_rows} rows, where the table has {change.file.rows}; nothing was committed"
         raise StorageError(place, reason)

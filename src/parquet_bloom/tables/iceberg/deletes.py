@@ -10,19 +10,22 @@ Source: Iceberg table spec, "Scan Planning", "Row-level Deletes".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table as IcebergLog
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.delete_files import PATH, PositionFile, VectorBlob
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, PartitionKey
+from parquet_bloom.tables.iceberg.equality import EqualityColumn, EqualityFile, equal_positions, equality_columns
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.snapshot import Field, TableFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,16 @@ class RowDeletes:
     location   where it lies
     vectors    its deletion vector; more than one only in a table that is wrong
     files      position deletes that may name it
-    equality   names of files with equality deletes for it
+    equality   files with equality deletes for it
+    columns    by which these compare
     """
 
     path: str
     location: Location
     vectors: tuple[VectorBlob, ...] = ()
     files: tuple[PositionFile, ...] = ()
-    equality: tuple[str, ...] = ()
+    equality: tuple[EqualityFile, ...] = ()
+    columns: Mapping[int, EqualityColumn] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
@@ -50,22 +55,26 @@ class RowDeletes:
     def positions(self) -> NDArray[np.int64]:
         """Their positions in the file, from 0, sorted, each once: int64[n].
 
-        Raises TableFormatError for equality deletes, StorageError, FileError.
+        Raises TableFormatError for equality deletes that cannot be applied for sure, StorageError, FileError.
         """
-        if self.equality:
-            reason = "has equality deletes, which cannot be applied; rewrite its data files with them, then read again"
-            raise TableFormatError(self.location, reason)
         if self.vectors:
-            return reduce(np.union1d, [vector.positions() for vector in self.vectors])
-        found = [file.positions(self.path) for file in self.files]
+            found = [vector.positions() for vector in self.vectors]
+        else:
+            found = [file.positions(self.path) for file in self.files]
+        if self.equality:
+            found.append(equal_positions(self.location, self.equality, self.columns))
         return reduce(np.union1d, found, np.empty(0, np.int64))
 
 
 class DeleteIndex:
     """The deletes of a snapshot, found by data file."""
 
-    def __init__(self, entries: Entries, specs: dict[int, PartitionSpec], files: Files) -> None:
+    def __init__(self, entries: Entries, log: IcebergLog, fields: Sequence[Field], files: Files) -> None:
         self._files = files
+        self._ids = {field.name: field.field_id or 0 for field in fields}
+        self._columns: Mapping[int, EqualityColumn] = {}
+        if entries.equality_deletes:
+            self._columns = equality_columns([*log.schemas().values(), log.schema()])
         self._by_path: dict[str, list[tuple[Entry, PositionFile]]] = defaultdict(list)
         self._by_partition: dict[PartitionKey, list[tuple[Entry, PositionFile]]] = defaultdict(list)
         self._vectors: dict[str, list[tuple[Entry, VectorBlob]]] = defaultdict(list)
@@ -73,7 +82,7 @@ class DeleteIndex:
         for entry in entries.position_deletes:
             self._add(entry)
         for entry in entries.equality_deletes:
-            unpartitioned = specs[entry.partition[0]].is_unpartitioned()
+            unpartitioned = log.specs()[entry.partition[0]].is_unpartitioned()
             self._equality[None if unpartitioned else entry.partition].append(entry)
 
     def _add(self, entry: Entry) -> None:
@@ -91,27 +100,51 @@ class DeleteIndex:
         else:
             self._by_path[path].append((entry, file))
 
-    def of(self, data: Entry, location: Location) -> RowDeletes | None:
-        """The deletes of a data file that lies at a location; None where it has none."""
+    def of(self, data: Entry, file: TableFile) -> RowDeletes | None:
+        """The deletes of a data file; None where it has none."""
         vectors = tuple(v for entry, v in self._vectors.get(data.path, ()) if entry.sequence >= data.sequence)
         named = self._by_path.get(data.path, [])
         near = [(e, f) for e, f in self._by_partition.get(data.partition, ()) if may_name(e, data.path)]
         files = tuple(file for entry, file in [*named, *near] if entry.sequence >= data.sequence)
         equality = [*self._equality.get(None, ()), *self._equality.get(data.partition, ())]
-        equals = tuple(entry.path for entry in equality if entry.sequence > data.sequence)
+        equals = [entry for entry in equality if entry.sequence > data.sequence]
         if not (vectors or files or equals):
             return None
-        return RowDeletes(data.path, location, vectors, files, equals)
+        columns = self._columns_of(file) if equals else {}
+        return RowDeletes(data.path, file, vectors, files, tuple(map(self._equality_file, equals)), columns)
+
+    def _equality_file(self, entry: Entry) -> EqualityFile:
+        ids = tuple(sorted(entry.file.equality_ids or ()))
+        where = self._files.location(entry.path)
+        if not ids:
+            raise TableFormatError(where, "is named as a file of equality deletes without its columns")
+        return EqualityFile(where, entry.file.file_format.value, ids)
+
+    def _columns_of(self, file: TableFile) -> Mapping[int, EqualityColumn]:
+        """The columns that equality deletes compare by, with the values that this file has where it lacks one."""
+        found = dict(self._columns)
+        for name, value in file.constants.items():
+            column = found[self._ids[name]]
+            plain = value.value if isinstance(value, pa.ExtensionScalar) else value
+            found[self._ids[name]] = replace(column, absent=plain.cast(column.type) if column.type else None)
+        return found
 
 
-def naming(deletes: Collection[Entry], data: Entry) -> list[Entry]:
-    """Those position deletes and deletion vectors that may name a data file by its path."""
-    return [
-        entry
-        for entry in deletes
-        if entry.sequence >= data.sequence
-        and (only_path(entry) == data.path or (entry.partition == data.partition and may_name(entry, data.path)))
-    ]
+def first_named(deletes: Sequence[Entry], files: Sequence[Entry]) -> Entry | None:
+    """The first of some data files that position deletes or deletion vectors may name by its path; None: none is."""
+    latest: dict[str, int] = {}
+    shared: dict[PartitionKey, list[Entry]] = defaultdict(list)
+    for entry in deletes:
+        path = only_path(entry)
+        if path is None:
+            shared[entry.partition].append(entry)
+        else:
+            latest[path] = max(latest.get(path, 0), entry.sequence)
+    for data in files:
+        near = [e for e in shared.get(data.partition, ()) if may_name(e, data.path)]
+        if any(at >= data.sequence for at in [*(e.sequence for e in near), latest.get(data.path, -1)]):
+            return data
+    return None
 
 
 def only_path(entry: Entry) -> str | None:

@@ -16,13 +16,13 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.iceberg.bounds import bounds_of, narrowest_cut
+from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
 from parquet_bloom.tables.iceberg.catalogs import find_catalog, snapshot_of, split_name, telling
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.partitions import evidence_of, joined
+from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import Column, columns_of, fields_of
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
@@ -104,7 +104,10 @@ class _Reading:
         self._files = Files(log.io)
         self._fields = fields_of(self._schema(at_version), log.name_mapping(), name)
         self._columns: Mapping[int, Column] = columns_of(self._schema(at_version), self._fields)
+        self._leaves = {column.leaf.path: column for column in self._columns.values()}
         self._cut = narrowest_cut(log.properties)
+        self._parts = {number: parts_of(spec) for number, spec in log.specs().items()}
+        self._java: dict[int | None, bool] = {}  # by snapshot
 
     def _schema(self, at_version: bool) -> Schema:
         """A version's own schema if one was asked for, else the one that new readers get."""
@@ -116,7 +119,7 @@ class _Reading:
         self._check(entries.data)
         files = [self._file(entry) for entry in entries.data]
         filesystem = self._files.only(self._name)
-        deletes = DeleteIndex(entries, self._log.specs(), self._files)
+        deletes = DeleteIndex(entries, self._log, self._fields, self._files)
         return Snapshot(
             self._name,
             str(self._found.snapshot_id) if self._found else _EMPTY,
@@ -137,14 +140,8 @@ class _Reading:
 
     def _file(self, entry: Entry) -> TableFile:
         location = self._files.location(entry.path)
-        spec = self._log.specs()[entry.partition[0]]
         rows = entry.file.record_count
-        told = evidence_of(spec, tuple(entry.file.partition._data), self._columns, rows)
-        bounds = bounds_of(entry.file, self._columns, self._cut, self._by_java(entry))
-        for path, more in told.bounds.items():
-            both = joined(bounds.get(path), more)
-            assert both is not None, "one of two is there"
-            bounds[path] = both
+        told = evidence_of(self._parts[entry.partition[0]], tuple(entry.file.partition._data), self._columns, rows)
         return TableFile(
             location.path,
             location.filesystem,
@@ -153,12 +150,17 @@ class _Reading:
             rows=rows,
             size=entry.file.file_size_in_bytes,
             constants=told.constants,
-            bounds=bounds,
+            bounds=FileMetrics(
+                entry.file, self._leaves, told.bounds, self._cut, self._by_java(entry.record.snapshot_id)
+            ),
             buckets=tuple(told.buckets),
             entry=entry,
         )
 
-    def _by_java(self, entry: Entry) -> bool:
-        """Whether Java's library surely wrote a file: it signs its snapshots."""
-        snapshot = self._log.snapshot_by_id(entry.record.snapshot_id or -1)
-        return snapshot is not None and snapshot.summary is not None and bool(snapshot.summary["iceberg-version"])
+    def _by_java(self, number: int | None) -> bool:
+        """Whether Java's library surely wrote the files of a snapshot: it signs them."""
+        if number not in self._java:
+            snapshot = self._log.snapshot_by_id(number or -1)
+            summary = snapshot.summary if snapshot else None
+            self._java[number] = summary is not None and bool(summary["iceberg-version"])
+        return self._java[number]

@@ -21,7 +21,7 @@ from typing import Any
 import mmh3
 import numpy as np
 import pyarrow as pa
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -29,14 +29,13 @@ from pyiceberg.transforms import (
     IdentityTransform,
     MonthTransform,
     TruncateTransform,
-    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import DateType, IntegerType, LongType
 
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import Operand
-from parquet_bloom.tables.iceberg.bounds import TEXTS, after_prefix, ordered
+from parquet_bloom.tables.iceberg.bounds import TEXTS, after_prefix, joined
 from parquet_bloom.tables.iceberg.schema import Column, arrow_type
 from parquet_bloom.tables.snapshot import FileBounds, LeafPath
 
@@ -85,51 +84,65 @@ class PartitionEvidence:
     buckets: list[HashBucket] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A field of a partition spec.
+
+    source  the field id of its column
+    kind    of transform; one that this version does not know says nothing
+    number  the width of a truncation, the count of buckets
+    """
+
+    source: int
+    kind: type
+    number: int = 0
+
+
+def parts_of(spec: PartitionSpec) -> tuple[Part, ...]:
+    """The fields of a spec, in its order."""
+    found = []
+    for part in spec.fields:
+        how, number = part.transform, 0
+        if isinstance(how, TruncateTransform):
+            number = how.width
+        elif isinstance(how, BucketTransform):
+            number = how.num_buckets
+        found.append(Part(part.source_id, type(how), number))
+    return tuple(found)
+
+
 def evidence_of(
-    spec: PartitionSpec, values: tuple[Any, ...], columns: Mapping[int, Column], rows: int
+    parts: tuple[Part, ...], values: tuple[Any, ...], columns: Mapping[int, Column], rows: int
 ) -> PartitionEvidence:
     """What the partition values of a file say, in the order of its spec's fields."""
     told = PartitionEvidence()
-    if len(values) != len(spec.fields):
+    if len(values) != len(parts):
         return told
-    for part, value in zip(spec.fields, values, strict=True):
-        column = columns.get(part.source_id)
-        if column is None or column.leaf.repeated or isinstance(part.transform, VoidTransform):
+    for part, value in zip(parts, values, strict=True):
+        column = columns.get(part.source)
+        if column is None or column.leaf.repeated or part.kind not in _TELLING:
             continue
-        _add(told, part, column, value, rows)
+        path = column.leaf.path
+        if part.kind is IdentityTransform and len(path) == 1:
+            told.constants[column.top] = constant_of(value, column.type)
+        if part.kind is BucketTransform and value is not None:
+            told.buckets.append(HashBucket(path, part.number, value))
+        both = joined(told.bounds.get(path), _bounds(part, value, column, rows))
+        if both is not None:
+            told.bounds[path] = both
     return told
 
 
-def joined(one: FileBounds | None, other: FileBounds | None) -> FileBounds | None:
-    """What two sayings of one leaf tell together."""
-    if one is None or other is None:
-        return one or other
-    lows = [b.lower for b in (one, other) if b.lower is not None]
-    highs = [b.upper for b in (one, other) if b.upper is not None]
-    low, high = ordered(max(lows, default=None), min(highs, default=None))
-    nulls = one.null_count if other.null_count is None else other.null_count
-    return FileBounds(low, high, nulls, one.has_values and other.has_values, one.nan_free or other.nan_free)
-
-
-def _add(told: PartitionEvidence, part: PartitionField, column: Column, value: Any, rows: int) -> None:
-    transform, path = part.transform, column.leaf.path
-    if isinstance(transform, IdentityTransform) and len(path) == 1:
-        told.constants[column.top] = constant_of(value, column.type)
-    found: FileBounds | None = None
+def _bounds(part: Part, value: Any, column: Column, rows: int) -> FileBounds | None:
     if value is None:
-        found = FileBounds(null_count=rows, has_values=False, nan_free=True)
-    elif isinstance(transform, IdentityTransform):
-        found = _one_value(value, column)
-    elif isinstance(transform, TruncateTransform):
-        found = FileBounds(*_truncated(value, transform.width, column))
-    elif isinstance(transform, BucketTransform):
-        told.buckets.append(HashBucket(path, transform.num_buckets, value))
-    elif (span := _SPANS.get(type(transform))) is not None:
-        found = FileBounds(*_span(number_of(value), span, column))
-    if found is not None:
-        both = joined(told.bounds.get(path), found)
-        assert both is not None, "one of two is there"
-        told.bounds[path] = both
+        return FileBounds(null_count=rows, has_values=False, nan_free=True)
+    if part.kind is IdentityTransform:
+        return _one_value(value, column)
+    if part.kind is TruncateTransform:
+        return FileBounds(*_truncated(value, part.number, column))
+    if part.kind is BucketTransform:
+        return None
+    return FileBounds(*_span(number_of(value), _SPANS[part.kind], column))
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -223,3 +236,6 @@ def _span(number: int, span: tuple[str, Callable[[int], int]], column: Column) -
     if unit == "hours":
         scale //= 24
     return low * scale, high * scale - 1
+
+
+_TELLING = {IdentityTransform, TruncateTransform, BucketTransform, *_SPANS}

@@ -70,8 +70,9 @@ _PRIMITIVES: dict[Any, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A primitive field of a schema: its leaf, its type, and the name of the top-level field that it is, or is in."""
+    """A primitive field of a schema: its id, leaf and type, and the top-level field that it is, or is in."""
 
+    field_id: int
     leaf: Leaf
     type: IcebergType
     top: str
@@ -101,7 +102,7 @@ def columns_of(schema: Schema, fields: Sequence[Field]) -> Mapping[int, Column]:
     for top in fields:
         for field in _primitive(top):
             assert field.field_id is not None, "every field of an Iceberg schema has one"
-            found[field.field_id] = Column(next(leaves), schema.find_type(field.field_id), top.name)
+            found[field.field_id] = Column(field.field_id, next(leaves), schema.find_type(field.field_id), top.name)
     return found
 
 
