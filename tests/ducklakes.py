@@ -9,11 +9,11 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,7 @@ import duckdb
 connections, idle = {}, []
 
 def fresh():
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1})
     for name in ("ducklake", "sqlite_scanner"):
         module = importlib.import_module("duckdb_extension_" + name)
         [path] = glob.glob(os.path.join(os.path.dirname(module.__file__), "extensions", "*", "*.duckdb_extension"))
@@ -86,7 +86,7 @@ def packages() -> Path:
         "==", "_"
     )
     folder = Path(tempfile.gettempdir()) / name
-    if folder.is_dir():
+    if folder.is_dir() and folder.stat().st_uid == os.getuid():
         return folder
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         target = Path(scratch) / "packages"
@@ -96,8 +96,8 @@ def packages() -> Path:
             reason = f"DuckLake's packages do not install: {done.stderr.strip().splitlines()[-1:]}"
             assert not os.environ.get(REQUIRED), reason
             pytest.skip(reason)
-        if not folder.is_dir():  # another process of this run may have been faster
-            shutil.move(target, folder)
+        with suppress(OSError):  # another process of this run may have been faster
+            target.rename(folder)
     return folder
 
 
@@ -172,7 +172,7 @@ class Lake:
 
 def stored_rows(snapshot: Snapshot, file: TableFile) -> list[dict[str, Any]]:
     """All rows of a file as rows of the table, deleted ones too."""
-    with pq.ParquetFile(file.path) as opened:
+    with pq.ParquetFile(file.path if file.is_local else file.filesystem.open_input_file(file.path)) as opened:
         table = opened.read()
     fields = file.fields or snapshot.fields
     inside = list(table.schema)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows
+from object_store import serving
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
@@ -28,7 +29,7 @@ WITH_DELETES = (
 )
 
 
-@pytest.fixture(params=["duckdb", "sqlite"])
+@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
 def lake(request, tmp_path) -> Iterator[Lake]:
     made = Lake(tmp_path, request.param == "sqlite")
     yield made
@@ -173,11 +174,48 @@ def test_added_files_get_filters_too(small, tmp_path):
     assert [path.name for path in outside.iterdir()] == [Path(change.location.path).name]
 
 
+def test_a_catalog_that_may_not_be_written_to_says_so_before_any_work(small, monkeypatch):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
+    table, snapshot = opened(small)
+    monkeypatch.setattr("os.access", lambda path, mode: path != str(small.catalog))  # root may write to any
+    [ways] = table.ways(snapshot).values()
+    assert ways.default is None
+    assert ways.refusal.endswith("; the catalog may not be written to")
+
+
 def test_names_do_not_grow(small):
     small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
     first, second = changed(small)[0], changed(small)[0]
     assert len(first.location.path) == len(second.location.path)
     assert first.location.path != second.location.path
+
+
+def test_files_in_a_store_are_read_and_replaced(small):
+    small.sql("CREATE TABLE t (id INT, k VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (k)")
+    small.sql("INSERT INTO t SELECT i, 'a b/ü%' || i % 2 FROM range(40) r(i)", "DELETE FROM t WHERE id < 20")
+    small.sql("DELETE FROM t WHERE id = 25")
+    expected = sorted_rows(small.answer("FROM t"))
+    small.release()
+    with serving() as store:
+        store.client.create_bucket(Bucket="lake")
+        for path in small.data.rglob("*.parquet"):
+            store.put(f"lake/files/{path.relative_to(small.data)}", path.read_bytes())
+        table = open_ducklake(small.name(), None, {"data_path": store.uri("lake/files")})
+        snapshot = table.snapshot()
+        assert sorted_rows(live_rows(snapshot)) == expected
+        changes = []
+        for file in snapshot.files:
+            where = table.new_location(file)
+            store.put(where.path, store.get(file.path))
+            changes.append(Change(file, where, file.size, int.from_bytes(store.get(file.path)[-8:-4], "little")))
+        missing = replace(changes[0], location=replace(changes[0].location, path=changes[0].location.path + "x"))
+        with pytest.raises(StorageError, match="is not there"):
+            table.commit(snapshot, [missing], {})
+        table.commit(snapshot, changes, {})
+        again = table.snapshot()
+        assert [str(file) for file in again.files] == [str(change.location) for change in changes]
+        assert all(str(file).startswith("s3://lake/files/main/t/k=") for file in again.files), "no secret in it"
+        assert sorted_rows(live_rows(again)) == expected
 
 
 # --- conflicts ----------------------------------------------------------------------------------
@@ -192,8 +230,11 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("inlining", [0, 10])
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize(
+    ("other", "inlining"),
+    [("delete", 10), *((other, 0) for other in OTHERS)]
+    + [pytest.param(other, 10, marks=pytest.mark.more) for other in OTHERS if other != "delete"],
+)
 def test_a_commit_that_is_too_late_changes_nothing(small, other, inlining):
     statement, reason = OTHERS[other]
     small.sql(f"CALL lake.set_option('data_inlining_row_limit', {inlining})", *WITH_DELETES)
@@ -236,6 +277,43 @@ def test_of_two_commits_the_second_is_refused(lake):
     with pytest.raises(ConflictError, match=r"another commit put .*-bloom-[0-9a-f]{32}\.parquet in its place"):
         two.commit(second, late, {})
     assert rows_of_all_snapshots(lake) == before
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM t WHERE id < 400",
+        "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+        pytest.param("UPDATE t SET s = 'z' WHERE id < 300", marks=pytest.mark.more),
+        pytest.param("INSERT INTO t SELECT i, 'late' FROM range(9000, 9100) r(i)", marks=pytest.mark.more),
+        pytest.param("CALL ducklake_merge_adjacent_files('lake')", marks=pytest.mark.more),
+    ],
+)
+def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, journal, statement):
+    small.sql(NOTHING_INLINED, *WITH_DELETES, "INSERT INTO t SELECT 7000, ''", "INSERT INTO t SELECT 7001, ''")
+    with sqlite3.connect(small.release().catalog) as catalog:
+        catalog.execute(f"PRAGMA journal_mode = {journal}")
+    catalog.close()
+    table, snapshot = opened(small)
+    changes = with_filters(table, snapshot)
+    before = sorted_rows(small.answer("FROM t"))
+    monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
+    small.sql("BEGIN", statement)
+    theirs = sorted_rows(small.answer("FROM t"))
+    if journal == "wal":
+        table.commit(snapshot, changes, {})
+        with pytest.raises(DuckLakeError, match="Failed to commit"):
+            small.sql("COMMIT")
+        expected = before
+    else:
+        with pytest.raises(StorageError, match="nothing was committed: database is locked"):
+            table.commit(snapshot, changes, {})
+        small.sql("COMMIT")
+        expected = theirs
+    assert sorted_rows(small.answer("FROM t")) == expected
+    assert sorted_rows(live_rows(opened(small)[1])) == expected
+    assert any(marked(small)) == (journal == "wal")
 
 
 def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, monkeypatch):

@@ -38,7 +38,6 @@ class DeleteFile:
     location: Location
     format: str
     count: int
-    partial: bool
 
     def positions(self, snapshot: int) -> NDArray[np.int64]:
         """The positions that were deleted by a snapshot: int64[n]."""
@@ -88,12 +87,10 @@ class FileDeletes:
 
     @property
     def rows(self) -> int | None:
-        """How many; None where several sources may name one row, or know of other snapshots."""
-        if self.partial or len(self.files) > 1 or (self.files and self.inlined):
+        """How many, where the catalog alone tells; a Parquet file of deletes may hold those of later snapshots too."""
+        if self.partial or self.files:
             return None
-        if not self.files:
-            return len(set(self.inlined))
-        return None if self.files[0].partial else self.files[0].count
+        return len(set(self.inlined))
 
     def positions(self) -> NDArray[np.int64]:
         """Their positions in the file, sorted, each once: int64[n]. Raises StorageError, FileError."""

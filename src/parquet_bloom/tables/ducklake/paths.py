@@ -24,29 +24,37 @@ from parquet_bloom.storage.stores import Stores
 class Folders:
     """The folders of one table.
 
-    data   the catalog's data_path, as it is written there
-    table  the table's, written in full
-    store  of data_path; the files of a table lie on one
+    data     the catalog's data_path, as it is written there
+    table    the table's, written in full
+    store    of data_path; the files of a table lie on one
+    base     data_path on it
+    options  of a URI, from its "?"
     """
 
     data: str
     table: str
     store: Store
+    base: str
+    options: str
     stores: Stores = field(repr=False)
 
     @classmethod
     def of(cls, data: str, *steps: tuple[str | None, bool]) -> Folders:
         """Go from data_path to the table.
 
+        data   may be a URI with options, such as s3://bucket/lake/?region=eu-north-1
         steps  (path, whether it is relative) of schema and table
         Raises RequestError, StorageError for a storage that cannot be had.
         """
-        stores = Stores()
-        data = _closed(data)
-        table = data
+        options = ""
+        if "://" in data and "?" in data:
+            data, _, options = data.partition("?")
+            options = f"?{options}"
+        table = data = _closed(data)
         for path, relative in steps:
             table = _closed((table if relative else "") + (path or "")) if path else table
-        return cls(data, table, stores.locate(data)[0], stores)
+        stores = Stores()
+        return cls(data, table, *stores.locate(data + options), options, stores)
 
     def full(self, path: str, relative: bool) -> str:
         """A path of a file, written in full."""
@@ -60,17 +68,16 @@ class Folders:
 
     def location(self, path: str) -> Location:
         """Where a file lies, whose path is written in full. Raises TableFormatError where it is on another storage."""
-        base, on = self.data, self.stores.locate(self.data)[1]
-        if not self.store.is_local and path.startswith(base):
-            return self.store.location(on + path.removeprefix(base))  # a % in it means a %
-        if self.store.is_local and "://" not in path:
+        if path.startswith(self.data):
+            return self.store.location(self.base + path.removeprefix(self.data))  # a % in it means a %
+        is_uri = "://" in path
+        if self.store.is_local and not is_uri:
             return self.store.location(path)
-        if self.store.is_local:
-            raise TableFormatError(without_secret(path), f"lies on another storage than the table's data, {self.data}")
-        store, at = self.stores.locate(path)
-        if not store.same(self.store):
-            raise TableFormatError(store.location(at), f"lies on another storage than the table's data, {self.data}")
-        return store.location(at)
+        if is_uri and not self.store.is_local:
+            store, at = self.stores.locate(path + self.options)
+            if store.same(self.store):
+                return store.location(at)
+        raise TableFormatError(without_secret(path), f"lies on another storage than the table's data, {self.data}")
 
     def file(self, path: str, relative: bool) -> DataFile:
         """A data file."""

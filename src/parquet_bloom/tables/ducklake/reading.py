@@ -82,7 +82,6 @@ class _DeleteRow(NamedTuple):
     relative: int
     format: str
     rows: int
-    partial_max: int | None
     encryption_key: str | None
 
 
@@ -165,7 +164,7 @@ class Reader:
         for one in self._deletes[row.id]:
             lies = self._table.folders.file(one.path, bool(one.relative))
             self._readable(lies, one.format, one.encryption_key)
-            files.append(DeleteFile(lies, one.format.lower(), one.rows, one.partial_max is not None))
+            files.append(DeleteFile(lies, one.format.lower(), one.rows))
         inlined = tuple(self._inlined[row.id])
         partial = row.partial_max is not None and row.partial_max > snapshot
         return (

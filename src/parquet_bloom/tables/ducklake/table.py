@@ -5,13 +5,14 @@ CATALOG/schema.table        lake/metadata.ducklake/main.orders      sqlite:lake.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.remote import Location
@@ -64,10 +65,11 @@ class DuckLakeTable:
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """A new file always: deletes name their file by its id, and positions stay."""
-        reason = (
-            "DuckLake checks the size of the footer in its catalog, so a file that grows cannot be read till the commit"
-        )
-        return {file.path: Ways("new-path", no_same_path=reason) for file in snapshot.files}
+        grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
+        ways = Ways("new-path", grown)
+        if not os.access(self.catalog.path, os.W_OK):
+            ways = Ways(None, grown, "the catalog may not be written to")
+        return dict.fromkeys((file.path for file in snapshot.files), ways)
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""
@@ -91,7 +93,7 @@ class DuckLakeTable:
                 latest = queries.snapshots()[-1][0]
                 replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
         except UnknownCommitError as error:
-            with suppress(StorageError):
+            with suppress(ParquetBloomError):
                 if self._landed(changes):
                     return str(latest)
                 reason = f"nothing was committed: {error.reason}"
