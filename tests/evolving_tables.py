@@ -152,7 +152,9 @@ class Evolving:
             case "inside":
                 place = next(one for one in self.columns if one.children)
                 if self.rng.random() < 0.5:
-                    place.children.append(self.new(f"z{self.ids}", pa.int64()))
+                    inner = self.new(f"z{self.ids}", pa.int64())
+                    inner.default = self.rng.choice([None, 5, 100])
+                    place.children.append(inner)
                 else:
                     self.rng.choice(place.children).name += "_"
         self.rng.shuffle(self.columns)

@@ -168,6 +168,16 @@ class _AddDeletes(_FastAppendFiles):
 
     def _manifests(self) -> Any:
         found = []
+        if self._added_data_files:
+            with self.new_manifest_writer(self._transaction.table_metadata.spec()) as adding:
+                for file in self._added_data_files:
+                    adding.add(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
+                            file_sequence_number=None, data_file=file,
+                        )
+                    )  # fmt: skip
+            found.append(adding.to_manifest_file())
         for spec_id in sorted({file.spec_id for file in self._files}):
             output = self.new_manifest_output()
             with _DeleteManifest(self.spec(spec_id), self.schema(), output, self._snapshot_id, "gzip") as writer:
@@ -182,10 +192,13 @@ class _AddDeletes(_FastAppendFiles):
         return [*found, *self._existing_manifests()]
 
 
-def add_deletes(table: Table, *files: DataFile) -> None:
-    """Commit delete files as one snapshot."""
+def add_deletes(table: Table, *files: DataFile, data: Sequence[DataFile] = ()) -> None:
+    """Commit delete files as one snapshot, with data files if there are some."""
     with table.transaction() as change:
-        _AddDeletes(change, table.io, files).commit()
+        adding = _AddDeletes(change, table.io, files)
+        for file in data:
+            adding.append_data_file(file)
+        adding.commit()
     table.refresh()
 
 

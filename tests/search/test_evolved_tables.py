@@ -105,3 +105,25 @@ def test_rows_of_a_table_that_changed(seed: int, tmp_path: Path, opened: Any) ->
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_rows_of_many_tables_that_changed(seed: int, tmp_path: Path, opened: Any) -> None:
     check_table(seed, tmp_path, opened, 40)
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_defaults_of_added_columns_are_evidence_as_well(by_id: bool, tmp_path: Path, opened: Any) -> None:
+    """A file that lacks a column is not one whose column is NULL."""
+    table = Evolving(tmp_path, Random(1), by_id)
+    table.start()
+    table.append()
+    place = next(one for one in table.columns if one.children)
+    inner, outer = table.new("z", pa.int64()), table.new("added", pa.string())
+    inner.default, outer.default = 5, "ab"
+    place.children.append(inner)
+    table.columns.append(outer)
+    name, whole = opened(table), table.table()
+    assert parquet_bloom.count(name, "added = 'ab'") == whole.num_rows > 0
+    assert parquet_bloom.count(name, "added <> 'ab' OR added IS NULL") == 0
+    assert parquet_bloom.count(name, "added = 'zz'") == 0
+    placed = sum(place is not None for place in whole["place"].to_pylist())
+    assert parquet_bloom.count(name, "place.z = 5") == placed > 0
+    assert parquet_bloom.count(name, "place.z = 6") == 0
+    assert len(parquet_bloom.prune(name, column="added", values=["ab"])) == 1
+    assert parquet_bloom.prune(name, column="added", values=["zz"]) == []

@@ -16,7 +16,7 @@ from other_duckdb import Asked, delta_duckdb  # noqa: F401
 from test_delta_snapshot import rows_of
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
-from parquet_bloom.formats import deletion_vector, roaring
+from parquet_bloom.formats import deletion_vector
 from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes, decode_z85
 from parquet_bloom.tables.delta.table import open_delta
 
@@ -184,19 +184,6 @@ def test_every_changed_byte_of_a_file_of_vectors_is_seen(tmp_path):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises(DamagedFileError):
             file.deletes.positions()
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_random_bytes_are_no_bitmap_or_an_ordered_one(seed):
-    rng = random.Random(seed)
-    data = bytearray(made.vector([rng.randrange(1 << 34) for _ in range(rng.randint(0, 9))])[4:])
-    for _ in range(rng.randint(1, 3)):
-        data[rng.randrange(len(data))] = rng.randrange(256)
-    try:
-        ranges = roaring.decode_64(bytes(data[: rng.randint(0, len(data))] if rng.random() < 0.3 else data))
-    except FilterFormatError:
-        return
-    assert np.all(np.diff(ranges.reshape(-1)) > 0), "ranges are in order and apart"
 
 
 # --- what a vector does to evidence and to the log ------------------------------------------------

@@ -425,6 +425,46 @@ def test_a_delete_in_the_middle_of_ours_ends_it(warehouse: Warehouse, monkeypatc
     assert len([name for name in files_of(table) if "/snap-" in name]) == len(warehouse.load().snapshots())
 
 
+def test_who_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = warehouse.create(SCHEMA, properties={"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    append(table, rows_of(*range(10)))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    before = SqlCatalog.commit_table
+
+    def slow(self: Any, *arguments: Any) -> Any:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(SqlCatalog, "commit_table", before)
+            append(warehouse.load(), rows_of(77))
+        return before(self, *arguments)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", slow)
+    with pytest.raises(ConflictError, match="other commits came first each time; try again"):
+        ours.commit(snapshot, [change], {})
+    monkeypatch.undo()
+    assert len(scanned(table)) == 12
+    assert len([name for name in files_of(table) if "/snap-" in name]) == 3 == len(warehouse.load().snapshots())
+
+
+def test_a_disk_that_is_full_leaves_no_manifest(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(10)))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    names = files_of(table)
+
+    def full(*arguments: Any, **more: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyiceberg.table.update.snapshot.write_manifest_list", full)
+    with pytest.raises(StorageError, match="No space left on device; nothing was committed"):
+        ours.commit(snapshot, [change], {})
+    assert files_of(table) == names
+    assert warehouse.read().version == snapshot.version
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("seed", range(4))
 def test_many_writers_at_once_lose_and_double_no_row(warehouse: Warehouse, seed: int) -> None:

@@ -12,7 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from iceberg_log import Warehouse, add_deletes, append, by_text, entries, equality_deletes, live_rows, position_deletes
+from iceberg_log import (
+    Warehouse,
+    add_deletes,
+    append,
+    by_text,
+    data_file,
+    entries,
+    equality_deletes,
+    live_rows,
+    position_deletes,
+)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -93,6 +103,15 @@ def test_rows_of_later_files_and_other_partitions_live(warehouse: Warehouse) -> 
     assert by_text(live_rows(warehouse.read())) == by_text(
         [{"id": 1, "name": "b"}, {"id": 2, "name": "a"}, {"id": 1, "name": "a"}]
     )
+
+
+def test_rows_of_files_of_the_same_commit_live(warehouse: Warehouse) -> None:
+    """An upsert deletes the old row and adds the new one with the same key, in one commit."""
+    table = warehouse.create(SMALL)
+    append(table, [{"id": 1, "name": "old"}, {"id": 2, "name": "other"}])
+    file = data_file(table, [{"id": 1, "name": "new"}])
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1]}), file), data=[file])
+    assert by_text(live_rows(warehouse.read())) == by_text([{"id": 1, "name": "new"}, {"id": 2, "name": "other"}])
 
 
 def test_deletes_of_an_unpartitioned_spec_are_of_all_files(warehouse: Warehouse) -> None:

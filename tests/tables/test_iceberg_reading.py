@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import random
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from iceberg_log import (
     append,
     as_version_3,
     by_text,
+    data_file,
     deletion_vectors,
     entries,
     live_rows,
@@ -98,8 +102,6 @@ def test_what_is_not_there_is_told_in_one_line(warehouse: Warehouse, tmp_path: P
 
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     for module in [m for m in sys.modules if m.startswith("parquet_bloom.tables.iceberg.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
@@ -268,6 +270,23 @@ def test_older_position_deletes_and_those_of_other_partitions_do_not_apply(wareh
     assert ids(warehouse.read()) == [2, 3, 4], "the file with deletes is of partition a, whatever paths it holds"
 
 
+def test_position_deletes_apply_to_files_of_the_same_commit(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    file = data_file(table, rows_of(1, 2, 3))
+    add_deletes(table, position_deletes(table, {file.file_path: [1]}, file), data=[file])
+    assert ids(warehouse.read()) == [1, 3]
+    assert by_text(live_rows(warehouse.read())) == scanned(warehouse.load())
+
+
+def test_the_partition_of_nan_has_its_deletes(warehouse: Warehouse) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "d"))
+    table = warehouse.create(Schema(NestedField(1, "d", DoubleType())), partition_spec=spec)
+    append(table, [{"d": value} for value in (math.nan, 0.0, 1.5)])
+    for entry in entries(table):
+        add_deletes(table, position_deletes(table, {entry.data_file.file_path: [0]}, entry.data_file, bounds=False))
+    assert live_rows(warehouse.read()) == []
+
+
 @pytest.mark.parametrize("kind", ["ORC", "AVRO"])
 def test_position_deletes_in_other_formats(warehouse: Warehouse, kind: str) -> None:
     from pyarrow import orc
@@ -367,8 +386,6 @@ def test_random_deletes_give_the_rows_of_pyiceberg(warehouse: Warehouse) -> None
 def test_a_table_of_other_files_is_refused(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(1))
-    from iceberg_log import data_file
-
     other = data_file(table, rows_of(2))
     other._data[2] = "ORC"
     with table.transaction() as change, change.update_snapshot().fast_append() as adding:
@@ -382,3 +399,22 @@ def test_a_time_with_a_zone_is_of_that_zone(warehouse: Warehouse) -> None:
     table = warehouse.create(schema)
     append(table, [{"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}])
     assert warehouse.read().fields[0].type == pa.timestamp("us", "UTC")
+
+
+def test_catalogs_are_configured_as_pyiceberg_has_it(warehouse: Warehouse, tmp_path: Path) -> None:
+    append(warehouse.create(SCHEMA), rows_of(1, 2, 3))
+    told = "".join(f"    {name}: {value}\n" for name, value in warehouse.properties.items())
+    (tmp_path / ".pyiceberg.yaml").write_text(f"catalog:\n  cat:\n{told}")
+    command = [
+        sys.executable,
+        "-m",
+        "parquet_bloom",
+        "read",
+        "iceberg:cat/ns.t",
+        "--where",
+        "id > 1",
+        "--format",
+        "csv",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ['"id","name"', '2,"x"', '3,"x"'], done.stderr

@@ -23,9 +23,9 @@ from parquet_bloom.storage.secrets import without_secret
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
     "conf": "--property",
-    "catalog_properties": "--catalog-property",
     "names": "--engine",
     "kinds": "--kind",
+    "catalog_properties": "--catalog-property",
 }  # of parameters that the command line calls otherwise
 
 

@@ -57,31 +57,31 @@ class InTable:
         self.leaves = leaves_of(snapshot.fields)
         self.first = FirstFile(self.leaves, snapshot.table, is_table=True)
         self._fields = {field.name: field for field in snapshot.fields}
-        self._outcomes: dict[str, int] = {}
-        self._excluded: dict[str, Excluded] = {}
-        self._named: list[tuple[Sequence[SchemaElement], tuple[Leaf, ...]]] = []
+        self._outcomes: dict[int, int] = {}  # by id(file): a path may be there twice
+        self._excluded: dict[int, Excluded] = {}
+        self._named: list[tuple[Sequence[SchemaElement], tuple[Field, ...], tuple[Leaf, ...]]] = []
 
     def ask_log(self, predicate: Predicate, nan: str) -> Bound:
         """Ask the log about all files. Raises RequestError for a name or literal that does not fit the schema."""
         bound = bind(predicate, Schema(self.leaves))
         files = self.snapshot.files
         if not literal_outcome(bound, nan) & TRUE:
-            self._excluded = {file.path: Excluded("literal", _REASONS["literal"]) for file in files}
+            self._excluded = {id(file): Excluded("literal", _REASONS["literal"]) for file in files}
             return bound
         outcomes, stages = log_outcomes(bound, files, nan)
         for file, outcome, stage in zip(files, outcomes.tolist(), stages, strict=True):
-            self._outcomes[file.path] = outcome
+            self._outcomes[id(file)] = outcome
             if stage is not None:
-                self._excluded[file.path] = Excluded(stage, _REASONS[stage])
+                self._excluded[id(file)] = Excluded(stage, _REASONS[stage])
         return bound
 
     def excluded(self, file: DataFile) -> Excluded | None:
         """Why no row of a file can match; None where one may."""
-        return self._excluded.get(file.path)
+        return self._excluded.get(id(file))
 
     def outcome(self, file: DataFile) -> int:
         """What the predicate may give over a file's rows, by the log."""
-        return self._outcomes.get(file.path, ANY)
+        return self._outcomes.get(id(file), ANY)
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """A file's outline with the table's names of its leaves; those that the table does not have are nameless.
@@ -89,11 +89,12 @@ class InTable:
         Raises TableFormatError where it cannot be told which column of the file is meant.
         """
         schema = outline.metadata.schema
-        for known, leaves in self._named:
-            if known is schema or known == schema:
+        own = file.fields if isinstance(file, TableFile) else ()
+        for known, fields, leaves in self._named:
+            if fields == own and (known is schema or known == schema):
                 return replace(outline, leaves=leaves, memory={})
         leaves = tuple(named_leaves(outline.leaves, self.snapshot, schema, file))
-        self._named = [(schema, leaves), *self._named[: _SCHEMAS - 1]]
+        self._named = [(schema, own, leaves), *self._named[: _SCHEMAS - 1]]
         return replace(outline, leaves=leaves, memory={})
 
     def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:

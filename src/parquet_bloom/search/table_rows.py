@@ -41,7 +41,7 @@ class TableRows:
         self._snapshot = snapshot
         self._filesystem = filesystem
         self._opened = opened
-        self._deleted: dict[str, NDArray[np.int64]] = {}
+        self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = schema_of(snapshot.fields)
 
     def batches(self, parts: Sequence[Part], names: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -123,9 +123,9 @@ class TableRows:
         assert file.outline is not None
         if file.file.deletes is None:
             return np.empty(0, np.int64)
-        if file.file.path not in self._deleted:
-            self._deleted[file.file.path] = file.file.deletes.positions()
-        positions = self._deleted[file.file.path]
+        if id(file.file) not in self._deleted:
+            self._deleted[id(file.file)] = file.file.deletes.positions()
+        positions = self._deleted[id(file.file)]
         rows = file.outline.rows
         ends = np.cumsum(rows)
         found, before = [], 0

@@ -10,7 +10,7 @@ Source: Iceberg table spec, "Scan Planning", "Row-level Deletes".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -130,14 +130,21 @@ class DeleteIndex:
         return found
 
 
-def naming(deletes: Collection[Entry], data: Entry) -> list[Entry]:
-    """Those position deletes and deletion vectors that may name a data file by its path."""
-    return [
-        entry
-        for entry in deletes
-        if entry.sequence >= data.sequence
-        and (only_path(entry) == data.path or (entry.partition == data.partition and may_name(entry, data.path)))
-    ]
+def first_named(deletes: Sequence[Entry], files: Sequence[Entry]) -> Entry | None:
+    """The first of some data files that position deletes or deletion vectors may name by its path; None: none is."""
+    latest: dict[str, int] = {}
+    shared: dict[PartitionKey, list[Entry]] = defaultdict(list)
+    for entry in deletes:
+        path = only_path(entry)
+        if path is None:
+            shared[entry.partition].append(entry)
+        else:
+            latest[path] = max(latest.get(path, 0), entry.sequence)
+    for data in files:
+        near = [e for e in shared.get(data.partition, ()) if may_name(e, data.path)]
+        if any(at >= data.sequence for at in [*(e.sequence for e in near), latest.get(data.path, -1)]):
+            return data
+    return None
 
 
 def only_path(entry: Entry) -> str | None:

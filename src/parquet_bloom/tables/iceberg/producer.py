@@ -26,7 +26,8 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from parquet_bloom.errors import ConflictError
-from parquet_bloom.tables.iceberg.deletes import naming
+from parquet_bloom.storage.remote import side_by_side
+from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of
 
 _PATH, _FILE_SIZE, _SPLIT_OFFSETS = 1, 5, 13  # positions in a DataFile
@@ -93,13 +94,15 @@ class Replacement(_SnapshotProducer["Replacement"]):
 
     def _find(self, manifests: Sequence[ManifestFile]) -> dict[str, list[Entry]]:
         """The live entries of each manifest that names a file of ours."""
-        found = {}
-        for manifest in manifests:
-            if manifest.content == ManifestContent.DATA and manifest.manifest_path not in self._untouched:
-                entries = list(entries_of(manifest, self._io))
-                if any(entry.path in self._swaps for entry in entries):
-                    found[manifest.manifest_path] = entries
-        return found
+        asked = [m for m in manifests if m.content == ManifestContent.DATA and m.manifest_path not in self._untouched]
+        return {
+            manifest.manifest_path: entries
+            for manifest, entries in zip(asked, self._read(asked), strict=True)
+            if any(entry.path in self._swaps for entry in entries)
+        }
+
+    def _read(self, manifests: Sequence[ManifestFile]) -> list[list[Entry]]:
+        return side_by_side(lambda manifest: list(entries_of(manifest, self._io)), manifests)
 
     def _check(self, manifests: Sequence[ManifestFile], entries: Sequence[Entry]) -> None:
         """Raise ConflictError where a file of ours is not what it was, before anything is written."""
@@ -121,18 +124,11 @@ class Replacement(_SnapshotProducer["Replacement"]):
             self._check_deletes(manifests, moved)
 
     def _check_deletes(self, manifests: Sequence[ManifestFile], moved: Sequence[Swap]) -> None:
-        deletes = [
-            entry
-            for manifest in manifests
-            if manifest.content == ManifestContent.DELETES
-            for entry in entries_of(manifest, self._io)
-            if not entry.file.equality_ids
-        ]
-        for swap in moved:
-            if naming(deletes, swap.old):
-                raise ConflictError(
-                    swap.old.path, "another commit has deleted rows of it by its path; nothing was committed"
-                )
+        asked = [manifest for manifest in manifests if manifest.content == ManifestContent.DELETES]
+        deletes = [entry for entries in self._read(asked) for entry in entries if not entry.file.equality_ids]
+        named = first_named(deletes, [swap.old for swap in moved])
+        if named is not None:
+            raise ConflictError(named.path, "another commit has deleted rows of it by its path; nothing was committed")
 
     def _rewritten(self, manifest: ManifestFile, entries: Sequence[Entry]) -> ManifestFile:
         with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
