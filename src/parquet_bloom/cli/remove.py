@@ -49,7 +49,7 @@ def command(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
     if as_json:
-        print_json(report)
+        print_json("remove", report)
     else:
         print_removed(report.files, show_all, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -27,7 +27,7 @@ from parquet_bloom.edit.rewrite import Body, Event, check_movable, index_events,
 from parquet_bloom.edit.runs import MOST, build_run, runs_of
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.footer_filters import changes_of, footer_filters, length_of
-from parquet_bloom.formats.forms.form import BuiltFilter
+from parquet_bloom.formats.forms.form import BuiltFilter, Rate
 from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten
@@ -63,7 +63,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
@@ -90,7 +90,8 @@ def add_filters(
     placement   "footer" (default of final) or "chunk-start" (default of 2018's); none for statistics
     hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
                 "MURMUR128_64" (its default)
-    fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
+    fpp         false positive rate, 0.01 unless given (statistics: 0.05); "auto": the size at which a filter's own
+                bytes and the row groups that its errors make a reader read are least; or a mapping column -> rate, "*"
                 for others
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted

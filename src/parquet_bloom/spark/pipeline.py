@@ -32,6 +32,8 @@ from parquet_bloom.storage.writing.litter import remove_stale
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from parquet_bloom.formats.forms.form import Rate
+
 REPORT = pa.schema(
     [
         ("path", pa.string()), ("output", pa.string()), ("status", pa.string()), ("row_groups", pa.int32()),
@@ -70,7 +72,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
