@@ -394,6 +394,42 @@ def test_a_table_of_other_files_is_refused(warehouse: Warehouse) -> None:
         warehouse.read()
 
 
+def test_metadata_that_pyiceberg_does_not_know_are_told_in_one_line(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    text = path.read_text()
+    path.write_text(text.replace('"type":"long"', '"type":"variant"'))
+    with pytest.raises(
+        TableFormatError, match=r"iceberg:cat/ns.t: has metadata that pyiceberg cannot read.*variant"
+    ) as told:
+        warehouse.open()
+    assert "\n" not in str(told.value)
+    path.write_text(text)
+    [manifest] = table.current_snapshot().manifests(table.io)
+    Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"no Avro")
+    with pytest.raises((TableFormatError, StorageError), match="^iceberg:cat/ns.t: "):
+        warehouse.read()
+
+
+@pytest.mark.parametrize("which", ["list", "manifest"])
+def test_metadata_that_are_cut_off_never_pass_for_fewer_files(warehouse: Warehouse, which: str) -> None:
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    append(table, [{"id": i, "name": "abc"[i % 3]} for i in range(9)])
+    snapshot = table.current_snapshot()
+    [manifest] = snapshot.manifests(table.io)
+    path = Path((snapshot.manifest_list if which == "list" else manifest.manifest_path).removeprefix("file://"))
+    data = path.read_bytes()
+    marker = data[-16:]
+    ends = [at + 16 for at in range(len(data) - 16) if data[at : at + 16] == marker]  # of the header, and of blocks
+    for kept in [*range(0, len(data), 97), *ends]:
+        path.write_bytes(data[:kept])
+        with pytest.raises((TableFormatError, StorageError)):
+            warehouse.read()
+    path.write_bytes(data)
+    assert len(live_rows(warehouse.read())) == 9
+
+
 def test_a_time_with_a_zone_is_of_that_zone(warehouse: Warehouse) -> None:
     schema = Schema(NestedField(1, "at", TimestamptzType()))
     table = warehouse.create(schema)

@@ -34,10 +34,16 @@ def telling(table: str, *kept: type[Exception]) -> Iterator[None]:
         raise RequestError(f"{table}: the catalog has no such table") from error
     except NotInstalledError as error:
         raise RequestError(f"{table}: {first_line(error)}") from error
-    except (ValidationError, NotImplementedError) as error:
-        raise TableFormatError(table, f"is a table that pyiceberg does not know: {first_line(error)}") from error
+    except (ValidationError, NotImplementedError, ValueError, TypeError, KeyError) as error:
+        raise TableFormatError(table, f"has metadata that pyiceberg cannot read: {_told(error)}") from error
     except Exception as error:  # a catalog's client has errors of its own: SQL's, HTTP's, AWS's
         raise StorageError(table, without_secret(first_line(error))) from error
+
+
+def _told(error: Exception) -> str:
+    """What an error says; of pydantic's, what is wrong with which value."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return without_secret("; ".join(lines[:3]) if len(lines) > 2 else first_line(error))
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
+from pyarrow.fs import LocalFileSystem
 from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.file import SYNC_SIZE, AvroFile, Block
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     DataFile,
@@ -24,6 +27,7 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    read_manifest_list,
 )
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType
@@ -92,7 +96,7 @@ def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
         DataFileContent.POSITION_DELETES: found.position_deletes,
         DataFileContent.EQUALITY_DELETES: found.equality_deletes,
     }
-    manifests = snapshot.manifests(io)
+    manifests = manifests_of(snapshot, io)
     if any(manifest.key_metadata for manifest in manifests):
         raise TableFormatError(table, "has encrypted manifests, which cannot be read")
     for entries in side_by_side(lambda manifest: list(entries_of(manifest, io)), manifests):
@@ -101,22 +105,57 @@ def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
     return found
 
 
+def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """The manifests of a snapshot. Raises TableFormatError where their list is cut off."""
+    source = _Source(io, snapshot.manifest_list)
+    with AvroFile[Any](source) as reader:
+        source.check(reader)
+    found = list(read_manifest_list(source))
+    files = snapshot.summary["total-data-files"] if snapshot.summary else None
+    if not found and files not in (None, "0"):
+        raise TableFormatError(
+            snapshot.manifest_list, f"is empty, where the snapshot says {files} data files; restore it"
+        )
+    return found
+
+
 def entries_of(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
-    """The live files that one manifest names, with what they inherit from it."""
-    with _ManifestReader(
-        io.new_input(manifest.manifest_path), MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS
-    ) as reader:
-        for record in reader:
-            if record.status != ManifestEntryStatus.DELETED:
-                _inherit(record, manifest)
-                more = record.data_file._data
-                yield Entry(
-                    record, manifest.manifest_path, _partition(record), more[_REFERENCED], more[_OFFSET], more[_SIZE]
-                )
+    """The live files that one manifest names, with what they inherit. Raises TableFormatError if it is cut off."""
+    source = _Source(io, manifest.manifest_path)
+    with _ManifestReader(source, MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS) as reader:
+        source.check(reader)
+        records = list(reader)
+    told = [manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count]
+    if len(records) < sum(count or 0 for count in told):
+        raise TableFormatError(manifest.manifest_path, "has fewer entries than its list says; restore it")
+    for record in records:
+        if record.status != ManifestEntryStatus.DELETED:
+            _inherit(record, manifest)
+            more = record.data_file._data
+            yield Entry(
+                record, manifest.manifest_path, _partition(record), more[_REFERENCED], more[_OFFSET], more[_SIZE]
+            )
 
 
 _RECORDS: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}
 _ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+
+
+class _Source(PyArrowFile):
+    """An Avro file, read once, as a whole: where one is cut off, pyiceberg 0.12 takes what is left for all."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        with io.new_input(path).open() as stream:
+            self._data = stream.read()
+        super().__init__(path, path, LocalFileSystem())
+
+    def open(self, seekable: bool = True) -> Any:
+        return BytesIO(self._data)
+
+    def check(self, reader: AvroFile[Any]) -> None:
+        """Raise TableFormatError where the file does not end as each of its blocks does."""
+        if not self._data.endswith(reader.header.sync):
+            raise TableFormatError(self.location, "is cut off; restore it, as it names files of the table")
 
 
 class _ManifestReader(AvroFile[ManifestEntry]):

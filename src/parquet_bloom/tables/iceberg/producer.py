@@ -28,7 +28,7 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.tables.iceberg.deletes import first_named
-from parquet_bloom.tables.iceberg.entries import Entry, entries_of
+from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 
 _PATH, _FILE_SIZE, _SPLIT_OFFSETS = 1, 5, 13  # positions in a DataFile
 _FIELDS = 16  # of a DataFile of format version 2
@@ -80,7 +80,7 @@ class Replacement(_SnapshotProducer["Replacement"]):
         metadata = self._transaction.table_metadata
         head = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
         manifests = [
-            m for m in (head.manifests(self._io) if head else []) if m.has_added_files() or m.has_existing_files()
+            m for m in (manifests_of(head, self._io) if head else []) if m.has_added_files() or m.has_existing_files()
         ]
         touched = self._find(manifests)
         self._check(manifests, [entry for entries in touched.values() for entry in entries])
