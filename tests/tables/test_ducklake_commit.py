@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -321,13 +323,23 @@ def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, 
     table, snapshot = opened(small)
     changes = with_filters(table, snapshot)
     monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
-    other = sqlite3.connect(small.catalog, isolation_level=None)
+    other = sqlite3.connect(small.catalog, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageError, match="database is locked"):
         table.commit(snapshot, changes, {})
-    other.execute("ROLLBACK")
-    other.close()
+    monkeypatch.undo()
+
+    def later() -> None:
+        time.sleep(0.5)
+        other.execute("UPDATE ducklake_table_stats SET record_count = record_count")
+        other.execute("COMMIT")
+
+    waiting = threading.Thread(target=later)
+    waiting.start()
     table.commit(snapshot, changes, {})
+    waiting.join()
+    other.close()
+    assert all(marked(small))
 
 
 def test_a_catalog_that_another_process_has_open_says_so(tmp_path):

@@ -340,6 +340,17 @@ def test_parts_of_a_time_give_bounds_where_the_file_has_none(small):
         assert day.upper - day.lower == month - 1, "December and January have 31 days"
 
 
+def test_the_year_of_a_zoned_time_bounds_nothing(small):
+    partitioned(small, "year(made)", "SELECT i, NULL, '2020-01-01'::TIMESTAMP, NULL, 1, 1 FROM range(3) r(i)")
+    small.release()
+    with sqlite3.connect(small.catalog) as catalog:
+        catalog.execute("DELETE FROM ducklake_file_column_stats")
+        catalog.execute("UPDATE ducklake_column SET column_type = 'timestamptz' WHERE column_name = 'made'")
+    catalog.close()
+    [file] = read(small).files
+    assert file.bounds == {}, "it was that of the session that wrote the file"
+
+
 def test_buckets_keep_the_file_of_a_value_and_few_others(small):
     rows = "SELECT i * 1234567 - 50, 'v' || i, NULL, '2020-01-01'::DATE + i::INT, 1, 1 FROM range(60) r(i)"
     snapshot = partitioned(small, "bucket(16, id), bucket(5, region), bucket(7, day)", rows)
@@ -389,6 +400,7 @@ def test_encrypted_tables_are_refused(tmp_path):
         ("UPDATE ducklake_column SET initial_default = 'soon', column_type = 'date'", "default 'soon' is not"),
         ("UPDATE ducklake_data_file SET path = 's3://b/x.parquet', path_is_relative = 0", "lies on another storage"),
         ("DELETE FROM ducklake_metadata WHERE key = 'data_path'", "has no data_path"),
+        ("DELETE FROM ducklake_snapshot", "has no snapshot"),
         ("DROP TABLE ducklake_metadata", "holds no DuckLake catalog"),
     ],
 )  # fmt: skip

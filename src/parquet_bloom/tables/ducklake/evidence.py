@@ -126,8 +126,8 @@ def ranges_of(
     found = {}
     for column_id, texts in parts.items():
         path, column = columns.leaves.get(column_id), columns.by_id.get(column_id)
-        if path is None or column is None or column.type == "timestamptz" or not column.comparable:
-            continue  # a zoned timestamp's year depends on the session that wrote it
+        if path is None or column is None or not column.comparable:
+            continue
         span = _span(texts)
         if span is not None:
             first, last = (_known(_moment(at, column.type), leaves[path]) for at in span)
@@ -164,6 +164,7 @@ def _span(texts: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def _moment(nanoseconds: int, kind: str) -> Literal:
+    """A day, or a reading without a zone: it has no place among zoned times, whose year was the writing session's."""
     if kind == "date":
         return dt.date(1970, 1, 1) + dt.timedelta(days=nanoseconds // _DAY_NS)
     return Instant(nanoseconds, utc=False)

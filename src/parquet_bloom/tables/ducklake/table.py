@@ -108,6 +108,8 @@ class DuckLakeTable:
 
     def _snapshot_id(self, queries: Queries) -> int:
         snapshots = queries.snapshots()
+        if not snapshots:
+            raise TableFormatError(self.catalog.path, "has no snapshot")
         if self.version is None:
             return snapshots[-1][0]
         if self.version.isdecimal():
@@ -119,7 +121,7 @@ class DuckLakeTable:
                 raise RequestError(f"{self.name}: {self.version} is no snapshot and no time: {error}") from None
             fit = [id_ for id_, time in snapshots if time * 1000 <= at]
         if not fit:
-            there = f"{snapshots[0][0]} to {snapshots[-1][0]} are there" if snapshots else "the catalog has none"
+            there = f"{snapshots[0][0]} to {snapshots[-1][0]} are there"
             raise RequestError(f"{self.name}: no snapshot {self.version}; {there}")
         return fit[-1]
 
