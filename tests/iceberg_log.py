@@ -62,6 +62,7 @@ class Warehouse:
             "warehouse": f"file://{root}/warehouse",
         }
         self.properties |= properties
+        self.root = self.properties["warehouse"]
         self.catalog = SqlCatalog("cat", **self.properties)
         self.catalog.create_namespace("ns")
 

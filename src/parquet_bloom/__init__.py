@@ -39,6 +39,7 @@ from parquet_bloom.errors import (
     TableWarning,
     TextError,
     UnknownColumnError,
+    UnknownCommitError,
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
@@ -175,6 +176,7 @@ __all__ = [
     "TableWarning",
     "TextError",
     "UnknownColumnError",
+    "UnknownCommitError",
     "UnknownFilterError",
     "Verdicts",
     "VerifiedFile",

@@ -20,6 +20,7 @@ from parquet_bloom.edit.on_table.requests import (
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveOptions, remove_as
 from parquet_bloom.edit.reports import AddReport, RemoveReport
+from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables
@@ -38,7 +39,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
@@ -72,7 +73,8 @@ def add_filters(
                 footer behind the old one, so that the old file is the beginning of the new one; none for statistics
     hash_family, strategy  of statistics: "orc" (default), "guava" or "hive"; "MURMUR128_32", or for guava
                 "MURMUR128_64" (its default)
-    fpp         false positive rate, 0.01 unless given (statistics: 0.05); or a mapping column -> rate, "*"
+    fpp         false positive rate, 0.01 unless given (statistics: 0.05); "auto": the size at which a filter's own
+                bytes and the row groups that its errors make a reader read are least; or a mapping column -> rate, "*"
                 for others
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted

@@ -88,7 +88,7 @@ BAD = [
     (["add", "keys.parquet", "-o", "x", "-c", "flag"], "keys.parquet: column flag (BOOLEAN)"),
     (["add", "keys.parquet", "-o", "x", "--fpp", "0"], "fpp 0.0 is not between 0 and 1"),
     (["add", "keys.parquet", "-o", "x", "--fpp", "1.0"], "fpp 1.0 is not between 0 and 1"),
-    (["add", "keys.parquet", "-o", "x", "--fpp", "much"], "'much' is not a valid float"),
+    (["add", "keys.parquet", "-o", "x", "--fpp", "much"], "'much' is neither a rate, as 0.01, nor auto"),
     (["add", "keys.parquet", "-o", "x", "--column-fpp", "id"], "expected COLUMN=RATE"),
     (["add", "keys.parquet", "-o", "x", "--column-fpp", "idd=0.1"], "no column idd"),
     (["add", "keys.parquet", "-o", "x", "--spec", "2019"], "unknown spec 2019; there are: final, parquet-41"),

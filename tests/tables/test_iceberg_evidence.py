@@ -7,6 +7,7 @@ import math
 import random
 import struct
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -139,15 +140,28 @@ def admits(told: FileBounds, value: Any, leaf: Any) -> bool:
     return (told.lower is None or told.lower <= means.lower) and (told.upper is None or means.upper <= told.upper)
 
 
-def warehouse_with(tmp_path: Any, kinds: list[str], transforms: list[tuple[str, str]]) -> Warehouse:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    made = Warehouse(tmp_path_factory.mktemp("lake"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def warehouse(shared: Warehouse) -> Iterator[Warehouse]:
+    """A catalog without tables."""
+    yield shared
+    for name in shared.catalog.list_tables("ns"):
+        shared.catalog.drop_table(name)
+
+
+def create(warehouse: Warehouse, kinds: list[str], transforms: list[tuple[str, str]]) -> None:
     fields = [NestedField(i + 1, kind, TYPES[kind][0]) for i, kind in enumerate(kinds)]
     parts = [
         PartitionField(kinds.index(kind) + 1, 1000 + i, TRANSFORMS[how], f"{kind}_{how}")
         for i, (kind, how) in enumerate(transforms)
     ]
-    warehouse = Warehouse(tmp_path)
-    warehouse.create(Schema(*fields), partition_spec=PartitionSpec(*parts))
-    return warehouse
+    warehouse.create(Schema(*fields), partition_spec=PartitionSpec(*parts), location=f"{warehouse.root}/{uuid.uuid4()}")
 
 
 def some_rows(rng: random.Random, kinds: list[str], n: int) -> list[dict[str, Any]]:
@@ -155,9 +169,9 @@ def some_rows(rng: random.Random, kinds: list[str], n: int) -> list[dict[str, An
 
 
 @pytest.mark.parametrize(("kind", "how"), PAIRS, ids=[f"{kind}-{how}" for kind, how in PAIRS])
-def test_no_row_is_outside_its_partition(tmp_path: Any, kind: str, how: str) -> None:
+def test_no_row_is_outside_its_partition(warehouse: Warehouse, kind: str, how: str) -> None:
     rng = random.Random(f"{kind} {how}")
-    warehouse = warehouse_with(tmp_path, [kind], [(kind, how)])
+    create(warehouse, [kind], [(kind, how)])
     rows = [row for row in some_rows(rng, [kind], 60) if fits(row[kind], kind, how)]
     append(warehouse.load(), rows)
     snapshot = warehouse.read()
@@ -165,7 +179,6 @@ def test_no_row_is_outside_its_partition(tmp_path: Any, kind: str, how: str) -> 
     assert by_text(live_rows(snapshot)) == by_text(rows)
     if how not in ("void", "bucket"):
         assert any(file.bounds.get((kind,)) for file in snapshot.files), "a partition value is evidence"
-    warehouse.close()
 
 
 def fits(value: Any, kind: str, how: str) -> bool:
@@ -174,11 +187,11 @@ def fits(value: Any, kind: str, how: str) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_row_is_outside_of_random_tables(tmp_path: Any, seed: int) -> None:
+def test_no_row_is_outside_of_random_tables(warehouse: Warehouse, seed: int) -> None:
     rng = random.Random(seed)
     kinds = rng.sample(list(TYPES), 8)
     pairs = [pair for pair in PAIRS if pair[0] in kinds and pair[1] != "truncate"]
-    warehouse = warehouse_with(tmp_path, kinds, rng.sample(pairs, 2))
+    create(warehouse, kinds, rng.sample(pairs, 2))
     written = []
     for rows in (5, 30):
         written += (more := some_rows(rng, kinds, rows))
@@ -189,11 +202,10 @@ def test_no_row_is_outside_of_random_tables(tmp_path: Any, seed: int) -> None:
     snapshot = warehouse.read()
     assert outside(snapshot) == []
     assert by_text(live_rows(snapshot)) == by_text(written)
-    warehouse.close()
 
 
-def test_bounds_of_the_log_are_used_and_hold(tmp_path: Any) -> None:
-    warehouse = warehouse_with(tmp_path, list(TYPES), [])
+def test_bounds_of_the_log_are_used_and_hold(warehouse: Warehouse) -> None:
+    create(warehouse, list(TYPES), [])
     rng = random.Random(7)
     append(warehouse.load(), some_rows(rng, list(TYPES), 200))
     snapshot = warehouse.read()
@@ -202,12 +214,11 @@ def test_bounds_of_the_log_are_used_and_hold(tmp_path: Any) -> None:
     known = {path[0] for path, told in file.bounds.items() if told.lower is not None}
     assert known >= {"int", "long", "float", "date", "time", "timestamp", "string", "binary", "decimal"}
     assert {told.null_count for told in file.bounds.values()} - {0, None}, "counts of NULL come along"
-    warehouse.close()
 
 
-def test_no_text_is_lost_to_a_row_group_without_bounds(tmp_path: Any) -> None:
+def test_no_text_is_lost_to_a_row_group_without_bounds(warehouse: Warehouse) -> None:
     """pyiceberg 0.12 leaves row groups without bounds out of a file's, which are those with texts of more than 4 KB."""
-    warehouse = warehouse_with(tmp_path, ["string", "int"], [])
+    create(warehouse, ["string", "int"], [])
     rows = [{"string": value, "int": 1} for value in ["a"] * 4 + ["z" * 5000] * 4]
     append(warehouse.load(), rows, row_group_size=4)
     snapshot = warehouse.read()
@@ -215,7 +226,6 @@ def test_no_text_is_lost_to_a_row_group_without_bounds(tmp_path: Any) -> None:
     assert entry.data_file.upper_bounds[1] == b"a", "the log says what is not so"
     assert outside(snapshot) == []
     assert snapshot.files[0].bounds[("int",)].upper == 1, "other bounds stay evidence"
-    warehouse.close()
 
 
 # --- single values --------------------------------------------------------------------------------
@@ -374,8 +384,7 @@ def test_counts_that_do_not_fit_tell_nothing() -> None:
     assert log_bounds(DoubleType(), nan_value_counts=1).nan_free is False
 
 
-def test_counts_of_nested_columns_are_not_trusted(tmp_path: Any) -> None:
-    warehouse = Warehouse(tmp_path)
+def test_counts_of_nested_columns_are_not_trusted(warehouse: Warehouse) -> None:
     inner = StructType(NestedField(2, "x", LongType()))
     schema = Schema(NestedField(1, "s", inner), NestedField(3, "l", ListType(4, LongType(), False)))
     warehouse.create(schema)
@@ -385,4 +394,3 @@ def test_counts_of_nested_columns_are_not_trusted(tmp_path: Any) -> None:
     for told in snapshot.files[0].bounds.values():
         assert told.null_count is None, "writers count NULLs around a value differently"
         assert told.has_values
-    warehouse.close()

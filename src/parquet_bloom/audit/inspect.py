@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
@@ -69,6 +70,8 @@ class FileInfo(Printed):
 
     older_footers       footers that tails of ours left in the file, before the one that counts
     older_footer_bytes  what they take, lengths and magics included
+    lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
+             that hold a value: column -> these row groups
     """
 
     _more: ClassVar = ("filter_bytes", "problems")
@@ -82,6 +85,7 @@ class FileInfo(Printed):
     filters: list[FilterInfo] = field(default_factory=list)
     older_footers: int = 0
     older_footer_bytes: int = 0
+    lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def filter_bytes(self) -> int:
@@ -119,6 +123,7 @@ def inspect(
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    assert_filters: Sequence[str] | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
@@ -127,6 +132,7 @@ def inspect(
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    assert_filters  names or patterns of columns; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
     raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
     catalog_properties  of the catalog of an iceberg: or ducklake: table
@@ -139,9 +145,13 @@ def inspect(
         with Source(file) as opened:
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
-            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)
-            return _inspect(opened, leaves, meter)
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            info = _inspect(opened, select_leaves(named, columns, exclude), meter)
+            info.lacking = lacking_filters(opened.footer(), named, info.filters, assert_filters, exclude)
+            return info
 
+    if columns is not None and assert_filters is not None:
+        columns = [*columns, *assert_filters]
     tables = Tables()
     found = find(source, filesystem, None if raw_files else tables, catalog_properties)
     file_set = found.file_set

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +23,11 @@ from parquet_bloom.cli.common import (
     say_notes,
     sources_argument,
 )  # fmt: skip
-from parquet_bloom.cli.groups import SIZE, Command
+from parquet_bloom.cli.groups import RATE, SIZE, Command
 from parquet_bloom.cli.progress import Watch
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 
 @click.command("add", cls=Command)
@@ -41,7 +44,8 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
 @click.option("--property", "properties", multiple=True, metavar="P=V",
               help="A property of the draft, as parquet.expected.entries=1000; may be repeated.")  # fmt: skip
-@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
+@click.option("--fpp", type=RATE, metavar="RATE",
+              help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]")  # fmt: skip
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
@@ -54,7 +58,7 @@ from parquet_bloom.cli.progress import Watch
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
-    fpp: float | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
+    fpp: Rate | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to Parquet files; all other bytes stay as they are.
 
@@ -89,7 +93,7 @@ def command(
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
-        print_json(report)
+        print_json("add", report)
     else:
         print_added(report.files, show_all, say)
         print_commits(report, say)

@@ -6,9 +6,9 @@ import dataclasses
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,8 +17,12 @@ from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import failure_lines
+from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
@@ -86,6 +90,10 @@ def footer_limits(command: F) -> F:
     return lists(texts(command))
 
 
+github_option = click.option(
+    "--output-format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
+    help="github: annotations of a workflow run; json: as --json.",
+)  # fmt: skip
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )
@@ -133,15 +141,15 @@ def listed(values: Sequence[str]) -> list[str] | None:
     return list(values) or None
 
 
-def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mapping[str, float] | None:
+def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[str, Rate] | None:
     """--fpp and --column-fpp C=RATE as the library takes them."""
     if not column_fpp:
         return fpp
-    rates: dict[str, float] = {} if fpp is None else {"*": fpp}
+    rates: dict[str, Rate] = {} if fpp is None else {"*": fpp}
     for text in column_fpp:
         name, equals, rate = text.rpartition("=")
         try:
-            rates[name] = float(rate)
+            rates[name] = rate if rate == "auto" else float(rate)  # type: ignore[assignment]
         except ValueError:
             equals = ""
         if not equals or not name:
@@ -182,14 +190,15 @@ def aside(text: str, more: Sequence[str] = ()) -> None:
         click.echo(lines, err=True)
 
 
-def print_json(value: Any) -> None:
-    """One JSON document; what is not finite becomes null."""
+def print_json(document: str, value: Any) -> None:
+    """One JSON document, by its name in report.schemas; what is not finite becomes null."""
+    from parquet_bloom.report.schemas import headed
     from parquet_bloom.storage.results import plain
 
-    text = json_text(_as_options(plain(value)), indent=2)
+    text = json_text(_as_options(headed(document, plain(value))), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(json.loads(text), indent=2)
-    click.echo(text)
+    _put(text)
 
 
 def _as_options(value: Any) -> Any:
@@ -199,6 +208,30 @@ def _as_options(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _as_options(inner) for key, inner in value.items()}
     return [_as_options(inner) for inner in value] if isinstance(value, list) else value
+
+
+def format_of(as_json: bool, output_format: str) -> str:
+    """The format of a command that has --json and --output-format."""
+    return "json" if as_json else output_format
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for programs, each whole, with nothing that a terminal would obey."""
+    for line in lines:
+        _put(visible(without_secret(worded(line, option_of))))
+
+
+def _put(text: str) -> None:
+    """Print what is for programs, as it is."""
+    click.echo(text)
+
+
+def gate_status(gates: Sequence[Gate], otherwise: int) -> int:
+    """The exit status: 0 if all gates hold, 1 with the reason if not; without gates what the command says otherwise."""
+    for gate in gates:
+        if not gate.holds:
+            complain(f"--{gate.gate}: {gate.reason}" if gate.gate != "verify" else gate.reason)
+    return int(not all(gate.holds for gate in gates)) if gates else otherwise
 
 
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:

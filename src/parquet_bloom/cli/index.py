@@ -71,7 +71,7 @@ def build(
             raw_files=raw_files, catalog_properties=catalog_properties, progress=watch.files,
         )  # fmt: skip
     if as_json:
-        print_json(report)
+        print_json("index-build", report)
         return 0
     for one in report.indexes:
         headline(one.path, f"{one.column} ({one.type}), {plural(one.zones, 'zone')}, {size(one.bytes)}", say)
@@ -96,7 +96,7 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
 
     info = inspect_index(file)
     if as_json:
-        print_json(info)
+        print_json("index-inspect", info)
         return 0
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
@@ -157,7 +157,7 @@ def query(
     needs_predicate(index, predicate, 'INDEX "id = 42"')
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
-        print_json(found)
+        print_json("index-query", found)
     else:
         say(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
@@ -193,7 +193,7 @@ def verify(
     given = data[0] if len(data) == 1 else list(data) or None
     verdicts = verify_index(index, given, column=column, type=kind, root=root)
     if as_json:
-        print_json(verdicts)
+        print_json("index-verify", {"indexes": verdicts})
     else:
         for v in verdicts:
             why = f": {v.reason}" if v.reason else ""

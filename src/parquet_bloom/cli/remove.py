@@ -54,7 +54,7 @@ def command(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
     if as_json:
-        print_json(report)
+        print_json("remove", report)
     else:
         print_removed(report.files, show_all, say)
         print_commits(report, say)

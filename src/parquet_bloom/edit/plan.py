@@ -11,7 +11,7 @@ from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine
 from parquet_bloom.formats.footer_filters import footer_filters
-from parquet_bloom.formats.forms.form import Format, Placement, Sizing
+from parquet_bloom.formats.forms.form import Format, Placement, Rate, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
@@ -76,7 +76,7 @@ class Request:
     exclude: tuple[str, ...] | None
     form: Format
     placement: Placement
-    fpp: float | Mapping[str, float] | None
+    fpp: Rate | Mapping[str, Rate] | None
     ndv: int | None
     max_bytes: int
     threads: int | None
@@ -112,7 +112,7 @@ class Request:
         placement: str | None = None,
         hash_family: str | None = None,
         strategy: str | None = None,
-        fpp: float | Mapping[str, float] | None = None,
+        fpp: Rate | Mapping[str, Rate] | None = None,
         ndv: int | None = None,
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
@@ -123,16 +123,7 @@ class Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
         form, at = check_request(columns, exclude, spec, placement, fpp, threads)
-        if how.get("append") and not (at == "tail" and how.get("in_place")):
-            both = parameter("placement", "tail") + " and " + parameter("in_place", True)
-            raise RequestError(parameter("append", True) + " is for " + both)
-        if how.get("append") and how.get("read_back"):
-            raise RequestError(
-                parameter("append")
-                + " writes behind the file itself: there is nothing to "
-                + parameter("read_back")
-                + " before"
-            )
+        _check_append(at, how)
         if engine is not None:
             check_engine(engine)
         return cls(
@@ -163,10 +154,24 @@ class Run:
     progress: FilterProgress | None = None
 
 
-def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
+def _check_append(at: Placement, how: WriteKeywords) -> None:
+    if not how.get("append"):
+        return
+    if at != "tail" or not how.get("in_place"):
+        both = parameter("placement", "tail") + " and " + parameter("in_place", True)
+        raise RequestError(parameter("append", True) + " is for " + both)
+    if how.get("read_back"):
+        which = parameter("append", True) + " and " + parameter("read_back", True)
+        raise RequestError(which + " exclude each other: what is behind the file counts at once")
+
+
+def check_fpp(fpp: Rate | Mapping[str, Rate] | None, form: Format = FORMATS["final"]) -> None:
     """Refuse a rate that is none, before any file is opened."""
     for rate in fpp.values() if isinstance(fpp, Mapping) else [fpp]:
-        if rate is not None and not 0 < rate < 1:
+        if rate == "auto":
+            if not form.placements:
+                raise RequestError(parameter("fpp", "auto") + f" is not for {form.name}")
+        elif rate is not None and (isinstance(rate, str) or not 0 < rate < 1):
             raise RequestError(f"fpp {rate} is not between 0 and 1")
 
 
@@ -187,7 +192,7 @@ def check_request(
     exclude: Sequence[str] | None,
     spec: str,
     placement: str | None,
-    fpp: float | Mapping[str, float] | None,
+    fpp: Rate | Mapping[str, Rate] | None,
     threads: int | None,
 ) -> tuple[Format, Placement]:
     """Refuse what makes no sense whatever the file holds; the form, and where its filters go."""
@@ -198,15 +203,15 @@ def check_request(
         raise RequestError(parameter("placement", placement) + f" is not for {spec}, which allows: {allowed}")
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
-    check_fpp(fpp)
+    check_fpp(fpp, form)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
     return form, at or "footer"
 
 
 def with_properties(
-    conf: Mapping[str, str] | None, spec: str, fpp: float | Mapping[str, float] | None, ndv: int | None
-) -> tuple[float | Mapping[str, float] | None, int | None]:
+    conf: Mapping[str, str] | None, spec: str, fpp: Rate | Mapping[str, Rate] | None, ndv: int | None
+) -> tuple[Rate | Mapping[str, Rate] | None, int | None]:
     """Take fpp and ndv from the draft's Hadoop properties.
 
     Raises RequestError where a property and an argument say the same thing, and for other forms than statistics.
@@ -243,7 +248,7 @@ def plan(footer: Footer, request: Request) -> Plan:
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             file_plan.skipped.append(SkippedColumn(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
-        sizing = Sizing(rates.get(leaf.index, rates[-1]), request.ndv, request.max_bytes)
+        sizing = _sizing(footer, rates.get(leaf.index, rates[-1]), request)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
@@ -258,7 +263,16 @@ def plan(footer: Footer, request: Request) -> Plan:
     return file_plan
 
 
-def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
+def _sizing(footer: Footer, rate: Rate, request: Request) -> Sizing:
+    if rate != "auto":
+        return Sizing(rate, request.ndv, request.max_bytes)
+    # An error makes a reader read a row group. One figure a column: small chunks are built together.
+    groups = footer.metadata.row_groups or ()
+    sizes = sorted(sum(max(c.meta_data.total_compressed_size or 0, 0) for c in group.columns) for group in groups)
+    return Sizing(0.0, request.ndv, request.max_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)
+
+
+def _rates(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, default: float) -> dict[int, Rate]:
     """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
     if not isinstance(fpp, Mapping):
         return {-1: default if fpp is None else fpp}

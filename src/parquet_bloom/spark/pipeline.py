@@ -36,6 +36,8 @@ from parquet_bloom.tables.snapshot import Way
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from parquet_bloom.formats.forms.form import Rate
+
 REPORT = pa.schema(
     [
         ("path", pa.string()), ("output", pa.string()), ("status", pa.string()), ("row_groups", pa.int32()),
@@ -74,7 +76,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from parquet_bloom.edit.plan import Request, SkippedColumn
 from parquet_bloom.errors import RefusedTypeError, RequestError
+from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, is_pattern, match_leaves, select_leaves
 from parquet_bloom.tables.columns import file_leaves
@@ -81,10 +82,10 @@ class TableNames:
         refusal = request.form.refusal(there)
         return None if refusal is None else f"{there.type_name}: {refusal}"
 
-    def _rates(self, request: Request, names: FileNames) -> float | Mapping[str, float] | None:
+    def _rates(self, request: Request, names: FileNames) -> Rate | Mapping[str, Rate] | None:
         if not isinstance(request.fpp, Mapping):
             return request.fpp
-        rates: dict[str, float] = {"*": request.fpp["*"]} if "*" in request.fpp else {}
+        rates: dict[str, Rate] = {"*": request.fpp["*"]} if "*" in request.fpp else {}
         for name, rate in request.fpp.items():
             for leaf in match_leaves(self.leaves, name) if name != "*" else ():
                 if leaf.path in names.here:

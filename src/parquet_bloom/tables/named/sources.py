@@ -45,7 +45,7 @@ def open_table(name: TableName, properties: Mapping[str, str] | None = None, fil
     Raises RequestError for a library that is not installed, StorageError, TableFormatError.
     """
     if filesystem is not None and name.kind != "delta":
-        raise RequestError(parameter("filesystem") + f" is for files and delta:, {name.kind}: has its catalog's")
+        raise RequestError(f"a file system is given for files and delta:, {name.kind}: has its catalog's")
     if properties and name.kind == "delta":
         raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, delta: has no catalog")
     try:
