@@ -104,6 +104,8 @@ def _same_but_filters(old: Footer, new: Footer) -> bool:
 def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
     """A footer without any filter, and without what we say of them."""
     ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
+    if not ours and not footer.filter_fields and not footer_filters(footer):
+        return footer.data  # as an edit of nothing would give it
     edit = FooterEdit(
         filter_ranges=dict.fromkeys(footer.filter_fields),
         key_values=ours,
