@@ -41,6 +41,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyroaring import BitMap64
 
 from parquet_bloom.storage.paths import DataFile as OurFile
@@ -154,7 +155,11 @@ class _DeleteManifest(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        file = data_file_with_partition(self._spec.partition_type(self._schema), 3)
+        told = data_file_with_partition(self._spec.partition_type(self._schema), 3)
+        ids = NestedField(
+            135, "equality_ids", ListType(136, IntegerType(), True)
+        )  # pyiceberg has long; Java fails then
+        file = StructType(*[ids if field.field_id == 135 else field for field in told.fields])
         schema = manifest_entry_schema_with_data_file(3, file)
         return AvroOutputFile[ManifestEntry](self._output_file, schema, "manifest_entry", schema, self._meta)
 
