@@ -31,7 +31,8 @@ public class Plan {
         DataFile file = task.file();
         System.out.println(String.join("\\t", file.path().toString(), "" + file.fileSizeInBytes(),
             file.specId() + " " + file.partition() + " " + file.dataSequenceNumber() + " " + file.recordCount() + " "
-            + task.deletes().size() + " " + file.lowerBounds() + " " + file.upperBounds() + " " + file.nullValueCounts()));
+            + task.deletes().size() + " " + file.lowerBounds() + " " + file.upperBounds() + " "
+            + file.nullValueCounts()));
       }
     }
   }
