@@ -16,7 +16,7 @@ from other_duckdb import Asked, delta_duckdb  # noqa: F401
 from test_delta_snapshot import rows_of
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
-from parquet_bloom.formats import deletion_vector
+from parquet_bloom.tables import deletion_vector
 from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes, decode_z85
 from parquet_bloom.tables.delta.table import open_delta
 

@@ -44,8 +44,8 @@ def documents() -> dict[str, dict[str, Any]]:
 
     kinds = {
         "add": AddReport, "remove": RemoveReport, "inspect": InspectReport, "verify": VerifyReport,
-        "advise": Advice, "engines": EnginesReport, "bench": BenchReport, "index-build": BuildReport, "index-inspect": IndexInfo,
-        "index-query": Matches,
+        "advise": Advice, "engines": EnginesReport, "bench": BenchReport, "index-build": BuildReport,
+        "index-inspect": IndexInfo, "index-query": Matches,
     }  # fmt: skip
     found = {name: _Maker().document(name, kind) for name, kind in kinds.items()}
     for name in ("inspect", "verify"):

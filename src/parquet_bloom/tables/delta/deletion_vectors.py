@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError
-from parquet_bloom.formats.deletion_vector import AROUND, framed, positions
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
+from parquet_bloom.tables.deletion_vector import AROUND, framed, positions
 from parquet_bloom.tables.delta.actions import Vector
 from parquet_bloom.tables.delta.log_files import TableFolder
 

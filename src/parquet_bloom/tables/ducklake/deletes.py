@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, TableFormatError, first_line
-from parquet_bloom.formats import deletion_vector
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables import deletion_vector
 
 _SNAPSHOT = "_ducklake_internal_snapshot_id"
 

@@ -21,8 +21,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, TableFormatError, first_line
-from parquet_bloom.formats import deletion_vector
 from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.tables import deletion_vector
 
 PATH, POSITION = 2147483546, 2147483545  # reserved field ids
 _COLUMNS = ["file_path", "pos"]
