@@ -6,7 +6,7 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,13 +15,15 @@ import pyarrow as pa
 from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.chunks.tails import older_footers
-from parquet_bloom.formats.metadata.schema import select_leaves
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels.block import BLOCK_BYTES
-from parquet_bloom.storage.paths import DataFile, FailedFile, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.tables.columns import shown_leaves
+from parquet_bloom.tables.named.sources import find
 
 _PREFETCHED = 32 << 20  # bytes of filters
 
@@ -123,6 +125,8 @@ def inspect(
     exclude: Sequence[str] | None = None,
     assert_filters: Sequence[str] | None = None,
     filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
@@ -130,6 +134,8 @@ def inspect(
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
     assert_filters  names or patterns of columns; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every row group
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
     that was named.
@@ -137,21 +143,24 @@ def inspect(
 
     def work(file: DataFile) -> FileInfo:
         with Source(file) as opened:
-            tables.see(opened.path, opened.footer())
-            info = _inspect(opened, columns, exclude, meter)
-            info.lacking = lacking_filters(opened.footer(), info.filters, assert_filters, exclude)
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            info = _inspect(opened, select_leaves(named, columns, exclude), meter)
+            info.lacking = lacking_filters(opened.footer(), named, info.filters, assert_filters, exclude)
             return info
 
     if columns is not None and assert_filters is not None:
         columns = [*columns, *assert_filters]
     tables = Tables()
-    file_set = locate(source, filesystem, tables)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return InspectReport(list(results), results.failed, tables.notes())
+    return InspectReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
 
 
-def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None, meter: Meter) -> FileInfo:
+def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
     info = FileInfo(
@@ -161,7 +170,6 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
     info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
     tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
-    leaves = select_leaves(footer.leaves, columns, exclude)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
     prefetched = _Prefetch(source, [one.extent for chunks in row_groups for stored in chunks for one in stored])
     for group, chunks in enumerate(row_groups):

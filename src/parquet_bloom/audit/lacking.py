@@ -7,14 +7,19 @@ from typing import Any
 
 from parquet_bloom.formats.contents import counts_in
 from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.metadata.schema import select_leaves
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 
 
 def lacking_filters(
-    footer: Footer, filters: Sequence[Any], columns: Sequence[str] | None, exclude: Sequence[str] | None
+    footer: Footer,
+    leaves: Sequence[Leaf],
+    filters: Sequence[Any],
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
 ) -> dict[str, list[int]]:
     """Column -> row groups that hold a value of it, or may, and have no filter that readers use.
 
+    leaves   of the file, as people name them
     filters  audit.inspect.FilterInfo of the file, of these columns at least; one with problems is none
     columns  names or patterns; None: no column is asked for
     Raises UnknownColumnError.
@@ -27,7 +32,7 @@ def lacking_filters(
         if one.spec is not None and not one.problems and not any(note.startswith("not used") for note in one.notes)
     }
     lacking = {}
-    for leaf in select_leaves(footer.leaves, columns, exclude):
+    for leaf in select_leaves(leaves, columns, exclude):
         groups = [
             n for n in range(footer.n_row_groups) if (n, leaf.name) not in sound and _holds(footer, n, leaf.index)
         ]

@@ -10,6 +10,7 @@ from parquet_bloom.cli.common import (
     all_option,
     column_rates,
     columns_options,
+    commit_options,
     complain,
     footer_limits,
     json_option,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 @sources_argument
 @columns_options
 @output_options
+@commit_options
 @click.option("--spec", default="final", show_default=True, metavar="SPEC",
               help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.")  # fmt: skip
 @click.option("--placement", type=click.Choice(["footer", "chunk-start", "tail"]),
@@ -63,14 +65,18 @@ def command(
     \b
     parquet-bloom add events.parquet --column trace_id --output bloom.parquet
     parquet-bloom add data/ --column 'user.*' --in-place
+    parquet-bloom add delta:lake/events --column trace_id
 
     Without --column: every column that a filter can help. Row groups that lack a filter are
     filled; filters that are there stay, unless --replace.
+
+    A table (delta:PATH, iceberg:CATALOG/namespace.table, ducklake:CATALOG/schema.table) gets one commit, which
+    changes no row; neither --output nor --in-place is given.
     """
-    from parquet_bloom.edit.add import add_filters
+    from parquet_bloom.change import add_filters
     from parquet_bloom.formats.forms.known import format_named
     from parquet_bloom.formats.properties import parse_properties
-    from parquet_bloom.report.added import print_added
+    from parquet_bloom.report.added import print_added, print_commits
 
     form = format_named(options["spec"])
     with Watch("add", quiet=as_json) as watch:
@@ -90,4 +96,5 @@ def command(
         print_json("add", report)
     else:
         print_added(report.files, show_all, say)
+        print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -29,6 +29,7 @@ _OPTIONS = {
     "conf": "--property",
     "names": "--engine",
     "kinds": "--kind",
+    "catalog_properties": "--catalog-property",
 }  # of parameters that the command line calls otherwise
 
 
@@ -94,8 +95,40 @@ github_option = click.option(
     help="github: annotations of a workflow run; json: as --json.",
 )  # fmt: skip
 raw_files_option = click.option(
-    "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
+    "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )
+
+
+def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
+    """K=V, several times, as a mapping."""
+    pairs = [text.partition("=") for text in values]
+    for text, (name, sign, _) in zip(values, pairs, strict=True):
+        if not name or not sign:
+            raise RequestError(f"{option_of(Parameter(str(param.name)))} {text}: expected NAME=VALUE, as in type=sql")
+    return {name: value for name, _, value in pairs} or None
+
+
+catalog_option = click.option(
+    "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
+    help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
+)  # fmt: skip
+
+
+def commit_options(function: F) -> F:
+    """How a table's files get new versions."""
+    function = catalog_option(function)
+    function = click.option(
+        "--files-per-commit",
+        type=int,
+        metavar="N",
+        help="Of a table: a commit after so many files; default one for all.",
+    )(function)
+    return click.option(
+        "--commit", type=click.Choice(["same-path", "new-path"]),
+        help="Of a table: grow files, or replace them; default what keeps all its promises.",
+    )(function)  # fmt: skip
+
+
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 # Options by what they are for, in the order of the help page; all others are "Options".
 SECTIONS = {
     "Which columns": ("columns", "exclude"),
-    "Where the result goes": ("output", "in_place", "append", "last", "overwrite", "force", "sync", "form"),
+    "Where the result goes": (
+        "output", "in_place", "append", "last", "commit", "files_per_commit", "overwrite", "force", "sync", "form",
+    ),
     "Form and size of the filters": (
         "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
     ),

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from parquet_bloom.cli.common import all_option, json_option, print_json, raw_files_option, say, say_unused
+from parquet_bloom.cli.common import (
+    all_option,
+    catalog_option,
+    json_option,
+    print_json,
+    raw_files_option,
+    say,
+    say_unused,
+)
 from parquet_bloom.cli.groups import Commands, needs_predicate
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import headline
@@ -42,15 +50,17 @@ def command() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @raw_files_option
+@catalog_option
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, raw_files: bool, as_json: bool,
+    sync: bool, raw_files: bool, catalog_properties: dict[str, str] | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Build an index over columns of Parquet files or folders, or of one Lance data set.
+    """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
+    parquet-bloom index build delta:lake/events --column trace_id -o events-index/
     """
     from parquet_bloom.report.tables import plural, size
     from parquet_bloom.zones.build import build_index
@@ -58,7 +68,7 @@ def build(
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
             data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
-            raw_files=raw_files, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties, progress=watch.files,
         )  # fmt: skip
     if as_json:
         print_json("index-build", report)

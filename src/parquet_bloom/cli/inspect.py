@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
     format_of,
@@ -15,6 +16,7 @@ from parquet_bloom.cli.common import (
     listed,
     print_json,
     print_lines,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -32,16 +34,20 @@ from parquet_bloom.cli.progress import Watch
 @github_option
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool,
     assert_filters: tuple[str, ...], output_format: str,
+    raw_files: bool, catalog_properties: dict[str, str] | None,
 ) -> int:  # fmt: skip
     """Show the Bloom filters of Parquet files and what is wrong with them.
 
     \b
     parquet-bloom inspect events-bloom.parquet
     parquet-bloom inspect data/ --column trace_id --all
+    parquet-bloom inspect ducklake:lake.ducklake/main.events
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
@@ -52,8 +58,8 @@ def command(
     shown = format_of(as_json, output_format)
     with Watch("inspect", quiet=shown == "json") as watch:
         report = inspect(
-            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files,
-            assert_filters=listed(assert_filters),
+            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, raw_files=raw_files,
+            assert_filters=listed(assert_filters), catalog_properties=catalog_properties,
         )  # fmt: skip
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
     say_notes(report.notes)

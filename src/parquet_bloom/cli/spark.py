@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, listed, print_json, say
+from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, say
 from parquet_bloom.cli.groups import RATE, SIZE, Commands
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
 
@@ -44,6 +44,7 @@ def command() -> None:
 @command.command("add")
 @paths_argument
 @columns_options
+@commit_options
 @click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
@@ -79,9 +80,9 @@ def add(
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
     from parquet_bloom.formats.properties import parse_properties
+    from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
-    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     rates = column_rates(fpp, column_fpp)
     with open_session(master, conf, py_files) as spark, watched(spark) as progress:

@@ -42,8 +42,8 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
 
     returns  the sums, and the status of files that failed
     """
+    from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.progress import watched
-    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     report = printed.report
     with watched(spark):

@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
     format_of,
@@ -15,6 +16,7 @@ from parquet_bloom.cli.common import (
     memory_option,
     print_json,
     print_lines,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -31,17 +33,20 @@ from parquet_bloom.cli.progress import Watch
 @github_option
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
-    as_json: bool, output_format: str,
+    as_json: bool, output_format: str, raw_files: bool, catalog_properties: dict[str, str] | None,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter; measure how many absent ones are.
 
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
+    parquet-bloom verify delta:s3://lake/events --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
@@ -51,7 +56,10 @@ def command(
 
     shown = format_of(as_json, output_format)
     with Watch("verify", quiet=shown == "json") as watch:
-        report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
+        report = verify(
+            sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties,
+        )  # fmt: skip
     say_notes(report.notes)
     gate = gates.none_wrong(report.files)
     if shown == "json":

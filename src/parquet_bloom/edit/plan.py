@@ -69,6 +69,7 @@ class Request:
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
     cached           as storage.writing.new_file.NewFile has it
+    copies           a file that gets no filter is copied to its output
     """
 
     columns: tuple[str, ...] | None
@@ -89,6 +90,7 @@ class Request:
     read_back: bool = False
     append: bool = False
     cached: bool = True
+    copies: bool = True
 
     @property
     def at_chunk_start(self) -> bool:

@@ -26,8 +26,11 @@ class Gate:
 
 
 def min_skipped(verdicts: Any, percent: float) -> Gate:
-    """Whether so many percent of the row groups are skipped; of no row groups, all are."""
-    total, skipped = len(verdicts), verdicts.skipped
+    """Whether so many percent of the row groups are skipped; of no row groups, all are.
+
+    A file of a table that was not opened counts as one row group.
+    """
+    total, skipped = len(verdicts) + len(verdicts.excluded), verdicts.skipped + len(verdicts.excluded)
     holds = 100 * skipped >= percent * total
     share = f"{skipped:,} of {plural(total, 'row group')} skipped"
     found = f"{share}, {100 * skipped / total:.4g} %" if total else share

@@ -73,18 +73,20 @@ _GATES = {
 
 def _check() -> dict[str, Any]:
     """Of Verdicts, whose document is no class's fields."""
-    from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict
+    from parquet_bloom.search.check import ColumnFilters
+    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
 
     maker = _Maker()
-    totals = dict.fromkeys(
-        ("row_groups", "row_groups_skipped", "bytes", "bytes_skipped", "files_excluded", "bytes_read_to_decide"), _COUNT
-    )
-    by = {"type": "object", "additionalProperties": _COUNT, "description": "what decided -> row groups skipped by it"}
+    counts = ("row_groups", "row_groups_skipped", "bytes", "bytes_skipped", "files_excluded", "files_excluded_bytes")
+    totals = dict.fromkeys((*counts, "bytes_read_to_decide"), _COUNT)
+    text = {"type": ["string", "null"]}
+    by = {"type": "object", "additionalProperties": _COUNT, "description": "what decided -> how many skipped by it"}
     part = {"part": {"type": "string"}, "reason": {"type": "string"}}
     return maker.wrapped("check", "What `check` found: a verdict a row group.", {
         "verdicts": {"type": "array", "items": maker.of(RowGroupVerdict)},
-        "totals": _object({**totals, "by": by}),
+        "totals": _object({**totals, "by": by, "files_excluded_by": by}),
+        "excluded": {"type": "array", "items": maker.of(ExcludedFile)}, "table": text, "version": text,
         "unused": {"type": "array", "items": _object(part)},
         "columns": {"type": "array", "items": maker.of(ColumnFilters)},
         "failed": {"type": "array", "items": maker.of(FailedFile)},

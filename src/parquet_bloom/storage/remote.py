@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -194,6 +194,20 @@ def arrow_filesystem(filesystem: Any) -> Any:
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
         return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
+
+
+def s3_options(filesystem: Any) -> dict[str, Any]:
+    """What a pyarrow S3FileSystem was made with, by the names of its parameters."""
+    options: dict[str, Any] = filesystem.__reduce__()[1][0]
+    return options
+
+
+def s3_endpoint(options: Mapping[str, Any]) -> str | None:
+    """The endpoint that is not Amazon's, as a URL; None: Amazon's."""
+    endpoint = options.get("endpoint_override") or None
+    if endpoint is None or "://" in endpoint:
+        return endpoint
+    return f"{options.get('scheme') or 'https'}://{endpoint}"
 
 
 def _header(metadata: dict[Any, Any], name: str) -> str | None:

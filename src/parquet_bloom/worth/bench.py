@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from parquet_bloom.audit.inspect import FileInfo, inspect
-from parquet_bloom.edit.add import add_filters
-from parquet_bloom.edit.remove import remove_filters
+from parquet_bloom.change import add_filters, remove_filters
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.facts.installed import Engine
 from parquet_bloom.facts.known import OURS

@@ -19,15 +19,16 @@ from typing import Any
 from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
-from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
 from parquet_bloom.storage.writing.append import AppendedFile
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
-from parquet_bloom.storage.writing.s3_client import can_speak_for
+from parquet_bloom.storage.writing.s3_client import can_speak_for, client_of
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.upload import UploadedFile
 
@@ -135,6 +136,32 @@ def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
         new.at = source.size
         new.commit(source.check_unchanged)
     return new.transfer
+
+
+def size_of(at: Location) -> int | None:
+    """Bytes of a file; None where there is none. Raises StorageError."""
+    try:
+        return store_of(at).size(at.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(at, error) from error
+
+
+def remove_unnamed(new: Location) -> None:
+    """Remove a new file that nothing names yet, if it is there. Raises StorageError."""
+    try:
+        if new.is_local:
+            os.unlink(new.path)
+        elif _in_store(new):  # pyarrow would leave an object of the folder's name
+            bucket, _, key = new.path.partition("/")
+            client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
+        elif store_of(new).exists(new.path):
+            new.filesystem.delete_file(new.path)
+    except FileNotFoundError:
+        pass
+    except Exception as error:
+        raise storage_error(new, error) from error
 
 
 def _in_store(target: Location) -> bool:
