@@ -308,15 +308,18 @@ def test_position_deletes_in_other_formats(warehouse: Warehouse, kind: str) -> N
     assert ids(warehouse.read()) == [0, 3, 4]
 
 
-def test_a_cut_path_bound_still_stands_for_the_file(warehouse: Warehouse) -> None:
+@pytest.mark.parametrize("length", [16, 17], ids=["both alike", "upper longer"])
+def test_a_cut_path_bound_still_stands_for_the_file(warehouse: Warehouse, length: int) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(*range(5)))
     [entry] = entries(table)
     made = position_deletes(table, {entry.data_file.file_path: [1]}, entry.data_file)
     path = entry.data_file.file_path.encode()
-    made._data[10], made._data[11] = {delete_files.PATH: path[:16]}, {delete_files.PATH: path[:17]}
+    made._data[10], made._data[11] = {delete_files.PATH: path[:16]}, {delete_files.PATH: path[:length]}
     add_deletes(table, made)
     assert ids(warehouse.read()) == [0, 2, 3, 4]
+    ours = warehouse.open()
+    assert [way.default for way in ours.ways(ours.snapshot()).values()] == ["same-path"]
 
 
 def test_deletion_vectors_hide_rows_and_replace_position_deletes(warehouse: Warehouse) -> None:

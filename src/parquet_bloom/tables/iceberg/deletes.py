@@ -152,7 +152,9 @@ def only_path(entry: Entry) -> str | None:
     if entry.referenced is not None:
         return entry.referenced
     lower, upper = (entry.file.lower_bounds or {}).get(PATH), (entry.file.upper_bounds or {}).get(PATH)
-    return lower.decode(errors="replace") if lower and lower == upper else None
+    if lower is None or lower != upper or not lower.endswith(b".parquet"):  # cut ones may be alike by chance
+        return None
+    return lower.decode(errors="replace")
 
 
 def may_name(entry: Entry, path: str) -> bool:
