@@ -49,6 +49,7 @@ ORDER = [
     "spark",
     "spark/data_source",
     "report",
+    "report/page",  # one HTML page
     "cli",
 ]
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.report.page.write import ReportPage, write_report
     from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
@@ -91,6 +92,7 @@ _HOMES = {
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
+    "ReportPage": "report.page.write",
     "RowGroupVerdict": "search.check",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
@@ -114,6 +116,7 @@ _HOMES = {
     "remove_filters": "edit.remove",
     "scan_polars": "polars_scan",
     "verify": "audit.verify",
+    "write_report": "report.page.write",
     "write_table": "edit.write",
 }
 
@@ -159,6 +162,7 @@ __all__ = [
     "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",
+    "ReportPage",
     "RequestError",
     "RowGroupVerdict",
     "Scan",
@@ -193,6 +197,7 @@ __all__ = [
     "scan_polars",
     "set_limits",
     "verify",
+    "write_report",
     "write_table",
 ]
 
