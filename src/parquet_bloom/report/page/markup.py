@@ -91,7 +91,11 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]],
     kept = [row for _, row in zip(range(MOST_ROWS), rows, strict=False)]
     if total is not None and total > len(kept):
         caption = f"{caption} ({len(kept):,} of {total:,})"
-    head = element("tr", *(element("th", text, scope="col") for text in headings))
+    numeric = [not isinstance(cell, str) for cell in kept[0]] if kept else [False] * len(headings)
+    classes = ["number" if one else None for one in numeric]
+    head = element(
+        "tr", *(element("th", text, scope="col", class_=one) for text, one in zip(headings, classes, strict=True))
+    )
     body = [element("tr", *(_cell(cell, first=at == 0) for at, cell in enumerate(row))) for row in kept]
     whole = element(
         "table", element("caption", caption), element("thead", head), element("tbody", *body), class_="sortable"

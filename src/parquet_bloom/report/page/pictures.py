@@ -63,8 +63,9 @@ def _spans(layout: Layout, here: np.ndarray[tuple[int], np.dtype[np.intp]], low:
         what = KINDS[kind].removesuffix("s") if group >= 0 else KINDS[kind]
         of = f" of {name(layout.names[column])}, row group {group:,}" if group >= 0 else ""
         tip = f"{what}{of}: {end - start:,} bytes at {start:,}"
-        x = (max(start, low) - low) * scale
-        drawn.append(rect(x, 0, (min(end, high) - max(start, low)) * scale, _STRIP, f"kind{kind} edge", tip))
+        x, width = (max(start, low) - low) * scale, (min(end, high) - max(start, low)) * scale
+        class_ = f"kind{kind} edge" if width > 3 else f"kind{kind}"
+        drawn.append(rect(x, 0, width, _STRIP, class_, tip))
     return drawn
 
 
