@@ -65,8 +65,8 @@ def digest(path: Path | str) -> str:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Temporary files of ours in a folder: there must never be any."""
-    return [name for name in os.listdir(folder) if name.endswith(".parquet-bloom")]
+    """Temporary files and journals of ours in a folder: there must never be any."""
+    return [name for name in os.listdir(folder) if ".parquet-bloom" in name]
 
 
 def command(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 import parquet_bloom
 from parquet_bloom.cli import group
@@ -179,12 +180,15 @@ def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pq.write_table(table, "events.parquet", row_group_size=100)
     os.mkdir("events")
     parquet_bloom.add_filters("events.parquet", "events/1.parquet")
+    write_deltalake("lake/events", table)
     names = {"hundred_thousand_ids": ids[:3], "schema": table.schema, "batches": table.to_batches(100)}
     exec(compile(block.replace("s3://bucket/events/", "events/"), "README.md", "exec"), names)
     assert names["rows"]["trace_id"].to_pylist() == [ids[250]], "of the one row that both halves meet"
     assert {f.column for f in names["report"].files[0].filters} == {"trace_id", "user.id", "user.name"}
     assert names["few"].to_table().equals(table.slice(200, 100)), "the row group that stores the key"
     assert list(names["found"]) == [("events/1.parquet", [0])], "row group 0 has the three keys"
+    assert names["live"]["trace_id"].to_pylist() == [ids[250]]
+    assert DeltaTable("lake/events").version() == 1, "the filters are in, by one commit"
     written = parquet_bloom.inspect("new.parquet").files[0].filters
     assert {f.column for f in written} == {"trace_id"}
     assert pq.read_table("new.parquet").equals(table)

@@ -39,6 +39,8 @@ ORDER = [
     "chunks",  # what one open file holds: values and filters
     "search",  # which row groups can match
     "edit",  # new versions of files
+    "edit/on_table",  # new versions of a table's files, and commits
+    "change",  # a door, one module: files and tables
     "audit",  # what is there, and is it right
     "worth/adapters",  # how each engine is asked
     "worth",  # what filters are worth: engines tested, queries measured
@@ -52,6 +54,8 @@ ORDER = [
     "report/page",  # one HTML page
     "cli",
 ]
+CHANGE = {"edit", "edit/on_table", "change"}
+WORTH = {"worth", "worth/adapters", "worth/advice"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "predicates": {"facts"},
     "storage": {"facts", "predicates"},
@@ -63,14 +67,16 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "tables/named": {"predicates", "storage/writing"},
     "chunks": {"facts", "predicates", "storage/writing"},
     "search": {"facts", "storage/writing"},
-    "edit": {"search", "predicates"},
-    "audit": {"facts", "search", "edit", "predicates", "storage/writing"},
-    "worth/adapters": {"edit", "audit", "storage/writing"},
+    "edit": {"search", "predicates", "tables", "tables/delta", "tables/iceberg", "tables/ducklake", "tables/named"},
+    "edit/on_table": {"facts", "search", "predicates", "tables/delta", "tables/iceberg", "tables/ducklake"},
+    "change": {"facts", "search", "predicates"},
+    "audit": {"facts", "search", *CHANGE, "predicates", "storage/writing"},
+    "worth/adapters": {*CHANGE, "audit", "storage/writing"},
     "worth": {"storage/writing"},
     "worth/advice": {"audit", "search", "storage/writing", "worth/adapters"},
-    "zones": {"facts", "edit", "audit", "worth", "worth/adapters", "worth/advice"},
-    "read": {"facts", "edit", "audit", "storage/writing", "worth", "worth/adapters", "worth/advice"},
-    "polars_scan": {"facts", "edit", "audit", "storage/writing", "worth", "worth/adapters", "worth/advice"},
+    "zones": {"facts", *CHANGE, "audit", *WORTH},
+    "read": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
+    "polars_scan": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms

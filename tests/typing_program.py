@@ -109,7 +109,7 @@ def remove(path: Path) -> RemovedFile:
 
 
 def look(path: Path) -> None:
-    inspected = parquet_bloom.inspect(path, columns=["id"], progress=watch)
+    inspected = parquet_bloom.inspect(path, columns=["id"], assert_filters=["id"], progress=watch)
     assert_type(inspected, InspectReport)
     info: FileInfo = inspected.files[0]
     found: FilterInfo = info.filters[0]

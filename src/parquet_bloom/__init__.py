@@ -39,6 +39,7 @@ from parquet_bloom.errors import (
     TableWarning,
     TextError,
     UnknownColumnError,
+    UnknownCommitError,
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
@@ -46,20 +47,21 @@ from parquet_bloom.limits import Limits, set_limits
 if TYPE_CHECKING:
     from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.audit.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
+    from parquet_bloom.change import add_filters, remove_filters
     from parquet_bloom.chunks.footer_cache import FooterCache
-    from parquet_bloom.edit.add import add_filters
     from parquet_bloom.edit.plan import SkippedColumn
-    from parquet_bloom.edit.remove import remove_filters
-    from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport
+    from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.write import FilterWriter, write_table
     from parquet_bloom.edit.writer_options import WriterOptions
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.report.page.write import ReportPage, write_report
-    from parquet_bloom.search.check import ColumnFilters, RowGroupVerdict, Verdicts, check
+    from parquet_bloom.report.page.write import write_report
+    from parquet_bloom.report.written import ReportPage
+    from parquet_bloom.search.check import ColumnFilters, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
+    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
     from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
@@ -79,6 +81,7 @@ _HOMES = {
     "EngineGain": "worth.bench",
     "EngineInfo": "worth.engines",
     "EnginesReport": "worth.engines",
+    "ExcludedFile": "search.verdicts",
     "FailedFile": "storage.paths",
     "FileInfo": "audit.inspect",
     "FilterInfo": "audit.inspect",
@@ -87,22 +90,23 @@ _HOMES = {
     "Gain": "worth.advice.gain",
     "InspectReport": "audit.inspect",
     "Interval": "worth.advice.gain",
-    "Outcomes": "search.check",
+    "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
-    "ReportPage": "report.page.write",
-    "RowGroupVerdict": "search.check",
+    "ReportPage": "report.written",
+    "RowGroupVerdict": "search.verdicts",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
+    "TableCommit": "edit.reports",
     "Verdicts": "search.check",
     "VerifiedFile": "audit.verify",
     "VerifiedFilter": "audit.verify",
     "VerifyReport": "audit.verify",
+    "add_filters": "change",
     "WriterOptions": "edit.writer_options",
-    "add_filters": "edit.add",
     "advise": "worth.advice.advise",
     "bench": "worth.bench",
     "check": "search.check",
@@ -113,7 +117,7 @@ _HOMES = {
     "prune": "read",
     "read_batches": "read",
     "read_table": "read",
-    "remove_filters": "edit.remove",
+    "remove_filters": "change",
     "scan_polars": "polars_scan",
     "verify": "audit.verify",
     "write_report": "report.page.write",
@@ -136,6 +140,7 @@ __all__ = [
     "EngineGain",
     "EngineInfo",
     "EnginesReport",
+    "ExcludedFile",
     "FailedFile",
     "FileChangedError",
     "FileError",
@@ -171,10 +176,12 @@ __all__ = [
     "SparkJobError",
     "StaleIndexError",
     "StorageError",
+    "TableCommit",
     "TableFormatError",
     "TableWarning",
     "TextError",
     "UnknownColumnError",
+    "UnknownCommitError",
     "UnknownFilterError",
     "Verdicts",
     "VerifiedFile",

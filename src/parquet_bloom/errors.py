@@ -135,6 +135,10 @@ class ConflictError(StorageError):
     """Another program was there first: the source was changed, or the target made, meanwhile."""
 
 
+class UnknownCommitError(FileError):
+    """A catalog did not say whether a commit landed; the files that it names must stay, as the table may need them."""
+
+
 class FileChangedError(StorageError):
     """A file is no longer the one that was searched; what was found out about it must be asked again."""
 

@@ -24,7 +24,6 @@ from parquet_bloom.search.scan import Scan
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow.dataset as ds
 
 logger = logging.getLogger("parquet_bloom")
 _BATCH_ROWS = 1 << 17
@@ -35,7 +34,8 @@ def scan_polars(
 ) -> pl.LazyFrame:
     """Give a Polars LazyFrame over files whose filters are asked for what Polars pushes down.
 
-    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
+    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them; or one table, as
+                read_table has it
     filesystem  any pyarrow or fsspec file system; source then names files on it
     index       a zone index, as read_table has it
     options     see SearchOptions; `nan` stays "largest", as Polars compares
@@ -64,10 +64,10 @@ def scan_polars(
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        dataset, keys = _chosen(scan, None if predicate is None else from_polars(predicate, schema))
+        rows, keys = _chosen(scan, None if predicate is None else from_polars(predicate, schema))
         left = n_rows
         columns = _columns(with_columns, predicate)
-        for batch in dataset.to_batches(columns=columns, batch_size=batch_size or _BATCH_ROWS):
+        for batch in rows(columns, batch_size or _BATCH_ROWS):
             part = _as_polars(batch, keys)
             if predicate is not None:
                 part = part.filter(predicate)
@@ -90,13 +90,15 @@ def _columns(with_columns: Sequence[str] | None, predicate: pl.Expr | None) -> l
     return list(dict.fromkeys([*with_columns, *(predicate.meta.root_names() if predicate is not None else ())]))
 
 
-def _chosen(
-    scan: Callable[[Predicate | None], Scan], tree: Predicate | None
-) -> tuple[ds.FileSystemDataset, Sequence[Leaf]]:
-    """The row groups that can match, and the columns of folders' names."""
+Rows = Callable[[Sequence[str] | None, int], Iterator[pa.RecordBatch]]  # of columns, so many at a time
+
+
+def _chosen(scan: Callable[[Predicate | None], Scan], tree: Predicate | None) -> tuple[Rows, Sequence[Leaf]]:
+    """The rows of the row groups that can match, and the columns of folders' names."""
     try:
         found = scan(tree)
-        return found.dataset(), found.keys
+        assert found.files is not None  # names are resolved here
+        return found.unfiltered, found.keys
     except RequestError as error:  # it cannot be bound to the files; Polars knows what it means all the same
         if tree is None:
             raise

@@ -10,6 +10,7 @@ from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.storage.results import Printed
 from parquet_bloom.storage.source import PathLike
+from parquet_bloom.tables.snapshot import TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,9 @@ def read_table(
 ) -> pa.Table:  # fmt: skip
     """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
 
-    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them
+    source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them; or one table:
+                delta:PATH_OR_URI[@version], iceberg:CATALOG/namespace.table[@snapshot],
+                ducklake:CATALOG/schema.table[@snapshot], whose log then says which rows live
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
                 Expression. None: all rows
     columns     names; None: all
@@ -74,6 +77,9 @@ def dataset(
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
     Arguments and errors as read_table has them.
 
+    Of a table: rows that it has deleted, or columns that it calls otherwise, are a RequestError, as no such data set
+    can tell them.
+
     The files are looked at before each scan. One that was replaced, written to or removed since is then a
     FileChangedError or StorageError (within an engine, its error with that text): ask for a new data set.
     """
@@ -102,20 +108,22 @@ def _one_of(predicate: Any, filters: Any) -> Any:
 class PrunedFiles(Printed, list[tuple[str, list[int]]]):
     """(file, row groups) of each file that has row groups in which a row can match.
 
-    row_groups  of all files
+    row_groups  of all files that were opened
+    with_deletes  of these files the ones of which a table has deleted rows: who reads them must leave these out
     hits        (file, row group) -> how many of the keys asked for it may hold; only with count_hits=True
     """
 
     def __init__(self, kept: Sequence[tuple[str, list[int]]] = ()) -> None:
         super().__init__(kept)
         self.row_groups = 0
+        self.with_deletes: list[str] = []
         self.hits: dict[tuple[str, int], int] = {}
 
     def to_dict(self) -> dict[str, Any]:
         """Files, each with its row groups, and the rest, in values that JSON has."""
         files = [{"path": path, "row_groups": groups} for path, groups in self]
         hits = [{"path": path, "row_group": group, "keys": n} for (path, group), n in self.hits.items()]
-        return {"files": files, "row_groups": self.row_groups, "hits": hits}
+        return {"files": files, "row_groups": self.row_groups, "with_deletes": self.with_deletes, "hits": hits}
 
     def to_arrow(self) -> pa.Table:
         """A row a file."""
@@ -151,9 +159,19 @@ def prune(
     if column is None:
         pruned = PrunedFiles(scan.kept)
         pruned.row_groups = len(scan.verdicts)
+        pruned.with_deletes = _with_deletes(scan, pruned)
         return pruned
     from parquet_bloom.formats.kinds import type_of
-    from parquet_bloom.search.keys import Keys, as_many, folder_key, hits_of, keys_of_file, partition_hits
+    from parquet_bloom.search.keys import (
+        Keys,
+        as_many,
+        folder_key,
+        hits_by_statistics,
+        hits_of,
+        keys_of_file,
+        partition_hits,
+    )
+    from parquet_bloom.search.search import leaf_of, statistics_of_absent
 
     pruned = PrunedFiles()
     known: dict[Any, Keys] = {}
@@ -161,9 +179,11 @@ def prune(
     scan.require(leaf=column)
     for file in scan.files:
         assert file.outline is not None
-        leaf, first = scan.leaf_of(file, column)
+        leaf, first = leaf_of(file, column, scan.first_leaves, scan.keys)
+        hits: list[int | None]
         if leaf is None:
-            hits: list[int | None] = [0] * file.outline.n_row_groups
+            known_of_it = statistics_of_absent(file, first, scan.table)
+            hits = hits_by_statistics(known_of_it, file.outline, first, keys_of_file(values, first, first))
         else:
             if leaf.index < 0:
                 leaf = first = folder_key(leaf, values)
@@ -181,4 +201,11 @@ def prune(
             pruned.hits |= {(str(file.file), g): n for g in kept if (n := hits[g]) is not None}
         if kept:
             pruned.append((str(file.file), kept))
+    pruned.with_deletes = _with_deletes(scan, pruned)
     return pruned
+
+
+def _with_deletes(scan: Scan, pruned: PrunedFiles) -> list[str]:
+    """The files among these of which a table has deleted rows."""
+    deleted = {str(f.file) for f in scan.files if isinstance(f.file, TableFile) and f.file.deletes is not None}
+    return [path for path, _ in pruned if path in deleted]

@@ -88,7 +88,7 @@ BAD = [
     (["add", "keys.parquet", "-o", "x", "-c", "flag"], "keys.parquet: column flag (BOOLEAN)"),
     (["add", "keys.parquet", "-o", "x", "--fpp", "0"], "fpp 0.0 is not between 0 and 1"),
     (["add", "keys.parquet", "-o", "x", "--fpp", "1.0"], "fpp 1.0 is not between 0 and 1"),
-    (["add", "keys.parquet", "-o", "x", "--fpp", "much"], "'much' is not a valid float"),
+    (["add", "keys.parquet", "-o", "x", "--fpp", "much"], "'much' is neither a rate, as 0.01, nor auto"),
     (["add", "keys.parquet", "-o", "x", "--column-fpp", "id"], "expected COLUMN=RATE"),
     (["add", "keys.parquet", "-o", "x", "--column-fpp", "idd=0.1"], "no column idd"),
     (["add", "keys.parquet", "-o", "x", "--spec", "2019"], "unknown spec 2019; there are: final, parquet-41"),
@@ -96,6 +96,13 @@ BAD = [
         ["add", "keys.parquet", "-o", "x", "--spec", "parquet-41", "--placement", "footer"],
         "placement footer is not for",
     ),
+    (["add", "keys.parquet", "--in-place", "--append"], "--append is for --placement tail and --in-place"),
+    (
+        ["add", "keys.parquet", "-o", "x", "--spec", "statistics", "--placement", "tail"],
+        "--placement tail is not for statistics",
+    ),
+    (["remove", "keys.parquet", "-o", "x", "--append"], "--append is for --in-place"),
+    (["remove", "keys.parquet", "-o", "x", "--last", "-c", "id"], "--last takes off a whole tail; name no columns"),
     (["add", "keys.parquet", "-o", "x", "--max-bytes", "5"], "max-bytes 5 is less than"),
     (["add", "keys.parquet", "-o", "x", "--ndv", "0"], "ndv 0 is not positive"),
     (["add", "keys.parquet", "-o", "x", "--threads", "0"], "threads 0 is not positive"),
@@ -259,3 +266,21 @@ def test_a_reader_that_closes_early_ends_it_quietly(keys: Path, tmp_path: Path) 
     os.close(write)
     _, errors = process.communicate(timeout=100)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_tails_by_commands(tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    old = path.read_bytes()
+    tail = ["add", path, "--in-place", "--placement", "tail"]
+    assert "3 filters on id" in command(*tail, "-c", "id", "--append").stdout
+    once = path.read_bytes()
+    command(*tail, "-c", "name")
+    seen = command("inspect", path).stdout
+    assert "6 filters (final, tail)" in seen
+    assert "2 older footers under tails" in seen
+    assert json.loads(command("inspect", path, "--json").stdout)["files"][0]["older_footers"] == 2
+    assert "removed 3 filters" in command("remove", path, "--in-place", "--last").stdout
+    assert path.read_bytes() == once
+    assert "removed 3 filters" in command("remove", path, "--in-place", "--append").stdout
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["keys.parquet"]

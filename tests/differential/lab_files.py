@@ -174,6 +174,6 @@ def _add(rng: Random, path: Path, names: list[str]) -> str:
         parquet_bloom.add_filters(
             path, in_place=True, columns=columns, spec=spec, sync=False, threads=1, replace=rng.random() < 0.5,
             fpp=rng.choice([0.3, 0.05, 0.001]),
-            placement=rng.choice([None, "chunk-start"]) if spec == "final" else None,
+            placement=rng.choice([None, "chunk-start", "tail"]) if spec == "final" else None,
         )  # fmt: skip
     return spec

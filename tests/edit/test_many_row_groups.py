@@ -11,7 +11,7 @@ import pytest
 from samples import digest
 
 import parquet_bloom
-from parquet_bloom.edit import add
+from parquet_bloom.edit import writer
 from parquet_bloom.errors import DamagedFileError
 
 
@@ -35,7 +35,7 @@ def test_runs_give_what_one_by_one_gives(tmp_path: Path, monkeypatch: pytest.Mon
     source = write(tmp_path / "x.parquet")
     out, single = tmp_path / "out.parquet", tmp_path / "single.parquet"
     parquet_bloom.add_filters(source, out, columns=["*"], spec=spec, sync=False)
-    monkeypatch.setattr(add, "MOST", 1)
+    monkeypatch.setattr(writer, "MOST", 1)
     parquet_bloom.add_filters(source, single, columns=["*"], spec=spec, sync=False)
     assert digest(out) == digest(single)
     assert not parquet_bloom.verify(out).files[0].wrong

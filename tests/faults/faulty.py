@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from samples import keys_table
 
+import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.formats.journal import Journal
 from parquet_bloom.zones.container import ZoneFile
 
 HERE = Path(__file__).parent
@@ -56,6 +59,8 @@ class Target:
     old: str = ""
     older: bool = False  # without renameat2
     checksum: bool = False  # Hadoop's .crc lies beside what is at path
+    append: bool = False  # it may be torn when it was killed, is then read as it was, and whole after the next run
+    torn: int = 0  # a killed append left so many bytes behind what lies at path, and its journal
 
 
 TARGETS = {
@@ -67,6 +72,10 @@ TARGETS = {
     "add --in-place, older system": Target("in.parquet", old="plain", older=True),
     "add --in-place --read-back": Target("in.parquet", old="plain"),
     "add --in-place, chunk starts": Target("in.parquet", old="plain"),
+    "add --in-place, tail": Target("in.parquet", old="plain", checksum=True),
+    "add --append": Target("in.parquet", old="plain", checksum=True, append=True),
+    "add --append, after a kill": Target("in.parquet", old="plain", append=True, torn=5000),
+    "remove --append": Target("in.parquet", "tailed", old="tailed", checksum=True),
     "remove --in-place": Target("in.parquet", "filtered", old="filtered"),
     "remove -o": Target("out.parquet", "filtered"),
     "write_table": Target("out.parquet"),
@@ -116,6 +125,26 @@ def compiled(folder: Path) -> Path:
     return library
 
 
+def journal_of(path: Path, old_size: int, tail: bytes) -> Path:
+    """What an append that was killed leaves beside a file."""
+    found, data = path.stat(), path.read_bytes()[:old_size]
+    length = int.from_bytes(data[-8:-4], "little")
+    crc = zlib.crc32(data[-8 - length : -8])
+    facts = (
+        found.st_dev,
+        found.st_ino,
+        old_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        crc,
+        len(tail),
+        zlib.crc32(tail),
+    )
+    journal = path.with_name(f".{path.name}.parquet-bloom-journal")
+    journal.write_bytes(Journal(*facts).encode() + tail)
+    return journal
+
+
 def content(path: Path) -> bytes:
     """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says."""
     if path.suffix != ".lance":
@@ -158,6 +187,9 @@ class Forks:
         self._prepare(TARGETS["add --in-place"])
         assert self._ask("add --in-place", again=False)["status"] == 0
         self._bytes["filtered"] = (self._folder / "in.parquet").read_bytes()
+        self._prepare(TARGETS["add --append"])
+        assert self._ask("add --append", again=False)["status"] == 0
+        self._bytes["tailed"] = (self._folder / "in.parquet").read_bytes()
         for name, target in TARGETS.items():
             self._prepare(target)
             answer = self._ask(name, again=False)
@@ -183,13 +215,19 @@ class Forks:
             (self._folder / target.path).write_bytes(old)
         if target.checksum:
             self._checksum(target).write_bytes(b"sums of the old bytes")
+        if target.torn:
+            path = self._folder / target.path
+            tail = (self._bytes["tailed"] or b"")[len(old or b"") :]
+            with path.open("ab") as file:
+                file.write(tail[: target.torn])
+            journal_of(path, len(old or b""), tail)
 
     def _checksum(self, target: Target) -> Path:
         path = self._folder / target.path
         return path.with_name(f".{path.name}.crc")
 
     def _ask(self, name: str, again: bool, **fault: Any) -> dict[str, Any]:
-        operation = name.removesuffix(", older system")
+        operation = name.removesuffix(", older system").removesuffix(", after a kill")
         ask = {
             "folder": str(self._folder),
             "name": operation,
@@ -204,7 +242,7 @@ class Forks:
         return answer
 
     def _litter(self) -> list[str]:
-        return [str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if p.name.endswith(".parquet-bloom")]
+        return [str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if ".parquet-bloom" in p.name]
 
     def faults(self, name: str, long: bool) -> Iterator[Fault]:
         """Every call of every kind; `long`: with every error, once and from then on."""
@@ -245,8 +283,10 @@ class Forks:
     def _after_fault(self, fault: Fault, target: Target, answer: dict[str, Any]) -> Iterator[str]:
         status, said = answer["status"], answer["said"]
         state = self._was = self._state(fault.name, target)
-        if state == "torn":
+        if state == "torn" and not target.append:
             yield "the target is neither old nor new"
+        elif state == "torn":
+            yield from self._reads_as_before(target, answer)
         if status == 0 and (state != "new" or said != self._said[fault.name]):
             yield f"says nothing of a failure, but is {state}: {said}"
         elif status == 2:
@@ -271,8 +311,19 @@ class Forks:
                 and fault.kind not in ("rename", "unlink", "link")
             ):
                 yield "lost its checksums"
-        if not fault.action.startswith("kill") and fault.kind != "unlink" and (litter := self._litter()):
+        recovers = "the next add or remove does that" in said or target.torn
+        if not (fault.action.startswith("kill") or fault.kind == "unlink" or recovers) and (litter := self._litter()):
             yield f"leaves {litter}"
+
+    def _reads_as_before(self, target: Target, answer: dict[str, Any]) -> Iterator[str]:
+        """A torn file whose journal is there is read as it was before the append."""
+        if answer["status"] != -9 and "the next add or remove does that" not in answer["said"] and not target.torn:
+            yield "is torn, and nobody says so"
+        path = self._folder / target.path
+        if not parquet_bloom.read_table(path).equals(keys_table()):
+            yield "is torn, and is not read as it was"
+        if parquet_bloom.inspect(path).files[0].filters:
+            yield "is torn, and filters are seen that it did not have"
 
     def _after_all(self, fault: Fault, target: Target, answer: dict[str, Any]) -> Iterator[str]:
         if answer["status"] != 0 or answer["said"] != self._said[fault.name]:

@@ -81,6 +81,9 @@ OPERATIONS = {
     "add --in-place": lambda f, _: _add(f, "--in-place"),
     "add --in-place --read-back": lambda f, _: _add(f, "--in-place", "--read-back"),
     "add --in-place, chunk starts": lambda f, _: _add(f, "--in-place", "--placement", "chunk-start"),
+    "add --in-place, tail": lambda f, _: _add(f, "--in-place", "--placement", "tail"),
+    "add --append": lambda f, _: _add(f, "--in-place", "--placement", "tail", "--append"),
+    "remove --append": lambda f, _: run(["remove", f"{f}/in.parquet", "--in-place", "--append"]),
     "remove --in-place": lambda f, _: run(["remove", f"{f}/in.parquet", "--in-place"]),
     "remove -o": lambda f, _: run(["remove", f"{f}/in.parquet", "-o", f"{f}/out.parquet", "--overwrite"]),
     "write_table": lambda f, again: _write(f, again),
@@ -100,7 +103,7 @@ def _warm(folder: str) -> None:
         if name != "index build":
             pq.write_table(_table(), f"{folder}/in.parquet", row_group_size=400)
             if name.startswith("remove"):
-                _add(folder, "--in-place")
+                _add(folder, "--in-place", *(["--placement", "tail"] if "append" in name else []))
             Path(f"{folder}/out.parquet").unlink(missing_ok=True)
             assert operation(folder, False) == 0, name
     hashes = hash_array(pa.array([1, 2]), "xxh64", 0, np.empty(2, np.uint64))

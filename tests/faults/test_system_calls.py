@@ -22,7 +22,7 @@ def check(forks: Forks, name: str, long: bool) -> Tally:
         faults = random.Random(name).sample(faults, min(_SHORT_CASES, len(faults)))
     for fault in faults:
         forks.run(fault, tally)
-    print(f"\n{name}: {dict(tally.outcomes)}")
+    print(f"\n{name}: {dict(tally.outcomes)}", *tally.wrong, sep="\n")
     return tally
 
 

@@ -23,6 +23,7 @@ import predicates_wrong
 import pyarrow as pa
 import pyarrow.parquet as pq
 from corpus import FIXTURES, corpus_file, others_files
+from delta_tables import vector
 from samples import write_keys
 from thrift_bytes import flipped, mutated
 
@@ -264,6 +265,17 @@ def _run_nulls(data: bytes, _: Path) -> None:
         assert len(ranges) <= len(data) * 8, "ranges, not members"
 
 
+def _make_deleted(rng: random.Random, _: Path) -> bytes:
+    spread = rng.choice((18, 34))
+    return flipped(vector([rng.randrange(1 << spread) for _ in range(rng.choice((0, 3, 50)))])[4:], rng)
+
+
+def _run_deleted(data: bytes, _: Path) -> None:
+    ranges = roaring.decode_64(data)
+    assert len(ranges) <= len(data) * 8, "ranges, not members"
+    assert np.all(np.diff(ranges.reshape(-1)) > 0), "in order and apart"
+
+
 def _make_lance_end(rng: random.Random, _: Path) -> bytes:
     table = struct.pack("<QQQQQQ", 0, 10, 10, 20, 30, 32)
     return flipped(
@@ -490,6 +502,7 @@ DECODERS = {
     "guava": Target(_make_java, _run_java),
     "struct_2015": Target(_make_struct, _run_struct),
     "nulls": Target(_make_nulls, _run_nulls),
+    "deleted": Target(_make_deleted, _run_deleted),
     "lance_end": Target(_make_lance_end, _run_lance_end),
     "parameters": Target(_make_parameters, _run_parameters),
     "names": Target(_make_words, _run_words),

@@ -62,6 +62,11 @@ FORMS = [
 ]  # fmt: skip
 
 
+PLACES: list[dict[str, Any]] = [  # of final
+    {}, {"placement": "chunk-start"}, {"placement": "tail"}, {"placement": "tail", "append": True},
+]  # fmt: skip
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, list[list[Any]], list[Any], dict[str, Any]]:
     """A kind, its values by row group (with nulls), values to ask for, and options of writer and add."""
@@ -72,6 +77,7 @@ def cases(draw: st.DrawFn) -> tuple[str, list[list[Any]], list[Any], dict[str, A
     options = {
         "shape": draw(st.sampled_from(["flat", "list", "struct"])),
         "form": draw(st.sampled_from(FORMS)),
+        "place": draw(st.sampled_from(PLACES)),
         "dictionary": draw(st.booleans()),
         "version": draw(st.sampled_from(["1.0", "2.0"])),
         "index": draw(st.booleans()),
@@ -126,6 +132,7 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
         parquet_bloom.add_filters(
             path, in_place=True, columns=[name], fpp=options["fpp"], sync=False,
             **dict(zip(("spec", "hash_family", "strategy"), options["form"], strict=False)),
+            **(options["place"] if options["form"] == ("final",) else {}),
         )  # fmt: skip
         with Source(path) as source:
             footer = source.footer()

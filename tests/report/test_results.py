@@ -123,6 +123,8 @@ def test_to_dict_is_what_the_command_prints(
     for one in (*printed.get("files", []), *ours.get("files", [])):
         for key in varying & one.keys():
             del one[key]
+    assert (printed.pop("document"), printed.pop("document_version")) == (name, 1)
+    assert printed.pop("gates", []) == ([{"gate": "verify", "holds": True, "reason": ""}] if name == "verify" else [])
     assert printed == ours
 
 
@@ -153,10 +155,11 @@ def test_results_of_zone_indexes(folder: Path, tmp_path: Path) -> None:
     for words, ours in (
         (("inspect", paths[0]), shown.to_dict()),
         (("query", paths[0], f"id = {keys_table()['id'][0]}", "--root", str(folder)), found.to_dict()),
-        (("verify", paths[0], "--data", str(data)), [one.to_dict() for one in checked]),
+        (("verify", paths[0], "--data", str(data)), {"indexes": [one.to_dict() for one in checked]}),
     ):
         done = command("index", *words, "--json")
-        assert json.loads(done.stdout) == ours, done.stderr
+        head = {"document": f"index-{words[0]}", "document_version": 1}
+        assert json.loads(done.stdout) == head | ours, done.stderr
 
 
 # --- public names -----------------------------------------------------------------------------------
@@ -196,7 +199,8 @@ def test_every_result_has_a_public_name(module: types.ModuleType) -> None:
     returned: set[type] = set()
     for one in names.values():
         if inspect.isfunction(one):
-            known = {"pa": pa, "ds": __import__("pyarrow.dataset").dataset, **vars(inspect.getmodule(one))}
+            known = {"pa": pa, "ds": __import__("pyarrow.dataset").dataset, "pl": pytest.importorskip("polars"),
+                     **vars(inspect.getmodule(one))}  # fmt: skip
             returned.update(reached(typing.get_type_hints(one, known).get("return"), set()))
     assert len(returned) > 5
     assert not {kind.__name__ for kind in returned - public - {Printed}}

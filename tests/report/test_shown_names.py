@@ -70,6 +70,9 @@ WAYS = {
     "add": ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*"],
     "inspect": ["inspect", "names.parquet", "--all"],
     "inspect json": ["inspect", "names.parquet", "--json"],
+    "inspect github": ["inspect", "names.parquet", "--output-format", "github", "--assert-filters", "*"],
+    "engine": ["add", "plain.parquet", "-o", "out.parquet", "--overwrite", "-c", "*", "--engine", "polars"],
+    "no such engine": ["engines", "--engine", EVIL],
     "verify": ["verify", f"k={EVIL}"],
     "check": ["check", "names.parquet", f"{COLUMN} = 9 AND other({COLUMN})", "--explain"],
     "check folder": ["check", ".", f"{COLUMN} = 2", "--explain"],
@@ -116,7 +119,7 @@ def test_output_in_ascii(evil: Path, words: list[str]) -> None:
 
 def test_commands_print_through_one_door() -> None:
     """Whoever prints what a file says goes through say, aside, complain, print_table or print_json."""
-    doors = {"common.py": 3, "__init__.py": 1}  # the help page
+    doors = {"common.py": 4, "__init__.py": 1}  # say, aside, paste, print_json; the help page
     for module in sorted(CLI.glob("*.py")):
         names = [ast.unparse(n.func) for n in ast.walk(ast.parse(module.read_text())) if isinstance(n, ast.Call)]
         prints = [name for name in names if name in ("click.echo", "print", "click.secho")]

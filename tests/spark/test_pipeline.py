@@ -131,6 +131,7 @@ def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[st
     ("spec", "placement"),
     [
         ("final", "footer"),
+        ("final", "tail"),
         ("statistics", None),
         pytest.param("final", "chunk-start", marks=pytest.mark.slow),
         *(pytest.param(f"parquet-41{form}", None, marks=pytest.mark.slow) for form in ("", "-early", "-raw")),

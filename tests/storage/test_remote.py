@@ -308,6 +308,75 @@ def test_an_object_that_was_replaced_meanwhile_stays(store: ObjectStore, big: by
     assert store.uploads("data") == []
 
 
+def test_a_tail_is_copies_of_the_object_and_one_part(store: ObjectStore, tmp_path: Path, big: bytes) -> None:
+    store.put("data/x.parquet", big, Metadata={"owner": "ada"})
+    options: dict[str, Any] = {"in_place": True, "placement": "tail", "filesystem": store.filesystem}
+    states = [big]
+    for column in ("id", "wide_0"):
+        store.wire.clear()
+        report = parquet_bloom.add_filters("data/x.parquet", columns=[column], **options).files[0]
+        states.append(store.get("data/x.parquet"))
+        assert states[-1].startswith(states[-2]), "no old byte changes"
+        assert (report.bytes_before, report.bytes_after) == (len(states[-2]), len(states[-1]))
+        assert report.bytes_copied == len(states[-2]), "inside the store"
+        sent = [r.up for r in store.wire.requests if r.kind == "PUT"]
+        assert sent == [len(states[-1]) - len(states[-2])], "filters and footer, as one part"
+    assert states[1] == locally(tmp_path, big, columns=["id"], placement="tail")
+    assert not parquet_bloom.verify("data/x.parquet", filesystem=store.filesystem).files[0].wrong
+    assert store.client.head_object(Bucket="data", Key="x.parquet")["Metadata"] == {"owner": "ada"}
+    for last, state in ((True, states[1]), (False, big)):
+        store.wire.clear()
+        options = {"in_place": True, "filesystem": store.filesystem, "last": last}
+        removed = parquet_bloom.remove_filters("data/x.parquet", **options).files[0]
+        assert store.get("data/x.parquet") == state
+        assert (removed.tails, removed.bytes_copied) == (1, len(state))
+        assert [r.up for r in store.wire.requests if r.kind == "PUT"] == [], "the beginning of an object is its parts"
+    assert store.uploads("data") == []
+
+
+def test_a_tail_of_a_small_object_goes_with_all_of_it(store: ObjectStore, small: bytes) -> None:
+    store.put("data/x.parquet", small)
+    options: dict[str, Any] = {"in_place": True, "filesystem": store.filesystem}
+    report = parquet_bloom.add_filters("data/x.parquet", columns=["id"], placement="tail", **options).files[0]
+    assert store.get("data/x.parquet").startswith(small)
+    assert report.bytes_copied == 0
+    assert "5 MiB" in report.why_travelled
+    with pytest.raises(StorageError, match="is not on a local disk, where alone append can be done"):
+        parquet_bloom.add_filters("data/x.parquet", columns=["name"], placement="tail", append=True, **options)
+    with pytest.raises(StorageError, match="is not on a local disk, where alone append can be done"):
+        parquet_bloom.remove_filters("data/x.parquet", append=True, **options)
+    parquet_bloom.remove_filters("data/x.parquet", **options)
+    assert store.get("data/x.parquet") == small
+
+
+@pytest.mark.parametrize("when", ["COPY", "PUT", "complete"])
+def test_a_tail_is_put_behind_the_object_that_was_read(store: ObjectStore, big: bytes, when: str) -> None:
+    store.put("data/x.parquet", big)
+    other = big[:-1] + b"?"
+
+    def replace(request: Request) -> None:
+        if request.kind == when:
+            store.wire.before = None
+            store.put("data/x.parquet", other)
+
+    store.wire.before = replace
+    with pytest.raises(StorageError, match="data/x.parquet: was changed by another program"):
+        parquet_bloom.add_filters(
+            "data/x.parquet", in_place=True, columns=["id"], placement="tail", filesystem=store.filesystem
+        )
+    assert store.wire.before is None, "it was replaced in the middle"
+    assert store.get("data/x.parquet") == other
+    assert store.uploads("data") == []
+
+
+def test_a_tail_of_more_than_five_gib_is_several_copies() -> None:
+    size = 11 << 30
+    parts = plan_parts([Extent(0, size, 0, True), Extent(size, size + 1000, 0, False)])
+    assert [part.at for part in parts if part.origin is None] == [size], "what is sent is the tail alone"
+    assert all(part.stop - part.at <= MOST and part.origin == part.at for part in parts[:-1])
+    assert parts[-1] == Part(size, size + 1000, None)
+
+
 def test_the_object_that_is_not_there_yet_is_a_source_like_any_other(store: ObjectStore, small: bytes) -> None:
     store.put("data/x.parquet", small)
     target = Location("data/y.parquet", store.filesystem)

@@ -237,6 +237,29 @@ def test_a_changed_file_is_refused_and_a_new_one_read_whole(tmp_path):
         parquet_bloom.read_table(tmp_path / "data", "a = 42", index=tmp_path / "out")
 
 
+def test_files_that_got_tails_are_still_the_ones_that_were_indexed(tmp_path):
+    (tmp_path / "data").mkdir()
+    for i in range(2):
+        columns = {"a": range(100 * i, 100 * i + 100), "b": [str(n) for n in range(100)]}
+        pq.write_table(pa.table(columns), tmp_path / f"data/{i}.parquet", write_page_index=True)
+    zones.build_index(tmp_path / "data", ["a"], tmp_path / "out", items=10)
+    for column in ("a", "b"):
+        parquet_bloom.add_filters(tmp_path / "data", columns=[column], placement="tail", in_place=True)
+        found = parquet_bloom.read_table(tmp_path / "data", "a = 42 OR a = 142", index=tmp_path / "out")
+        assert found["a"].to_pylist() == [42, 142]
+    assert all(one.status == "right" for one in zones.verify_index(tmp_path / "out"))
+    path = tmp_path / "data/0.parquet"
+    whole = path.read_bytes()
+    at = whole.rindex(b'"footer_crc32":') + 15
+    path.write_bytes(whole[:at] + bytes([whole[at] % 9 + 49]) + whole[at + 1 :])
+    with pytest.raises(StaleIndexError, match=r"0.parquet: is not as it was when"):
+        parquet_bloom.read_table(tmp_path / "data", "a = 42", index=tmp_path / "out")
+    path.write_bytes(whole)
+    parquet_bloom.add_filters(path, columns=["a"], in_place=True, replace=True, placement="footer")
+    with pytest.raises(StaleIndexError, match=r"0.parquet: is not as it was when"):
+        parquet_bloom.read_table(tmp_path / "data", "a = 42", index=tmp_path / "out")
+
+
 def test_indexes_with_other_numbers_for_the_same_files(tmp_path):
     """One index was built over the files in one order, the other in another."""
     for i in range(3):

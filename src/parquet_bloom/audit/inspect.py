@@ -6,20 +6,24 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
-from parquet_bloom.formats.metadata.schema import select_leaves
+from parquet_bloom.chunks.tails import older_footers
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels.block import BLOCK_BYTES
-from parquet_bloom.storage.paths import DataFile, FailedFile, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.tables.columns import shown_leaves
+from parquet_bloom.tables.named.sources import find
 
 _PREFETCHED = 32 << 20  # bytes of filters
 
@@ -32,8 +36,8 @@ class FilterInfo(Printed):
     rule            how its values were hashed; several, joined by "or", where the header does not say
     offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes. Of statistics
                     no offset, and the bytes of its text or struct
-    place           "chunk-start", "footer" (behind all chunks) or "between" row groups or chunks; of statistics
-                    "column metadata", or "Statistics" where the draft had it
+    place           "chunk-start", "footer" (behind all chunks), "tail" (behind an older footer) or "between" row groups
+                    or chunks; of statistics "column metadata", or "Statistics" where the draft had it
     num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
     hash_functions  of statistics: positions a value takes; 0 for other forms
     bits_set        of 8 * num_bytes
@@ -62,7 +66,13 @@ class FilterInfo(Printed):
 
 @dataclass(slots=True, repr=False)
 class FileInfo(Printed):
-    """All filters of a file, in the order of row groups and columns."""
+    """All filters of a file, in the order of row groups and columns.
+
+    older_footers       footers that tails of ours left in the file, before the one that counts
+    older_footer_bytes  what they take, lengths and magics included
+    lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
+             that hold a value: column -> these row groups
+    """
 
     _more: ClassVar = ("filter_bytes", "problems")
 
@@ -73,6 +83,9 @@ class FileInfo(Printed):
     columns: int
     created_by: str | None
     filters: list[FilterInfo] = field(default_factory=list)
+    older_footers: int = 0
+    older_footer_bytes: int = 0
+    lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def filter_bytes(self) -> int:
@@ -110,13 +123,19 @@ def inspect(
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    assert_filters: Sequence[str] | None = None,
     filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    assert_filters  names or patterns of columns; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every row group
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
     that was named.
@@ -124,24 +143,33 @@ def inspect(
 
     def work(file: DataFile) -> FileInfo:
         with Source(file) as opened:
-            tables.see(opened.path, opened.footer())
-            return _inspect(opened, columns, exclude, meter)
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            info = _inspect(opened, select_leaves(named, columns, exclude), meter)
+            info.lacking = lacking_filters(opened.footer(), named, info.filters, assert_filters, exclude)
+            return info
 
+    if columns is not None and assert_filters is not None:
+        columns = [*columns, *assert_filters]
     tables = Tables()
-    file_set = locate(source, filesystem, tables)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return InspectReport(list(results), results.failed, tables.notes())
+    return InspectReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
 
 
-def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[str] | None, meter: Meter) -> FileInfo:
+def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     footer = source.footer()
     metadata = footer.metadata
     info = FileInfo(
         source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
     )
+    older = older_footers(source)
+    info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
+    tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
-    leaves = select_leaves(footer.leaves, columns, exclude)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
     prefetched = _Prefetch(source, [one.extent for chunks in row_groups for stored in chunks for one in stored])
     for group, chunks in enumerate(row_groups):
@@ -153,15 +181,16 @@ def _inspect(source: Source, columns: Sequence[str] | None, exclude: Sequence[st
                 info.filters.append(missing)
             for one in stored:
                 prefetched.step()
-                info.filters.append(_described(one, filters.pages_end))
+                info.filters.append(_described(one, filters.pages_end, tail_at))
         meter.part(group + 1, footer.n_row_groups)
     return info
 
 
-def _described(stored: StoredFilter, pages_end: int) -> FilterInfo:
+def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo:
     found = stored.describe()
+    place = "tail" if (stored.offset or 0) >= tail_at else stored.place(pages_end)
     info = FilterInfo(
-        stored.row_group, stored.leaf.name, stored.offset, stored.length, stored.place(pages_end), found.spec,
+        stored.row_group, stored.leaf.name, stored.offset, stored.length, place, found.spec,
         found.rule, found.num_bytes, problems=found.problems, notes=found.notes,
     )  # fmt: skip
     refusal = stored.refusal or stored.leaf.refusal

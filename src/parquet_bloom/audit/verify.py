@@ -7,7 +7,7 @@ byte order, a filter of another row group, bits lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,13 @@ from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.storage.paths import DataFile, FailedFile, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.tables.columns import shown_leaves
+from parquet_bloom.tables.named.sources import find
 
 
 @dataclass(slots=True)
@@ -96,12 +98,16 @@ def verify(
     exclude: Sequence[str] | None = None,
     sample: int | None = None,
     filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
 
     sample      look at so many row groups a file only, spread evenly
     filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every filter
     Raises FileError for one file that cannot be read, RequestError; UnknownColumnError where the first file
     lacks a column that was named.
@@ -111,36 +117,34 @@ def verify(
 
     def work(file: DataFile) -> VerifiedFile:
         with Source(file) as opened:
-            tables.see(opened.path, opened.footer())
-            return _verify(opened, columns, exclude, sample, meter)
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)
+            return _verify(opened, leaves, sample, meter)
 
     tables = Tables()
-    file_set = locate(source, filesystem, tables)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="column chunks")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return VerifyReport(list(results), results.failed, tables.notes())
+    return VerifyReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
 
 
-def _verify(
-    source: Source,
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    sample: int | None,
-    meter: Meter,
-) -> VerifiedFile:
+def _verify(source: Source, leaves: Sequence[Leaf], sample: int | None, meter: Meter) -> VerifiedFile:
     footer = source.footer()
     n = footer.n_row_groups
     groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
     verified = VerifiedFile(source.path, n, len(groups))
     filters = StoredFilters(source)
-    leaves = select_leaves(footer.leaves, columns, exclude)
     for nth, leaf in enumerate(leaves):
         stored = [one for group in groups for one in filters.of(group, leaf)]
         if not stored:
             continue
-        reader = ColumnReader(source, leaf)
+        reader = ColumnReader(source, footer.leaves[leaf.index])
         for one in stored:
-            verified.filters.append(_verify_filter(one, reader, footer))
+            verdict = _verify_filter(one, reader, footer)
+            verdict.column = leaf.name  # a table's name of it, where the file is a table's
+            verified.filters.append(verdict)
             meter.part(nth * n + one.row_group, len(leaves) * n)
     verified.filters.sort(key=lambda f: f.row_group)
     return verified

@@ -46,6 +46,8 @@ class FooterCache:
                 source.adopt(held[1])
                 return held[1]
         outline = source.outline()
+        if source.is_cut:  # to be looked at again, by where it ended before
+            return outline
         with self._lock:
             old = self._outlines.pop(key, None)
             self._held += outline.n_row_groups - (old[1].n_row_groups if old is not None else 0)

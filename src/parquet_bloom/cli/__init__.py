@@ -19,9 +19,10 @@ import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli import process
-from parquet_bloom.cli.common import complain, warnings_as_lines
+from parquet_bloom.cli.common import complain, option_of, print_json, print_lines, warnings_as_lines
 from parquet_bloom.cli.groups import Commands
-from parquet_bloom.errors import ParquetBloomError, TextError
+from parquet_bloom.errors import ParquetBloomError, TextError, worded
+from parquet_bloom.report.gates import annotation
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _COMMANDS = (
@@ -117,7 +118,35 @@ def run(arguments: list[str] | None = None) -> int:
             # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
             complain("interrupted; files that were not finished are as they were")
             return 128 + (number or signal.SIGINT)
-        return _told(error)
+        status = _told(error)
+        if status:
+            _tell_programs(error, status, _format(given))
+        return status
+
+
+def _format(arguments: list[str]) -> str:
+    """What a command was to print, as far as its words tell: "json", "github" or "text"."""
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    last = next((b for a, b in zip(words[-2::-1], words[:0:-1], strict=True) if a == "--output-format"), "")
+    last = next((w.partition("=")[2] for w in words if w.startswith("--output-format=")), last)
+    return "json" if "--json" in words else last or "text"
+
+
+def _tell_programs(error: BaseException, status: int, form: str) -> None:
+    """The error once more on standard output, where a program reads it: as a document, or as an annotation."""
+    text = str(error)
+    if isinstance(error, ParquetBloomError):
+        text = worded(error.message, option_of)
+    elif isinstance(error, click.ClickException):
+        text = error.format_message()
+    with contextlib.suppress(OSError):
+        if form == "json":
+            path, column = getattr(error, "path", None), getattr(error, "column", None)
+            content = {"error": text, "kind": type(error).__name__, "path": path, "column": column, "status": status}
+            print_json("error", content)
+        elif form == "github":
+            print_lines([annotation("error", text, "parquet-bloom")])
+        sys.stdout.flush()
 
 
 def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:

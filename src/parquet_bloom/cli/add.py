@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,7 @@ from parquet_bloom.cli.common import (
     all_option,
     column_rates,
     columns_options,
+    commit_options,
     complain,
     footer_limits,
     json_option,
@@ -22,23 +23,29 @@ from parquet_bloom.cli.common import (
     say_notes,
     sources_argument,
 )  # fmt: skip
-from parquet_bloom.cli.groups import SIZE, Command
+from parquet_bloom.cli.groups import RATE, SIZE, Command
 from parquet_bloom.cli.progress import Watch
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 
 @click.command("add", cls=Command)
 @sources_argument
 @columns_options
 @output_options
+@commit_options
 @click.option("--spec", default="final", show_default=True, metavar="SPEC",
               help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.")  # fmt: skip
-@click.option("--placement", type=click.Choice(["footer", "chunk-start"]),
+@click.option("--placement", type=click.Choice(["footer", "chunk-start", "tail"]),
               help="Default: footer for final, chunk-start for the 2018 forms.")  # fmt: skip
+@click.option("--append", is_flag=True, help="With tail, in place: write behind the file itself, with a journal.")
 @click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]")
 @click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
 @click.option("--property", "properties", multiple=True, metavar="P=V",
               help="A property of the draft, as parquet.expected.entries=1000; may be repeated.")  # fmt: skip
-@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
+@click.option("--fpp", type=RATE, metavar="RATE",
+              help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]")  # fmt: skip
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
@@ -51,21 +58,25 @@ from parquet_bloom.cli.progress import Watch
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
-    fpp: float | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
+    fpp: Rate | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
     """Add Bloom filters to Parquet files; all other bytes stay as they are.
 
     \b
     parquet-bloom add events.parquet --column trace_id --output bloom.parquet
     parquet-bloom add data/ --column 'user.*' --in-place
+    parquet-bloom add delta:lake/events --column trace_id
 
     Without --column: every column that a filter can help. Row groups that lack a filter are
     filled; filters that are there stay, unless --replace.
+
+    A table (delta:PATH, iceberg:CATALOG/namespace.table, ducklake:CATALOG/schema.table) gets one commit, which
+    changes no row; neither --output nor --in-place is given.
     """
-    from parquet_bloom.edit.add import add_filters
+    from parquet_bloom.change import add_filters
     from parquet_bloom.formats.forms.known import format_named
     from parquet_bloom.formats.properties import parse_properties
-    from parquet_bloom.report.added import print_added
+    from parquet_bloom.report.added import print_added, print_commits
 
     form = format_named(options["spec"])
     with Watch("add", quiet=as_json) as watch:
@@ -82,7 +93,8 @@ def command(
         complain(f"warning: {form.breaks} fail on files with {form.name} filters")
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
-        print_json(report)
+        print_json("add", report)
     else:
         print_added(report.files, show_all, say)
+        print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -47,7 +47,7 @@ def command(
     with Watch("advise", quiet=as_json) as watch:
         advice = advise(sources, queries=queries, engine=engine, raw_files=raw_files, progress=watch.files)
     if as_json:
-        print_json(advice)
+        print_json("advise", advice)
     else:
         print_advice(advice, show_all, say, paste)
     return say_failed(advice.failed, advice.files)

@@ -31,7 +31,7 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     told = None if as_json else lambda name: aside(f"asking {name}")
     report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)
     if as_json:
-        print_json(report)
+        print_json("bench", report)
     else:
         print_bench(report, say)
     return 1 if report.lost_rows else 0

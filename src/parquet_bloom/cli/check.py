@@ -6,9 +6,14 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     footer_limits,
+    format_of,
+    gate_status,
+    github_option,
     json_option,
     print_json,
+    print_lines,
     range_option,
     raw_files_option,
     say,
@@ -25,7 +30,10 @@ from parquet_bloom.cli.progress import Watch
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @raw_files_option
+@catalog_option
 @range_option
+@click.option("--min-skipped", type=click.FloatRange(0, 100), metavar="PERCENT", help="Status 1 if fewer are skipped.")
+@github_option
 @all_option
 @json_option
 @footer_limits
@@ -34,7 +42,10 @@ def command(
     predicate: str,
     explain: bool,
     raw_files: bool,
+    catalog_properties: dict[str, str] | None,
     range_values: int,
+    min_skipped: float | None,
+    output_format: str,
     show_all: bool,
     as_json: bool,
 ) -> int:
@@ -43,25 +54,32 @@ def command(
     \b
     parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
     parquet-bloom check data/ "user.id IN (42, 43) AND day = DATE '2026-01-31'"
+    parquet-bloom check delta:lake/events "trace_id = '4bf92f3577b34da6'"
 
-    Exit status 1 if no row group of any file can match.
+    Exit status 1 if no row group of any file can match; with --min-skipped, only if fewer are skipped.
     """
-    from parquet_bloom.report import skipping
+    from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check
 
     needs_predicate(sources, predicate, 'FILES "id = 42"')
-    with Watch("check", quiet=as_json) as watch:
+    shown = format_of(as_json, output_format)
+    with Watch("check", quiet=shown == "json") as watch:
         verdicts = check(
-            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files
+            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files,
+            catalog_properties=catalog_properties,
         )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
-    if as_json:
-        print_json(verdicts)
+    asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]
+    if shown == "json":
+        print_json("check", {**verdicts.to_dict(), **({"gates": asked} if asked else {})})
+    elif shown == "github":
+        print_lines(gates.of_check(verdicts, asked))
     else:
         skipping.print_checked(verdicts, explain, show_all, say)
-        for text in skipping.unfiltered_lines(verdicts.columns, sources):
+        for text in skipping.unfiltered_lines(verdicts.columns, sources, verdicts.table is not None):
             say(text)
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)
-    failed = say_failed(verdicts.failed, len({v.path for v in verdicts}) + len(verdicts.failed))
-    return failed or (0 if kept else 1)
+    paths = {v.path for v in verdicts} | {one.path for one in verdicts.excluded}
+    failed = say_failed(verdicts.failed, len(paths) + len(verdicts.failed))
+    return failed or gate_status(asked, 0 if kept else 1)

@@ -6,9 +6,9 @@ import dataclasses
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,14 +17,19 @@ from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import failure_lines
+from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
     "conf": "--property",
     "names": "--engine",
     "kinds": "--kind",
+    "catalog_properties": "--catalog-property",
 }  # of parameters that the command line calls otherwise
 
 
@@ -85,9 +90,45 @@ def footer_limits(command: F) -> F:
     return lists(texts(command))
 
 
+github_option = click.option(
+    "--output-format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
+    help="github: annotations of a workflow run; json: as --json.",
+)  # fmt: skip
 raw_files_option = click.option(
-    "--raw-files", is_flag=True, help="Read files of an Iceberg, Delta or Hudi table as they are, dead ones too."
+    "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )
+
+
+def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str] | None:
+    """K=V, several times, as a mapping."""
+    pairs = [text.partition("=") for text in values]
+    for text, (name, sign, _) in zip(values, pairs, strict=True):
+        if not name or not sign:
+            raise RequestError(f"{option_of(Parameter(str(param.name)))} {text}: expected NAME=VALUE, as in type=sql")
+    return {name: value for name, _, value in pairs} or None
+
+
+catalog_option = click.option(
+    "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
+    help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
+)  # fmt: skip
+
+
+def commit_options(function: F) -> F:
+    """How a table's files get new versions."""
+    function = catalog_option(function)
+    function = click.option(
+        "--files-per-commit",
+        type=int,
+        metavar="N",
+        help="Of a table: a commit after so many files; default one for all.",
+    )(function)
+    return click.option(
+        "--commit", type=click.Choice(["same-path", "new-path"]),
+        help="Of a table: grow files, or replace them; default what keeps all its promises.",
+    )(function)  # fmt: skip
+
+
 range_option = click.option(
     "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
@@ -100,15 +141,15 @@ def listed(values: Sequence[str]) -> list[str] | None:
     return list(values) or None
 
 
-def column_rates(fpp: float | None, column_fpp: Sequence[str]) -> float | Mapping[str, float] | None:
+def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[str, Rate] | None:
     """--fpp and --column-fpp C=RATE as the library takes them."""
     if not column_fpp:
         return fpp
-    rates: dict[str, float] = {} if fpp is None else {"*": fpp}
+    rates: dict[str, Rate] = {} if fpp is None else {"*": fpp}
     for text in column_fpp:
         name, equals, rate = text.rpartition("=")
         try:
-            rates[name] = float(rate)
+            rates[name] = rate if rate == "auto" else float(rate)  # type: ignore[assignment]
         except ValueError:
             equals = ""
         if not equals or not name:
@@ -149,14 +190,15 @@ def aside(text: str, more: Sequence[str] = ()) -> None:
         click.echo(lines, err=True)
 
 
-def print_json(value: Any) -> None:
-    """One JSON document; what is not finite becomes null."""
+def print_json(document: str, value: Any) -> None:
+    """One JSON document, by its name in report.schemas; what is not finite becomes null."""
+    from parquet_bloom.report.schemas import headed
     from parquet_bloom.storage.results import plain
 
-    text = json_text(_as_options(plain(value)), indent=2)
+    text = json_text(_as_options(headed(document, plain(value))), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(json.loads(text), indent=2)
-    click.echo(text)
+    _put(text)
 
 
 def _as_options(value: Any) -> Any:
@@ -166,6 +208,30 @@ def _as_options(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _as_options(inner) for key, inner in value.items()}
     return [_as_options(inner) for inner in value] if isinstance(value, list) else value
+
+
+def format_of(as_json: bool, output_format: str) -> str:
+    """The format of a command that has --json and --output-format."""
+    return "json" if as_json else output_format
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for programs, each whole, with nothing that a terminal would obey."""
+    for line in lines:
+        _put(visible(without_secret(worded(line, option_of))))
+
+
+def _put(text: str) -> None:
+    """Print what is for programs, as it is."""
+    click.echo(text)
+
+
+def gate_status(gates: Sequence[Gate], otherwise: int) -> int:
+    """The exit status: 0 if all gates hold, 1 with the reason if not; without gates what the command says otherwise."""
+    for gate in gates:
+        if not gate.holds:
+            complain(f"--{gate.gate}: {gate.reason}" if gate.gate != "verify" else gate.reason)
+    return int(not all(gate.holds for gate in gates)) if gates else otherwise
 
 
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:

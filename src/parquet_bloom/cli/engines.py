@@ -29,7 +29,7 @@ def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json:
     told = None if as_json else lambda name: aside(f"asking {name}")
     report = engines(listed(names), test=test, kinds=listed(kinds), progress=told)
     if as_json:
-        print_json(report)
+        print_json("engines", report)
     else:
         print_engines(report, say)
     return 1 if any(answer.answer == LOST for answer in report.answers) else 0

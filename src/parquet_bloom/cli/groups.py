@@ -6,20 +6,26 @@ import difflib
 import os
 import re
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 # Options by what they are for, in the order of the help page; all others are "Options".
 SECTIONS = {
     "Which columns": ("columns", "exclude"),
-    "Where the result goes": ("output", "in_place", "overwrite", "force", "sync", "form"),
+    "Where the result goes": (
+        "output", "in_place", "append", "last", "commit", "files_per_commit", "overwrite", "force", "sync", "form",
+    ),
     "Form and size of the filters": (
         "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
     ),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-    "What is told": ("dry_run", "explain", "show_all", "as_json", "report", "engine"),
+    "What is told": ("dry_run", "explain", "show_all", "as_json", "output_format", "report", "engine"),
+    "Gates, for continuous integration": ("min_skipped", "assert_filters"),
 }  # fmt: skip
 
 
@@ -87,6 +93,24 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 
 
 SIZE = Size()
+
+
+class RateType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A false positive rate, or "auto"."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Rate:
+        """Parse the text. A number is passed through."""
+        if value == "auto":
+            return "auto"
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a rate, as 0.01, nor auto", param, ctx)
+
+
+RATE = RateType()
 
 
 def needs_predicate(sources: tuple[str, ...], predicate: str, example: str) -> None:

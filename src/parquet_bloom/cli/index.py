@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from parquet_bloom.cli.common import all_option, json_option, print_json, raw_files_option, say, say_unused
+from parquet_bloom.cli.common import (
+    all_option,
+    catalog_option,
+    json_option,
+    print_json,
+    raw_files_option,
+    say,
+    say_unused,
+)
 from parquet_bloom.cli.groups import Commands, needs_predicate
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import headline
@@ -42,15 +50,17 @@ def command() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @raw_files_option
+@catalog_option
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, raw_files: bool, as_json: bool,
+    sync: bool, raw_files: bool, catalog_properties: dict[str, str] | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Build an index over columns of Parquet files or folders, or of one Lance data set.
+    """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
+    parquet-bloom index build delta:lake/events --column trace_id -o events-index/
     """
     from parquet_bloom.report.tables import plural, size
     from parquet_bloom.zones.build import build_index
@@ -58,10 +68,10 @@ def build(
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
             data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
-            raw_files=raw_files, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties, progress=watch.files,
         )  # fmt: skip
     if as_json:
-        print_json(report)
+        print_json("index-build", report)
         return 0
     for one in report.indexes:
         headline(one.path, f"{one.column} ({one.type}), {plural(one.zones, 'zone')}, {size(one.bytes)}", say)
@@ -86,7 +96,7 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
 
     info = inspect_index(file)
     if as_json:
-        print_json(info)
+        print_json("index-inspect", info)
         return 0
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
@@ -147,7 +157,7 @@ def query(
     needs_predicate(index, predicate, 'INDEX "id = 42"')
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
-        print_json(found)
+        print_json("index-query", found)
     else:
         say(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
@@ -183,7 +193,7 @@ def verify(
     given = data[0] if len(data) == 1 else list(data) or None
     verdicts = verify_index(index, given, column=column, type=kind, root=root)
     if as_json:
-        print_json(verdicts)
+        print_json("index-verify", {"indexes": verdicts})
     else:
         for v in verdicts:
             why = f": {v.reason}" if v.reason else ""

@@ -6,11 +6,17 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
+    format_of,
+    gate_status,
+    github_option,
     json_option,
     listed,
     print_json,
+    print_lines,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -23,28 +29,45 @@ from parquet_bloom.cli.progress import Watch
 @click.command("inspect", cls=Command)
 @sources_argument
 @columns_options
+@click.option("--assert-filters", multiple=True, metavar="C",
+              help="Status 1 if a row group lacks a sound filter on this column; may be repeated.")  # fmt: skip
+@github_option
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool
-) -> int:
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool,
+    assert_filters: tuple[str, ...], output_format: str,
+    raw_files: bool, catalog_properties: dict[str, str] | None,
+) -> int:  # fmt: skip
     """Show the Bloom filters of Parquet files and what is wrong with them.
 
     \b
     parquet-bloom inspect events-bloom.parquet
     parquet-bloom inspect data/ --column trace_id --all
+    parquet-bloom inspect ducklake:lake.ducklake/main.events
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
     from parquet_bloom.audit.inspect import inspect
+    from parquet_bloom.report import gates
     from parquet_bloom.report.filters import print_inspected
 
-    with Watch("inspect", quiet=as_json) as watch:
-        report = inspect(sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files)
+    shown = format_of(as_json, output_format)
+    with Watch("inspect", quiet=shown == "json") as watch:
+        report = inspect(
+            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, raw_files=raw_files,
+            assert_filters=listed(assert_filters), catalog_properties=catalog_properties,
+        )  # fmt: skip
+    asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
     say_notes(report.notes)
-    if as_json:
-        print_json(report)
+    if shown == "json":
+        print_json("inspect", {**report.to_dict(), **({"gates": asked} if asked else {})})
+    elif shown == "github":
+        print_lines(gates.of_inspect(report, asked))
     elif report.files:
         print_inspected(report.files, show_all, say)
-    return say_failed(report.failed, len(report.files) + len(report.failed))
+    failed = say_failed(report.failed, len(report.files) + len(report.failed))
+    return failed or gate_status(asked, 0)

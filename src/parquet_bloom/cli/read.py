@@ -12,6 +12,7 @@ import click
 
 from parquet_bloom.cli.common import (
     aside,
+    catalog_option,
     complain,
     footer_limits,
     range_option,
@@ -39,18 +40,20 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
 @click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
 @raw_files_option
+@catalog_option
 @range_option
 @footer_limits
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
-    range_values: int, raw_files: bool,
+    range_values: int, raw_files: bool, catalog_properties: dict[str, str] | None,
 ) -> int:  # fmt: skip
     """Read rows, from the row groups that can hold them.
 
     \b
     parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
     parquet-bloom read data/ --where "user.id = 42" --columns at,user -o rows.csv
+    parquet-bloom read iceberg:prod/web.events@70517296 --where "user.id = 42"
 
     What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """
@@ -66,7 +69,7 @@ def command(
     with Watch("read") as watch:
         scan = scan_of(
             sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files,
-            progress=watch.files,
+            progress=watch.files, catalog_properties=catalog_properties,
         )  # fmt: skip
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
@@ -80,6 +83,7 @@ def command(
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
     if explain:
+        skipping.print_excluded(scan.excluded_files, file=sys.stderr)
         skipping.print_verdicts(scan.verdicts, file=sys.stderr)
     if more:
         complain(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
@@ -88,7 +92,7 @@ def command(
         complain(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
     say_unused(scan.unused)
     say_notes(scan.notes)
-    aside(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, len(scan.excluded))}")
+    aside(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, scan.excluded_files)}")
     if (pages := getattr(scan, "pages", None)) is not None and pages.left:
         left = f"{pages.left:,} of {pages.left + pages.read:,} pages"
         aside(f"of the row groups that were read, {left} were not ({size(pages.bytes_left)})")

@@ -9,6 +9,7 @@ import click
 from parquet_bloom.cli.common import (
     all_option,
     columns_options,
+    commit_options,
     footer_limits,
     json_option,
     listed,
@@ -26,6 +27,9 @@ from parquet_bloom.cli.progress import Watch
 @sources_argument
 @columns_options
 @output_options
+@commit_options
+@click.option("--last", is_flag=True, help="Take off only the last tail.")
+@click.option("--append", is_flag=True, help="In place: make the file itself shorter, where all is in tails.")
 @all_option
 @json_option
 @footer_limits
@@ -38,18 +42,20 @@ def command(
     \b
     parquet-bloom remove events-bloom.parquet --output events.parquet
     parquet-bloom remove data/ --column trace_id --in-place
+    parquet-bloom remove delta:lake/events
 
     A file that got its filters from `add` and loses them all is byte for byte the file it was.
     """
-    from parquet_bloom.edit.remove import remove_filters
-    from parquet_bloom.report.added import print_removed
+    from parquet_bloom.change import remove_filters
+    from parquet_bloom.report.added import print_commits, print_removed
 
     with Watch("remove", quiet=as_json) as watch:
         report = remove_filters(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
     if as_json:
-        print_json(report)
+        print_json("remove", report)
     else:
         print_removed(report.files, show_all, say)
+        print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -46,7 +46,7 @@ def command(
             sources, output, where=where, overwrite=overwrite, raw_files=raw_files, progress=watch.files
         )
     if as_json:
-        print_json(page)
+        print_json("report", page)
     else:
         say(f"{page.path}: {size(page.bytes)}, about {plural(page.files, 'file')}")
     return say_failed(page.failed, page.files)

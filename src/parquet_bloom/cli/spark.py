@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, listed, print_json, say
-from parquet_bloom.cli.groups import SIZE, Commands
+from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, say
+from parquet_bloom.cli.groups import RATE, SIZE, Commands
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
+
+if TYPE_CHECKING:
+    from parquet_bloom.formats.forms.form import Rate
 
 _SHOWN = 5  # failed files that are named; --report FILE has them all
 _LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
@@ -41,6 +44,7 @@ def command() -> None:
 @command.command("add")
 @paths_argument
 @columns_options
+@commit_options
 @click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
@@ -48,11 +52,14 @@ def command() -> None:
 @click.option("--raw-files", is_flag=True, help="With --output: a table's files too, also dead ones.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @click.option("--spec", default="final", show_default=True, metavar="SPEC", help="As `parquet-bloom add` has them.")
-@click.option("--placement", type=click.Choice(["footer", "chunk-start"]), help="As `parquet-bloom add` has it.")
+@click.option(
+    "--placement", type=click.Choice(["footer", "chunk-start", "tail"]), help="As `parquet-bloom add` has it."
+)
 @click.option("--hash-family", metavar="FAMILY", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--strategy", metavar="NAME", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--property", "properties", multiple=True, metavar="P=V", help="Of statistics: a property of the draft.")
-@click.option("--fpp", type=float, help="False positive rate to stay within.  [default: 0.01, statistics: 0.05]")
+@click.option("--fpp", type=RATE, metavar="RATE",
+              help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]")  # fmt: skip
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
@@ -60,7 +67,7 @@ def command() -> None:
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
 @report_options
 def add(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: float | None,
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: Rate | None,
     column_fpp: tuple[str, ...], properties: tuple[str, ...], master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
@@ -73,9 +80,9 @@ def add(
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
     from parquet_bloom.formats.properties import parse_properties
+    from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
-    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     rates = column_rates(fpp, column_fpp)
     with open_session(master, conf, py_files) as spark, watched(spark) as progress:
@@ -94,7 +101,7 @@ def add(
         if report is not None:
             write_report(spark, rows, report)
     if as_json:
-        print_json({**sums, "errors": first, "report": report})
+        print_json("spark-add", {**sums, "errors": first, "report": report})
     else:
         _print_sums(sums, report)
     return say_failed(sums["failed"], sums["files"], first, report)

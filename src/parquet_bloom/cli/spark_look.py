@@ -42,8 +42,8 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
 
     returns  the sums, and the status of files that failed
     """
+    from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.progress import watched
-    from parquet_bloom.spark.reports import refuse_existing, write_report
 
     report = printed.report
     with watched(spark):
@@ -60,7 +60,11 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
         if report is not None:
             write_report(spark, frame, report)
     if printed.as_json:
-        print_json({**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report})
+        document = f"spark-{click.get_current_context().info_name}"
+        print_json(
+            document,
+            {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
+        )
     else:
         from parquet_bloom.report.tables import plural, print_table
 

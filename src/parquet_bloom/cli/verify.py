@@ -6,12 +6,17 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     columns_options,
     footer_limits,
+    format_of,
+    github_option,
     json_option,
     listed,
     memory_option,
     print_json,
+    print_lines,
+    raw_files_option,
     say,
     say_failed,
     say_notes,
@@ -25,31 +30,43 @@ from parquet_bloom.cli.progress import Watch
 @sources_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+@github_option
 @all_option
 @json_option
+@raw_files_option
+@catalog_option
 @footer_limits
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
-    as_json: bool,
+    as_json: bool, output_format: str, raw_files: bool, catalog_properties: dict[str, str] | None,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter; measure how many absent ones are.
 
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
+    parquet-bloom verify delta:s3://lake/events --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
     from parquet_bloom.audit.verify import verify
+    from parquet_bloom.report import gates
     from parquet_bloom.report.filters import print_verified
 
-    with Watch("verify", quiet=as_json) as watch:
-        report = verify(sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files)
+    shown = format_of(as_json, output_format)
+    with Watch("verify", quiet=shown == "json") as watch:
+        report = verify(
+            sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties,
+        )  # fmt: skip
     say_notes(report.notes)
-    if as_json:
-        print_json(report)
+    gate = gates.none_wrong(report.files)
+    if shown == "json":
+        print_json("verify", {**report.to_dict(), "gates": [gate]})
+    elif shown == "github":
+        print_lines(gates.of_verify(report))
     else:
         print_verified(report.files, show_all, say)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
-    return failed or (1 if any(file.wrong for file in report.files) else 0)
+    return failed or int(not gate.holds)

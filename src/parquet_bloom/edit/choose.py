@@ -39,7 +39,6 @@ from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, statistics
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
-from parquet_bloom.kernels import split_block
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import Workers
 
@@ -149,7 +148,7 @@ def _alone(leaf: Leaf, evidence: Evidence) -> str | None:
 def _too_large(samples: Sequence[Sample], sizing: Sizing, benefit: float) -> str | None:
     """A filter that is larger than what a reader saves by skipping its row group is not worth its bytes."""
     sample = max(samples, key=lambda sample: sample.whole)
-    filter_bytes = split_block.size_for(distinct(sample)[0], sizing.fpp, sizing.max_bytes)
+    filter_bytes = sizing.size_for(distinct(sample)[0])
     saved = benefit * sample.row_group_bytes
     if filter_bytes <= saved:
         return None

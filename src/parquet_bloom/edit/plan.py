@@ -11,7 +11,7 @@ from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine
 from parquet_bloom.formats.footer_filters import footer_filters
-from parquet_bloom.formats.forms.form import Format, Sizing
+from parquet_bloom.formats.forms.form import Format, Placement, Rate, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
@@ -56,6 +56,7 @@ class WriteKeywords(TypedDict, total=False):
     force: bool
     dry_run: bool
     read_back: bool
+    append: bool
     cached: bool
 
 
@@ -63,19 +64,19 @@ class WriteKeywords(TypedDict, total=False):
 class Request:
     """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
 
-    columns ... read_back  as add_filters has them
+    columns ... append  as add_filters has them
     form             of the filters, in the style that hash_family and strategy name
-    at_chunk_start   filters go before the pages of their chunk, not before the footer
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
     cached           as storage.writing.new_file.NewFile has it
+    copies           a file that gets no filter is copied to its output
     """
 
     columns: tuple[str, ...] | None
     exclude: tuple[str, ...] | None
     form: Format
-    at_chunk_start: bool
-    fpp: float | Mapping[str, float] | None
+    placement: Placement
+    fpp: Rate | Mapping[str, Rate] | None
     ndv: int | None
     max_bytes: int
     threads: int | None
@@ -87,7 +88,19 @@ class Request:
     force: bool = False
     dry_run: bool = False
     read_back: bool = False
+    append: bool = False
     cached: bool = True
+    copies: bool = True
+
+    @property
+    def at_chunk_start(self) -> bool:
+        """Whether filters go before the pages of their chunk."""
+        return self.placement == "chunk-start"
+
+    @property
+    def as_tail(self) -> bool:
+        """Whether filters and a second footer go behind the old footer."""
+        return self.placement == "tail"
 
     @classmethod
     def checked(
@@ -99,7 +112,7 @@ class Request:
         placement: str | None = None,
         hash_family: str | None = None,
         strategy: str | None = None,
-        fpp: float | Mapping[str, float] | None = None,
+        fpp: Rate | Mapping[str, Rate] | None = None,
         ndv: int | None = None,
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
@@ -109,14 +122,15 @@ class Request:
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
-        form, at_chunk_start = check_request(columns, exclude, spec, placement, fpp, threads)
+        form, at = check_request(columns, exclude, spec, placement, fpp, threads)
+        _check_append(at, how)
         if engine is not None:
             check_engine(engine)
         return cls(
             columns=None if columns is None else tuple(columns),
             exclude=None if exclude is None else tuple(exclude),
             form=form.styled(hash_family, strategy),
-            at_chunk_start=at_chunk_start,
+            placement=at,
             fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
             ndv=ndv,
             max_bytes=check_sizes(ndv, max_bytes, form),
@@ -140,10 +154,24 @@ class Run:
     progress: FilterProgress | None = None
 
 
-def check_fpp(fpp: float | Mapping[str, float] | None) -> None:
+def _check_append(at: Placement, how: WriteKeywords) -> None:
+    if not how.get("append"):
+        return
+    if at != "tail" or not how.get("in_place"):
+        both = parameter("placement", "tail") + " and " + parameter("in_place", True)
+        raise RequestError(parameter("append", True) + " is for " + both)
+    if how.get("read_back"):
+        which = parameter("append", True) + " and " + parameter("read_back", True)
+        raise RequestError(which + " exclude each other: what is behind the file counts at once")
+
+
+def check_fpp(fpp: Rate | Mapping[str, Rate] | None, form: Format = FORMATS["final"]) -> None:
     """Refuse a rate that is none, before any file is opened."""
     for rate in fpp.values() if isinstance(fpp, Mapping) else [fpp]:
-        if rate is not None and not 0 < rate < 1:
+        if rate == "auto":
+            if not form.placements:
+                raise RequestError(parameter("fpp", "auto") + f" is not for {form.name}")
+        elif rate is not None and (isinstance(rate, str) or not 0 < rate < 1):
             raise RequestError(f"fpp {rate} is not between 0 and 1")
 
 
@@ -164,25 +192,26 @@ def check_request(
     exclude: Sequence[str] | None,
     spec: str,
     placement: str | None,
-    fpp: float | Mapping[str, float] | None,
+    fpp: Rate | Mapping[str, Rate] | None,
     threads: int | None,
-) -> tuple[Format, bool]:
-    """Refuse what makes no sense whatever the file holds; the form, and whether it goes before chunks."""
+) -> tuple[Format, Placement]:
+    """Refuse what makes no sense whatever the file holds; the form, and where its filters go."""
     form = format_named(spec)
-    if placement is not None and placement not in form.placements:
+    at = next((one for one in form.placements if placement in (one, None)), None)
+    if placement is not None and at is None:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
         raise RequestError(parameter("placement", placement) + f" is not for {spec}, which allows: {allowed}")
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
-    check_fpp(fpp)
+    check_fpp(fpp, form)
     if isinstance(columns, str) or isinstance(exclude, str):
         raise RequestError("columns and exclude take a list of names, not one text")
-    return form, (placement or next(iter(form.placements), "footer")) == "chunk-start"
+    return form, at or "footer"
 
 
 def with_properties(
-    conf: Mapping[str, str] | None, spec: str, fpp: float | Mapping[str, float] | None, ndv: int | None
-) -> tuple[float | Mapping[str, float] | None, int | None]:
+    conf: Mapping[str, str] | None, spec: str, fpp: Rate | Mapping[str, Rate] | None, ndv: int | None
+) -> tuple[Rate | Mapping[str, Rate] | None, int | None]:
     """Take fpp and ndv from the draft's Hadoop properties.
 
     Raises RequestError where a property and an argument say the same thing, and for other forms than statistics.
@@ -219,7 +248,7 @@ def plan(footer: Footer, request: Request) -> Plan:
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             file_plan.skipped.append(SkippedColumn(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
-        sizing = Sizing(rates.get(leaf.index, rates[-1]), request.ndv, request.max_bytes)
+        sizing = _sizing(footer, rates.get(leaf.index, rates[-1]), request)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)
         for group, (values, nulls) in enumerate(zip(chunks.num_values, chunks.null_counts, strict=True)):
@@ -234,7 +263,16 @@ def plan(footer: Footer, request: Request) -> Plan:
     return file_plan
 
 
-def _rates(leaves: Sequence[Leaf], fpp: float | Mapping[str, float] | None, default: float) -> dict[int, float]:
+def _sizing(footer: Footer, rate: Rate, request: Request) -> Sizing:
+    if rate != "auto":
+        return Sizing(rate, request.ndv, request.max_bytes)
+    # An error makes a reader read a row group. One figure a column: small chunks are built together.
+    groups = footer.metadata.row_groups or ()
+    sizes = sorted(sum(max(c.meta_data.total_compressed_size or 0, 0) for c in group.columns) for group in groups)
+    return Sizing(0.0, request.ndv, request.max_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)
+
+
+def _rates(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, default: float) -> dict[int, Rate]:
     """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
     if not isinstance(fpp, Mapping):
         return {-1: default if fpp is None else fpp}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from parquet_bloom.chunks.locate import spans_of
+from parquet_bloom.chunks.tails import tail_of
 from parquet_bloom.edit.rewrite import Body, Event, NullSink, check_movable, index_events, write_body
 from parquet_bloom.errors import FooterError, LayoutError
 from parquet_bloom.formats.footer_filters import changes_of, footer_filters
@@ -77,11 +78,11 @@ def _moves_something(footer: Footer, cuts: Mapping[Span, ChunkKey]) -> bool:
     return any(at >= first and at not in starts for at in footer.structure_starts)
 
 
-def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body) -> FooterEdit:
-    """The footer's edit for a body that was written without the filters of `chunks`."""
+def removal_edit(footer: Footer, chunks: Mapping[ChunkKey, object], body: Body, keep_tails: bool = False) -> FooterEdit:
+    """The footer's edit for a body that was written without the filters of `chunks`; keep_tails: older footers stay."""
     moves = body.moves
     left = {key: (moves(at), length) for key, (at, length) in all_ranges(footer).items() if key not in chunks}
-    changes, _ = rewritten(footer, left, [])
+    changes, _ = rewritten(footer, left, [], keep_tails)
     gone = [entry for entry in read_entries(footer) if not any(key in left for key in entry.chunks)]
     return FooterEdit(
         moves=moves,
@@ -114,6 +115,9 @@ def check_undoable(source: Source, new: Source, filter_ranges: Collection[ChunkK
     filter_ranges  the (row group, column) that got filters
     """
     old, footer = source.footer(), new.footer()
+    tail = tail_of(new)
+    if tail is not None and tail.size == source.size and tail.footer.data == old.data:
+        return  # it is the beginning of the new file
     stored = footer_filters(footer)
     spans = dict.fromkeys(key for key in filter_ranges if key not in stored) | spans_of(new, footer, filter_ranges)
     removal = plan_removal(source.path, footer, spans, force=True)

@@ -19,23 +19,42 @@ from parquet_bloom.storage.writing.draft import Transfer
 
 @dataclass(slots=True, kw_only=True, repr=False)
 class FileReport(Printed):
-    """What the way between us and a storage cost.
+    """What the way between us and a storage cost, and how a file of a table got, or would get, its new version.
 
     remote           the file, or its output, is not on a local disk
     bytes_travelled  read from a remote storage, and sent to one
     bytes_copied     of the new file, copied inside the store; they did not travel
     why_travelled    why all unchanged bytes had to travel, where they had to
+    way              of a table's file that changes: "same-path" or "new-path"; else ""
+    why              the table's reason for that way, where it has one
     """
 
     remote: bool = False
     bytes_travelled: int = 0
     bytes_copied: int = 0
     why_travelled: str = ""
+    way: str = ""
+    why: str = ""
 
     def add_transfer(self, transfer: Transfer, source: Source) -> None:
         """Take over what was sent, and of a remote source what was read."""
         self.bytes_travelled = transfer.sent + (source.bytes_read if source.is_remote else 0)
         self.bytes_copied, self.why_travelled = transfer.copied, transfer.why
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit(Printed):
+    """New versions of files that a table has since one commit.
+
+    version    that the commit made: of Delta; of Iceberg and DuckLake the snapshot's id
+    files      that got one
+    same_path  how many of them kept their path
+    """
+
+    table: str
+    version: str
+    files: int
+    same_path: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +121,15 @@ class AddedFile(FileReport):
 class AddReport(Printed):
     """What `add` did: a report a file, and the files among several that failed.
 
-    notes  of tables whose files were changed, as was forced: which readers fail on them
+    notes    of tables whose files were changed, as was forced: which readers fail on them; of a table that was named:
+             its wishes, and files that another commit removed meanwhile
+    commits  to a table that was named, in order
     """
 
     files: list[AddedFile]
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
+    commits: list[TableCommit] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
         """A row a file; `filters` is how many were written. Those that failed have none."""
@@ -125,6 +147,7 @@ class RemovedFile(FileReport):
     """What `remove` did to one file.
 
     removed      filters that the footer no longer points at
+    tails        tails that were taken off; filters of the footer below may be there again (last)
     bytes_stay   how many of them left their bytes behind, because nothing could be cut safely
     """
 
@@ -137,18 +160,21 @@ class RemovedFile(FileReport):
     bytes_after: int
     seconds: float = 0.0
     dry_run: bool = False
+    tails: int = 0
 
 
 @dataclass(slots=True, repr=False)
 class RemoveReport(Printed):
     """What `remove` did: a report a file, and the files among several that failed.
 
-    notes  of tables whose files were changed, as was forced: which readers fail on them
+    notes    of tables whose files were changed, as was forced: which readers fail on them
+    commits  to a table that was named, in order
     """
 
     files: list[RemovedFile]
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
+    commits: list[TableCommit] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
         """A row a file; those that failed have none."""

@@ -21,6 +21,7 @@ from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.writer_options import WriterOptions
 from parquet_bloom.errors import FileError, FooterError, RequestError
+from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
@@ -28,7 +29,7 @@ from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.new_file import local_target, new_file, new_target
 from parquet_bloom.storage.writing.renaming import followed
 
-BloomFilters = bool | Sequence[str] | Mapping[str, float]
+BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
 
 
@@ -68,7 +69,7 @@ class FilterWriter:
         placement: str | None = None,
         hash_family: str | None = None,
         strategy: str | None = None,
-        fpp: float | Mapping[str, float] | None = None,
+        fpp: Rate | Mapping[str, Rate] | None = None,
         ndv: int | None = None,
         conf: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
@@ -185,8 +186,8 @@ def _check_columns(schema: pa.Schema, options: WriterOptions, request: Request) 
 
 
 def _columns(
-    wanted: BloomFilters, fpp: float | Mapping[str, float] | None
-) -> tuple[list[str] | None, float | Mapping[str, float] | None]:
+    wanted: BloomFilters, fpp: Rate | Mapping[str, Rate] | None
+) -> tuple[list[str] | None, Rate | Mapping[str, Rate] | None]:
     if isinstance(wanted, bool):
         return None, fpp
     if isinstance(wanted, str):
@@ -209,7 +210,7 @@ def write_table(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,

@@ -8,7 +8,9 @@ A JSON list, one entry per `add`:
 so that a form whose header does not say its hash needs no guess, and a bad release can be
 recalled. "row_groups" is there when the entry speaks of some row groups only. A filter of
 `statistics` lies in the footer: its offset is that of the chunk's first data page, its length that
-of its text, and "strategy" stands for seed and index.
+of its text, and "strategy" stands for seed and index. An `add` that wrote filters and a second
+footer behind a whole file says so in "tail": {"size": bytes of that file, "footer_crc32": of its FileMetaData}.
+Where its filters were removed and its bytes stay, an object of nothing but "tail" stays too.
 
 Programs carry key-values into files they rewrite, so an entry is believed only while `places`,
 the CRC-32 of (row group, column, offset, length) of its filters, matches the footer.
@@ -31,6 +33,7 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
 
 KEY = "parquet_bloom"
+_TAIL = "tail"
 FilterRangeMap = Mapping[ChunkKey, tuple[int, int | None]]  # -> (bloom_filter_offset, bloom_filter_length)
 
 
@@ -53,6 +56,33 @@ class Entry:
         if name not in ("xxh64", "murmur3") or index not in ("mask", "multiply-shift") or not isinstance(seed, int):
             return None
         return Rule(name, seed, index)
+
+    @property
+    def tail(self) -> tuple[int, int] | None:
+        """Size and CRC-32 of the footer of the file that its filters were put behind; None where there is none."""
+        return _tail_in(self.body)
+
+
+def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    told = body.get(_TAIL)
+    if not isinstance(told, dict):
+        return None
+    size, crc = told.get("size"), told.get("footer_crc32")
+    return (size, crc) if type(size) is int and type(crc) is int else None
+
+
+def tails_told(footer: Footer) -> list[tuple[int, int]]:
+    """What believed entries, and those that lost their filters, say of the files before: size, CRC; longest first."""
+    told = {entry.tail for entry in read_entries(footer)}
+    for pair in footer.key_values or []:
+        if pair.key == KEY:
+            told |= {_tail_in(body) for body in _parse(pair.value) if isinstance(body, dict) and body.keys() == {_TAIL}}
+    return sorted((one for one in told if one is not None), reverse=True)
+
+
+def tail_facts(size: int, footer: Footer) -> dict[str, Any]:
+    """What an entry says of the file that its filters were put behind: bytes of it, and its footer."""
+    return {_TAIL: {"size": size, "footer_crc32": zlib.crc32(footer.data)}}
 
 
 # An entry names columns and row groups, and `places` is the checksum of all filters that lie in these. So an entry is
@@ -166,13 +196,14 @@ def _speak_of(
 
 
 def rewritten(
-    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]]
+    footer: Footer, filter_ranges: FilterRangeMap, added: list[dict[str, Any]], keep_tails: bool = False
 ) -> tuple[dict[int, str | None], list[tuple[str, str]]]:
     """The key-values after an edit: believed entries follow their filters, emptied ones go.
 
     footer  as it was
     filter_ranges  after the edit, of the filters that stay; those replaced or gone are not in it
     added   new entries
+    keep_tails  what emptied entries say of tails stays
     returns changes for formats.metadata.edits: position -> text or None, and pairs to append
     """
     # Key-values stay in their order, and new entries go into the first list with one that is believed.
@@ -188,7 +219,9 @@ def rewritten(
         bodies = _parse(pairs[at].value)
         kept: list[Any] = []
         for i, body in enumerate(bodies):
-            kept += _follow(known[i], filter_ranges, footer) if i in known else [body]
+            left = _follow(known[i], filter_ranges, footer) if i in known else [body]
+            tail = {_TAIL: body[_TAIL]} if keep_tails and i in known and not left and known[i].tail else None
+            kept += left if tail is None or tail in kept else [tail]
         if added:
             kept, added = kept + added, []
         changes[at] = _text(kept) if kept else None

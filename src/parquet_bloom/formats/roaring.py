@@ -1,4 +1,4 @@
-"""Portable Roaring bitmaps, 32 bits: sets of row offsets, as Lance keeps the nulls of a fragment.
+"""Portable Roaring bitmaps: sets of row offsets. 32 bits: as Lance keeps the nulls of a fragment.
 
     u32 12346, u32 containers                  | u16 key, u16 cardinality - 1 | ... | u32 offset | ... | containers
     u16 12347, u16 containers - 1, run flags   | the same                     | ... (offsets from 4 containers on)
@@ -7,7 +7,9 @@ A container holds the low 16 bits of all members that share the high 16 (the key
 it has at most 4,096 members, else 65,536 bits; runs of (u16 start, u16 length - 1) where it is
 flagged. All little-endian. We write no runs, as Lance does.
 
-Source: RoaringFormatSpec, "Standard 32-bit Roaring Bitmap".
+64 bits, as tables keep deleted rows: u64 bitmaps, then for each its high 32 bits (u32, ascending) and a bitmap.
+
+Source: RoaringFormatSpec, "Standard 32-bit Roaring Bitmap" and "Extension for 64-bit implementations".
 """
 
 from __future__ import annotations
@@ -84,20 +86,49 @@ def decode(data: bytes) -> Ranges:
     Raises FilterFormatError where lengths or order contradict each other.
     """
     try:
-        return _decode(data)
+        found, at = _decode(data, 0)
+        _check_end(data, at)
+        return found
     except (struct.error, ValueError, IndexError) as error:
         raise FilterFormatError(f"{len(data)} bytes are no Roaring bitmap: {error}") from error
 
 
-def _decode(data: bytes) -> Ranges:
-    (cookie,) = struct.unpack_from("<I", data)
-    at, flags = 4, b""
+def decode_64(data: bytes) -> Ranges:
+    """Read a bitmap of 64 bits as ranges below 2^63.
+
+    Raises FilterFormatError as `decode`.
+    """
+    try:
+        (n,) = struct.unpack_from("<Q", data)
+        at, last, found = 8, -1, [np.empty((0, 2), np.int64)]
+        for _ in range(n):  # a number that is too large meets the end of the data
+            (high,) = struct.unpack_from("<I", data, at)
+            if not last < high < 1 << 31:
+                raise ValueError(f"its bitmap {high} is not in order, or beyond 63 bits")
+            ranges, at = _decode(data, at + 4)
+            found.append(ranges + (high << 32))
+            last = high
+        _check_end(data, at)
+        return _joined(np.concatenate(found))
+    except (struct.error, ValueError, IndexError) as error:
+        raise FilterFormatError(f"{len(data)} bytes are no Roaring bitmap of 64 bits: {error}") from error
+
+
+def _check_end(data: bytes, at: int) -> None:
+    if at != len(data):
+        raise ValueError(f"its containers end at {at}")
+
+
+def _decode(data: bytes, start: int) -> tuple[Ranges, int]:
+    """The bitmap that begins at a place, and where it ends."""
+    (cookie,) = struct.unpack_from("<I", data, start)
+    at, flags = start + 4, b""
     if cookie == _NO_RUNS:
-        (n,) = struct.unpack_from("<I", data, 4)
-        at = 8
+        (n,) = struct.unpack_from("<I", data, at)
+        at += 4
     elif cookie & 0xFFFF == _RUNS:
         n = (cookie >> 16) + 1
-        flags = data[4 : 4 + (n + 7) // 8]
+        flags = data[at : at + (n + 7) // 8]
         at += len(flags)
     else:
         raise ValueError(f"it begins with {cookie}")
@@ -114,9 +145,7 @@ def _decode(data: bytes) -> Ranges:
         is_run = bool(flags) and bool(flags[i >> 3] >> (i & 7) & 1)
         ranges, at = _container(data, at, less + 1, is_run)
         found.append(ranges + key * _SPAN)
-    if at != len(data):
-        raise ValueError(f"its containers end at {at}")
-    return _joined(np.concatenate(found)) if found else np.empty((0, 2), np.int64)
+    return (_joined(np.concatenate(found)) if found else np.empty((0, 2), np.int64)), at
 
 
 def _container(data: bytes, at: int, cardinality: int, is_run: bool) -> tuple[Ranges, int]:

@@ -213,6 +213,23 @@ def expected_rate(ndv: float, num_bytes: int) -> float:
 
 
 @lru_cache(maxsize=1 << 12)
+def least_size(ndv: int, in_vain: int, max_bytes: int = MAX_BYTES) -> int:
+    """The power of two of bytes, 64 to max_bytes, at which a filter and what is read for its errors are least.
+
+    in_vain  bytes that are read where the filter admits an absent value, such as those of a row group
+    A reader that asks for one absent value reads the filter, or keeps it, and at its rate `in_vain` bytes more.
+    """
+    best = size = MIN_BYTES
+    least = MIN_BYTES + expected_rate(ndv, MIN_BYTES) * in_vain
+    while size * 2 <= min(max_bytes, in_vain + MIN_BYTES):  # larger ones take more than they could spare
+        size *= 2
+        cost = size + expected_rate(ndv, size) * in_vain
+        if cost < least:
+            best, least = size, cost
+    return best
+
+
+@lru_cache(maxsize=1 << 12)
 def size_for(ndv: int, fpp: float, max_bytes: int = MAX_BYTES) -> int:
     """The smallest power of two of bytes, 64 to max_bytes, expected to keep ndv values within fpp."""
     size = MIN_BYTES

@@ -27,11 +27,23 @@ class FirstFile:
 
     name         of the file, for messages
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
+    is_table     these are a table's columns, to whose types a file's are promoted: FLOAT to DOUBLE is exact
     """
 
     leaves: Sequence[Leaf]
     name: str = ""
     ignore_case: bool = False
+    is_table: bool = False
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return ("the table " if self.is_table else "the first file, ") + self.name if self.name else "the first file"
+
+    def same_kind(self, leaf: Leaf, original: Leaf) -> bool:
+        """Whether a literal that is known for a file's column and for this original means the same in both."""
+        widened = (leaf.float_bits, original.float_bits) == (32, 64) and leaf.repeated == original.repeated
+        return same_kind(leaf, original) or (self.is_table and widened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +153,8 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
         leaf = under[0]
     column = Column(leaf, casts=casts)
     if first is not None and not same_type(leaf, original):
-        where = f"in the first file{', ' + first.name if first.name else ''}"
-        differs = f"{name} is {described(leaf)}, but {described(original)} {where}"
-        if not same_kind(leaf, original):
+        differs = f"{name} is {described(leaf)}, but {described(original)} in {first.shown}"
+        if not first.same_kind(leaf, original):
             return differs
         column = Column(leaf, original, differs, casts)
     if _plain(leaf) != _plain(original):

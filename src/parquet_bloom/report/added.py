@@ -57,6 +57,27 @@ def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
     print_files(("file", "filters", "less"), rows, everything, say)
 
 
+def print_commits(report: Any, say: Say) -> None:
+    """Tell of a table's commits, or of a dry run how its files would get new versions; of files nothing."""
+    for commit in report.commits:
+        same = f", {commit.same_path:,} on the same path" if commit.same_path else ""
+        say(f"committed version {commit.version} of {commit.table}: {plural(commit.files, 'file')}{same}")
+    ways: dict[tuple[str, str], list[Any]] = {}
+    for file in report.files:
+        if file.dry_run and file.way:
+            ways.setdefault((file.way, file.why), []).append(file)
+    for (way, why), files in ways.items():
+        reason = f", as {why}" if why else ""
+        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_written(way, files)}")
+
+
+def _written(way: str, files: Sequence[Any]) -> str:
+    if way == "same-path":
+        return "filters and a footer are written behind each"
+    old = sum(f.bytes_before for f in files)
+    return f"files of {size(old)} are written anew, and the old ones stay until the table's clean-up"
+
+
 def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], everything: bool, say: Say) -> None:
     """A line a file, of many files the first; the first column is the path, the others are numbers."""
     shown = rows if everything else rows[:FILES_SHOWN]

@@ -37,7 +37,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     if len(shown) < len(others):
         say(f"... and {plural(len(others) - len(shown), 'column')} more; --all has all")
     for line in advice.flags:
-        say(f"note: {line}")
+        say("note: " + line)
     for command in advice.commands:
         paste(command)
 

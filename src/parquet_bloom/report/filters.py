@@ -26,6 +26,9 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
                 _print_every(file.filters, not form)
     elif filters:
         _print_by_column(files, not form)
+    if older := sum(file.older_footers for file in files):
+        taken = size(sum(file.older_footer_bytes for file in files))
+        say(f"  {plural(older, 'older footer')} under tails, {taken}; remove takes tails off")
     _say_texts("problem", _texts(files, "problems"), say)
     _say_texts("note", _texts(files, "notes"), say)
     if len(files) > 1 and filters and not everything:

@@ -18,20 +18,28 @@ _RUNS_SHOWN = 20
 _SOURCES_SHOWN = 60  # characters
 
 
-def line(verdicts: Sequence[Any], excluded: int = 0) -> str:
+def line(verdicts: Sequence[Any], excluded: Sequence[Any] = ()) -> str:
     """4 of 5 row groups skipped (filter 4), 248.8 KiB of 310.6 KiB; 240 bytes read"""
     t = totals(verdicts, excluded)
     by = ", ".join(f"{stage} {n:,}" for stage, n in t["by"].items())
     text = f"{t['row_groups_skipped']:,} of {plural(t['row_groups'], 'row group')} skipped"
     text += f" ({by})" if by else ""
     text += f", {size(t['bytes_skipped'])} of {size(t['bytes'])}; {t['bytes_read_to_decide']:,} bytes read"
-    return text + (f"; {plural(excluded, 'file')} not opened, by the names of their folders" if excluded else "")
+    if not excluded:
+        return text
+    files_by = ", ".join(f"{stage} {n:,}" for stage, n in t["files_excluded_by"].items())
+    there = f", {size(t['files_excluded_bytes'])}" if t["files_excluded_bytes"] else ""
+    return f"{text}; {plural(len(excluded), 'file')} not opened ({files_by}){there}"
 
 
-def print_checked(verdicts: Sequence[Any], explain: bool, everything: bool, say: Say) -> None:
-    """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one."""
-    say(line(verdicts))
+def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> None:
+    """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one.
+
+    verdicts  of search.check, with the files that were not opened
+    """
+    say(line(verdicts, verdicts.excluded))
     if explain:
+        print_excluded(verdicts.excluded, None if everything else VERDICTS_SHOWN)
         print_verdicts(verdicts, None if everything else VERDICTS_SHOWN)
         return
     left: dict[str, list[int]] = {}
@@ -68,11 +76,22 @@ def print_verdicts(verdicts: Sequence[Any], most: int | None = VERDICTS_SHOWN, f
         print(more, file=file or sys.stdout)
 
 
-def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str]) -> list[str]:
+def print_excluded(excluded: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
+    """One line a file that was not opened: why. At most so many of them (None: all), and how many more there are."""
+    rows = [(one.path, "skip", one.decided_by, one.reason) for one in excluded[:most]]
+    if rows:
+        print_table(("file", "verdict", "decided by", "why"), rows, (), file, (0,))
+    if len(rows) < len(excluded):
+        more = f"... and {plural(len(excluded) - len(rows), 'file')} more; check --explain --all has all"
+        print(more, file=file or sys.stdout)
+
+
+def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str], is_table: bool = False) -> list[str]:
     """Which columns of a predicate lack filters where these could help, and what to type.
 
     columns  ColumnFilters
     sources  the files as they were named
+    is_table they are one table, which is changed by a commit
     """
     lacking = [c for c in columns if c.with_filter < c.row_groups]
     lines = []
@@ -85,7 +104,8 @@ def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str]) -> list[str
         names = " ".join(f"--column {shlex.quote(c.column)}" for c in lacking)
         files = " ".join(map(shlex.quote, sources))
         files = files if len(files) <= _SOURCES_SHOWN else "FILES"
-        lines.append(f"to add {'one' if len(lacking) == 1 else 'them'}: parquet-bloom add {files} {names} --in-place")
+        which, where = "one" if len(lacking) == 1 else "them", "" if is_table else " --in-place"
+        lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")
     return lines
 
 

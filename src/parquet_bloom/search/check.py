@@ -8,53 +8,25 @@ worth a warning (FilterWarning).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.chunks.filter_ranges import filter_ranges_of
-from parquet_bloom.formats.metadata.derived import derived
-from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift.compact import uncollected
-from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members, Opaque, terms_of
-from parquet_bloom.predicates.outcomes import TRUE, Outcomes
-from parquet_bloom.search.evidence import STAGES, Decision
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members
+from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.search.evidence import STAGES
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict, UnusedParts, excluded_file, verdicts_of
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.source import PathLike
-
-
-class RowGroupVerdict(NamedTuple):
-    """What is known of one row group without reading its data.
-
-    outcome     what the predicate may give over its rows
-    skipped     no row can match
-    decided_by  what made a match impossible: "no rows", "literal" (no value of the type can match),
-                "partition" (the folder's name), "bounds" (min, max and null counts), "filter",
-                "index" (a zone index that was given); or None
-    bytes_read  of the file, to decide; the footer not counted
-    reason      in words
-    rows, size  of the row group; size is that of its column chunks, compressed bytes
-    """
-
-    path: str
-    row_group: int
-    outcome: Outcomes
-    skipped: bool
-    decided_by: str | None
-    bytes_read: int
-    reason: str
-    rows: int
-    size: int
 
 
 @dataclass(slots=True)
@@ -77,6 +49,8 @@ class ColumnFilters(Printed):
 class Verdicts(Printed, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
+    table, version  of which all these files are, and which version of it; None: they are files
+    excluded  the files that the log of their table excludes; they have no verdicts, as they were not opened
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
@@ -85,6 +59,9 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.table: str | None = None
+        self.version: str | None = None
+        self.excluded: list[ExcludedFile] = []
         self.columns: list[ColumnFilters] = []
         self.notes: list[str] = []
         self.failed: list[FailedFile] = []
@@ -98,8 +75,14 @@ class Verdicts(Printed, list[RowGroupVerdict]):
     def to_dict(self) -> dict[str, Any]:
         """Verdicts, what they come to, and the rest, in values that JSON has; as `check --json` prints."""
         unused = [{"part": part, "reason": reason} for part, reason in self.unused]
-        named = {"verdicts": list(self), "totals": totals(self), "unused": unused, "columns": self.columns}
-        return {name: plain(value) for name, value in {**named, "failed": self.failed, "notes": self.notes}.items()}
+        named: dict[str, Any] = {
+            "verdicts": list(self),
+            "totals": totals(self, self.excluded),
+            "excluded": self.excluded,
+        }
+        named |= {"table": self.table, "version": self.version, "unused": unused, "columns": self.columns}
+        named |= {"failed": self.failed, "notes": self.notes}
+        return {name: plain(value) for name, value in named.items()}
 
     def to_arrow(self) -> pa.Table:
         """A row a row group."""
@@ -107,18 +90,22 @@ class Verdicts(Printed, list[RowGroupVerdict]):
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed):,} files failed" if self.failed else ""
-        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{failed})"
+        excluded = f", {len(self.excluded):,} files not opened" if self.excluded else ""
+        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{excluded}{failed})"
 
 
-def totals(verdicts: Sequence[RowGroupVerdict], excluded: int = 0) -> dict[str, Any]:
-    """Row groups and bytes skipped of how many, and what they fell to."""
+def totals(verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = ()) -> dict[str, Any]:
+    """Row groups and bytes skipped of how many, and what they fell to; and so for files that were not opened."""
+    files_by = Counter(one.decided_by for one in excluded)
     by = Counter(v.decided_by for v in verdicts if v.skipped)
     return {
         "row_groups": len(verdicts),
         "row_groups_skipped": sum(by.values()),
         "bytes": sum(v.size for v in verdicts),
         "bytes_skipped": sum(v.size for v in verdicts if v.skipped),
-        "files_excluded": excluded,
+        "files_excluded": len(excluded),
+        "files_excluded_by": dict(files_by),
+        "files_excluded_bytes": sum(one.size or 0 for one in excluded),
         "by": {stage: by[stage] for stage in STAGES if by[stage]},
         "bytes_read_to_decide": sum(v.bytes_read for v in verdicts),
     }
@@ -136,14 +123,17 @@ def check(
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow.parquet takes them; or
                 a pyarrow Expression. `list_contains(l, 5)` speaks of the elements of a list.
     filesystem  any pyarrow or fsspec file system; source then names files on it
+    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
     options     see SearchOptions; `progress` is called with a Progress for every file
 
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
-    TableFormatError for a table's folder, or a file in it, without raw_files.
+    TableFormatError for files of a table that are not read through its log, without raw_files.
     """
     search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
     verdicts.failed += search.file_set.failed
+    if search.table is not None:
+        verdicts.table, verdicts.version = search.table.snapshot.table, search.table.snapshot.version
     unused = UnusedParts()
     columns: dict[str, ColumnFilters] = {}
     meter = Meter(search.options.progress, search.files, "search")
@@ -155,6 +145,9 @@ def check(
                 if search.file_set.single:
                     raise error
                 verdicts.failed.append(FailedFile(str(found), error))
+                continue
+            if (excluded := excluded_file(one)) is not None:
+                verdicts.excluded.append(excluded)
                 continue
             verdicts.extend(verdicts_of(one))
             _count_filters(one, columns)
@@ -190,114 +183,3 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
             yield from _equated(part)
     elif isinstance(bound, Element) or (isinstance(bound, Members) and bound.operands):
         yield bound.leaf
-
-
-class UnusedParts:
-    """The parts of a predicate that no evidence could answer; each reason once, with the number of files."""
-
-    def __init__(self, files: Iterable[FileResult] = ()) -> None:
-        self._files = 0
-        self._last: tuple[Bound | None, list[tuple[str, str]]] = (None, [])
-        self._found: dict[tuple[str, str], tuple[str, int]] = {}
-        for file in files:
-            self.add(file)
-
-    def add(self, file: FileResult) -> None:
-        """Take one file's parts over; of a file that its folder's name excludes there are none."""
-        if file.bound is None:
-            return
-        self._files += 1
-        if file.bound is not self._last[0]:  # files of one schema share it
-            opaque = [term for term in terms_of(file.bound) if isinstance(term, Opaque)]
-            self._last = file.bound, list({(str(term.part), term.reason): None for term in opaque})
-        for key in self._last[1]:
-            first, count = self._found.get(key, (str(file.file), 0))
-            self._found[key] = first, count + 1
-
-    @property
-    def parts(self) -> list[tuple[str, str]]:
-        """(part, reason); the reason names a file, and how many there are, where others do use the part."""
-        parts = []
-        for (part, reason), (first, count) in self._found.items():
-            if count < self._files:
-                such = ", such as" if count > 1 else ":"
-                reason = f"{reason} (in {count:,} of {self._files:,} files{such} {first})"
-            parts.append((part, reason))
-        return parts
-
-
-_OUTCOMES = [Outcomes(bits) for bits in range(8)]
-_REASONS = {
-    "no rows": "the row group has no rows",
-    "literal": "no value of the column's type can match",
-    "partition": "the folder's name excludes it",
-    "bounds": "min, max and null counts exclude it",
-    "filter": "the filter denies the value",
-    "index": "the index denies the value in all of its zones",
-}
-
-
-def verdicts_of(searched: FileResult) -> Iterable[RowGroupVerdict]:
-    """A verdict for every row group of a file."""
-    decision, outline, bound = searched.decision, searched.outline, searched.bound
-    assert decision is not None
-    assert outline is not None
-    assert bound is not None
-    n = outline.n_row_groups
-    stages = [STAGES[i] for i in decision.stage.tolist()]
-    skipped = [stage is not None for stage in stages]
-    columns = zip(
-        repeat(str(searched.file)),
-        range(n),
-        map(_OUTCOMES.__getitem__, decision.outcomes.tolist()),
-        skipped,
-        stages,
-        decision.bytes_read.tolist(),
-        _reasons(decision, bound, stages),
-        outline.rows.tolist(),
-        sizes_of(outline).tolist(),
-        strict=False,
-    )
-    return map(partial(tuple.__new__, RowGroupVerdict), columns)
-
-
-@derived
-def sizes_of(outline: Outline) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Compressed bytes of each row group: int64[row groups]."""
-    sizes: np.ndarray[Any, np.dtype[np.int64]] = outline.slots[Slot.COMPRESSED_SIZE].sum(axis=1)
-    return sizes
-
-
-def _reasons(decision: Decision, bound: Bound, stages: list[str | None]) -> list[str]:
-    skips: dict[str | None, str] = {None: ""}
-    skips.update(_REASONS)
-    if "literal" in stages:
-        skips["literal"] = _literal_reason(bound)
-    reasons = [skips[stage] for stage in stages]
-    kept = np.flatnonzero(decision.stage == 0).tolist()
-    if kept:
-        opaque = next((term.reason for term in terms_of(bound) if isinstance(term, Opaque)), None)
-        for i in kept:
-            if decision.outcomes[i] == TRUE:
-                reasons[i] = "every row matches"
-            elif i in decision.notes:
-                reasons[i] = decision.notes[i]
-            elif decision.asked[i]:
-                reasons[i] = "the filter admits the value"
-            else:
-                reasons[i] = opaque or "nothing excludes it"
-    return reasons
-
-
-def _literal_reason(bound: Bound) -> str:
-    for term in terms_of(bound):
-        if isinstance(term, Members):
-            if term.null and not term.operands:
-                return "nothing equals NULL"
-            for operand in term.operands:
-                if operand.never and operand.reason:
-                    return operand.reason
-    return _REASONS["literal"]
-
-
-__all__ = ["RowGroupVerdict", "UnusedParts", "Verdicts", "check", "sizes_of", "totals", "verdicts_of"]

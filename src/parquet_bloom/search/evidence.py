@@ -8,7 +8,7 @@ row group must fall. Terms are asked one after the other, so a row group that fe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,12 +82,20 @@ class Question:
 
     pairs    the partition values of the file
     literal  literal_outcome of the predicate
+    log      what the predicate may give over the file's rows by the log of its table
+    absent   (leaf, n) -> statistics of n row groups of a leaf that the file lacks; None: NULL in all rows
     """
 
     bound: Bound
     options: Options
     pairs: Pairs = ()
     literal: int = TRUE | FALSE | NULL
+    log: int = ANY
+    absent: Callable[[Leaf, int], ColumnStatistics] | None = None
+
+    def combine(self, masks: Sequence[Masks], n: int) -> Masks:
+        """What the predicate may give in n row groups, from what its terms may give."""
+        return combine(self.bound, masks, n) & np.uint8(self.log)
 
 
 def literal_outcome(bound: Bound, nan: str) -> int:
@@ -124,9 +132,9 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
         stage[stage == 0] = _LITERAL
     elif question.pairs and not partition_outcome(question) & TRUE:
         stage[stage == 0] = _PARTITION
-    statistics = [_statistics(term, outline, question.pairs) for term in terms]
+    statistics = [_statistics(term, outline, question) for term in terms]
     masks = [term_masks(term, f, question.options.nan) for term, f in zip(terms, statistics, strict=True)]
-    outcomes = combine(question.bound, masks, n)
+    outcomes = question.combine(masks, n)
     stage[((outcomes & TRUE) == 0) & (stage == 0)] = _BOUNDS
     decision = Decision(outcomes, stage, np.zeros(n, np.int64), np.zeros(n, bool))
     if question.options.use_filters and (stage == 0).any():
@@ -135,14 +143,16 @@ def decide(source: Source, outline: Outline, question: Question) -> Decision:
     return decision
 
 
-def _statistics(term: Term, outline: Outline, pairs: Pairs) -> ColumnStatistics:
+def _statistics(term: Term, outline: Outline, question: Question) -> ColumnStatistics:
     n = outline.n_row_groups
     if isinstance(term, Opaque):
         return unknown_statistics(n)
     leaf = term.leaf
     if leaf.index < 0:
-        return _partition_statistics(leaf, n, pairs)
+        return _partition_statistics(leaf, n, question.pairs)
     if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
+        if question.absent is not None:
+            return question.absent(leaf, n)
         return all_null_statistics(n)  # a column of other files of the data set
     return statistics_of(outline, leaf)
 
@@ -162,7 +172,7 @@ def _ask_filters(
     # A denial only takes TRUE out of a term (`denied`), so no answer can add an outcome, or lose a row that matches.
     terms = terms_of(question.bound)
     n = outline.n_row_groups
-    single = not isinstance(question.bound, AllOf | AnyOf | NotOf)
+    single = question.log == ANY and not isinstance(question.bound, AllOf | AnyOf | NotOf)
     may_deny: dict[int, NDArray[np.bool_]] = {}
     best = list(masks)  # as if every filter that can be asked denied
     for i, term in enumerate(terms):
@@ -171,7 +181,7 @@ def _ask_filters(
             may_deny[i] = exists & ((masks[i] & TRUE) != 0)
             best[i] = np.where(may_deny[i], denied(term, masks[i]), masks[i])
     for i, may in may_deny.items():
-        hoped = best[i] if single else combine(question.bound, best, n)
+        hoped = best[i] if single else question.combine(best, n)
         decides = ((decision.outcomes & TRUE) != 0) & ((hoped & TRUE) == 0)
         if question.options.decide_true:
             decides |= (decision.outcomes != TRUE) & (hoped == TRUE)
@@ -183,7 +193,7 @@ def _ask_filters(
             hit = groups[answers.denied]
             masks[i] = masks[i].copy()
             masks[i][hit] = denied(terms[i], masks[i][hit])
-            decision.outcomes = masks[i] if single else combine(question.bound, masks, n)
+            decision.outcomes = masks[i] if single else question.combine(masks, n)
             decision.stage[((decision.outcomes & TRUE) == 0) & (decision.stage == 0)] = _FILTER
         best[i] = masks[i]
 

@@ -16,9 +16,14 @@ from parquet_bloom.limits import Limits, limits
 FORMAT = ds.ParquetFileFormat()
 
 
-def file_format() -> ds.ParquetFileFormat:
-    """FORMAT with the limits of this process, where these allow larger footers than pyarrow's."""
+def file_format(**read: Any) -> ds.ParquetFileFormat:
+    """FORMAT with the limits of this process, where these allow larger footers than pyarrow's.
+
+    read  options of ds.ParquetReadOptions
+    """
     allowed, usual = limits(), Limits()
+    if read:
+        return ds.ParquetFileFormat(default_fragment_scan_options=file_format().default_fragment_scan_options, **read)
     if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
         return FORMAT
     options = ds.ParquetFragmentScanOptions(
@@ -28,12 +33,16 @@ def file_format() -> ds.ParquetFileFormat:
     return ds.ParquetFileFormat(default_fragment_scan_options=options)
 
 
-def fragment(path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int]) -> Any:
+def fragment(
+    path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int],
+    form: ds.ParquetFileFormat | None = None,
+) -> Any:  # fmt: skip
     """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
 
     path  on the file system, or a file of pyarrow's that is open
+    form  how the file is read; None: as file_format has it
     """
-    return file_format().make_fragment(
+    return (form or file_format()).make_fragment(
         path, filesystem if isinstance(path, str) else None, partition, row_groups=_ranked(groups)
     )
 

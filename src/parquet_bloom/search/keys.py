@@ -166,6 +166,13 @@ def partition_hits(leaf: Leaf, pairs: Pairs, outline: Outline, keys: Keys) -> li
     return [0 if rows == 0 else holds for rows in outline.rows.tolist()]
 
 
+def hits_by_statistics(statistics: ColumnStatistics, outline: Outline, leaf: Leaf, keys: Keys) -> list[int | None]:
+    """How many keys each row group may hold, by what is known of the column there; see hits_of."""
+    first, last = _within(keys, statistics, outline.n_row_groups, exact=domain_of(leaf) != "float")
+    some = (outline.rows > 0) & statistics.some_value & (keys.open | (first < last))
+    return [None if one else 0 for one in some.tolist()]
+
+
 def hits_of(
     source: Source, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
 ) -> list[int | None]:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Unknown
@@ -66,11 +65,8 @@ class Narrowing:
         return narrowing, (self.files, self.groups, how.dataset_schema, how.nan, how.use_filters, how.range_values)
 
 
-def narrowing_of(
-    parts: Sequence[tuple[FileResult, Sequence[int]]], first: FileResult, keys: tuple[Leaf, ...], how: Options
-) -> Narrowing:
-    """For a data set of these row groups, with the columns of its first file and of folders' names."""
-    schema = DatasetSchema(first.outline.leaves if first.outline is not None else (), keys, str(first.file))
+def narrowing_of(parts: Sequence[tuple[FileResult, Sequence[int]]], schema: DatasetSchema, how: Options) -> Narrowing:
+    """For a data set of these row groups, with the columns of this schema."""
     files, groups = [part.file for part, _ in parts], [chosen for _, chosen in parts]
     return narrowing(files, groups, schema, how.nan, how.use_filters, how.range_values)
 

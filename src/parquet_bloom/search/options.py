@@ -5,6 +5,7 @@ check, prune, count, read_table, ... (**options: SearchOptions) -> Options -> Se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -28,6 +29,8 @@ class SearchOptions(TypedDict, total=False):
     range_values  a range of so many integers or dates is asked for one by one; 1000 unless given
     cache         footers that the caller keeps from one call to the next
     raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
+                  has them
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -36,6 +39,7 @@ class SearchOptions(TypedDict, total=False):
     range_values: int
     cache: FooterCache | None
     raw_files: bool
+    catalog_properties: Mapping[str, str] | None
     progress: ProgressCallback | None
 
 
@@ -56,6 +60,7 @@ class Options:
     range_values: int = RANGE_VALUES
     cache: FooterCache | None = None
     raw_files: bool = False
+    catalog_properties: Mapping[str, str] | None = None
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False

@@ -8,8 +8,6 @@ The rows and their order are those that pyarrow gives for the same files; only t
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -19,33 +17,40 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
-from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
-from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.check import RowGroupVerdict, UnusedParts, sizes_of, verdicts_of
 from parquet_bloom.search.expression_filter import ExpressionFilter
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
+from parquet_bloom.search.in_table import InTable
 from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.table_rows import Part, TableRows
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
     SearchedDataset,
+    for_arrow,
     opened_same,
-    path_of,
     read_error,
     version_of,
+)
+from parquet_bloom.search.verdicts import (
+    ExcludedFile,
+    RowGroupVerdict,
+    UnusedParts,
+    excluded_file,
+    log_search,
+    sizes_of,
+    verdicts_of,
 )
 from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.source import PathLike, Source
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
-
-logger = logging.getLogger("parquet_bloom")
-Part = tuple[FileResult, list[int]]  # a file, and row groups of it
 
 
 class Scan:
@@ -72,6 +77,13 @@ class Scan:
             raise self._search.file_set.failed[0].error
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
+        table = self._search.table
+        self._rows = TableRows(table.snapshot, self.filesystem, for_arrow) if table is not None else None
+
+    @property
+    def table(self) -> InTable | None:
+        """The table that is read; None: files."""
+        return self._search.table
 
     @property
     def predicate(self) -> Predicate:
@@ -82,7 +94,7 @@ class Scan:
     def files(self) -> list[FileResult]:
         """Every file, searched. Raises the first file's error: rows must not be missing in silence."""
         files = self._searched()
-        self._log(files)
+        log_search(self.predicate, files)
         return files
 
     def _searched(self) -> list[FileResult]:
@@ -102,6 +114,9 @@ class Scan:
         leaf     the name of one leaf, or of a folder's key
         """
         self._search.columns, self._search.leaf = list(columns or ()), leaf
+        if self._search.table is not None:
+            self._search.hold_names(self._search.table.leaves, self._search.table.first.name)
+            return
         first = self.files[0]
         assert first.outline is not None
         self._search.hold_names(first.outline.leaves, first.file)
@@ -113,8 +128,13 @@ class Scan:
 
     @property
     def excluded(self) -> list[str]:
-        """The files that were not opened, as their folders' names exclude them."""
-        return [str(file.file) for file in self.files if file.decision is None]
+        """The files that were not opened: their folders' names, or the log of their table, exclude them."""
+        return [one.path for one in self.excluded_files]
+
+    @property
+    def excluded_files(self) -> list[ExcludedFile]:
+        """The same with the reason."""
+        return [one for file in self.files if (one := excluded_file(file)) is not None]
 
     @property
     def unused(self) -> list[tuple[str, str]]:
@@ -136,6 +156,7 @@ class Scan:
         source = opened_same(version_of(file))
         if file.outline is not None:
             source.adopt(file.outline)
+            source.size = file.size  # where the footer ends, in one whose append was cut short
         return source
 
     @property
@@ -143,27 +164,21 @@ class Scan:
         """Whether filters are asked."""
         return self._search.options.use_filters
 
-    def leaf_of(self, file: FileResult, column: str) -> tuple[Leaf | None, Leaf]:
-        """The column a name means in a file, None if only the first one has it, and in the first; a key is both."""
-        for key in self._search.keys:
-            if key.path == split_path(column):
-                return key, key
-        first = self.files[0].outline
-        assert first is not None
-        assert file.outline is not None
-        there, path = find_leaf(first.leaves, column), split_path(column)
-        if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
-            return None, there
-        try:
-            return find_leaf(file.outline.leaves, column), there
-        except UnknownColumnError as error:
-            raise UnknownColumnError(f"{file.file}: " + error.message) from error
+    @property
+    def first_leaves(self) -> tuple[Leaf, ...]:
+        """The columns that names are held against: the first file's, or the table's."""
+        if self._search.table is not None:
+            return self._search.table.leaves
+        first = self.files[0].outline if self.files else None
+        return first.leaves if first is not None else ()
 
     # --- rows -------------------------------------------------------------------------------------
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of the first file, as pyarrow has it, then the partition columns."""
+        """The schema of the first file, as pyarrow has it, then the partition columns; of a table its own."""
+        if self._rows is not None:
+            return self._rows.schema
         found = self._search.files[0]
         try:
             with Source(found) as source:
@@ -188,8 +203,12 @@ class Scan:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet.
 
         One of its files that was changed since is a FileChangedError when the data set is scanned.
+        Raises RequestError for a table's file with row-level deletes, or whose columns have other names.
         """
-        return self._dataset(self._open(), guarded=True)
+        parts = self._open()
+        if self._rows is not None:
+            self._rows.check_whole([file for file, _ in parts])
+        return self._dataset(parts, guarded=True)
 
     def _open(self) -> list[Part]:
         return [(file, groups) for file in self.files if (groups := open_groups(file))]
@@ -198,20 +217,24 @@ class Scan:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
         keys, fragments = self._search.keys, []
         for file, groups in parts:
-            path: Any = path_of(file)
-            if file.file.is_local and not is_utf8(path):  # pyarrow has no such names
-                with opened_same(version_of(file)) as source:
-                    path = source.native_file()
-            fragments.append(fragment(path, self.filesystem, partition_expression(keys, file.file.partitions), groups))
+            if self._rows is not None:
+                constants = self._rows.constants(file)
+            else:
+                constants = partition_expression(keys, file.file.partitions)
+            fragments.append(fragment(for_arrow(file), self.filesystem, constants, groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
-        versions = [version_of(file) for file, _ in parts]
-        return SearchedDataset(*made_of, versions, narrowing_of(parts, self.files[0], self.keys, self._search.options))
+        versions, how = [version_of(file) for file, _ in parts], self._search.options
+        if self._rows is not None and any(self._rows.constants(file) is not None for file, _ in parts):
+            return SearchedDataset(*made_of, versions)
+        path = str(self.files[0].file) if self.files else ""
+        schema = DatasetSchema(self.first_leaves, self.keys, path)
+        return SearchedDataset(*made_of, versions, narrowing_of(parts, schema, how))
 
     def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named (None: all)."""
-        if self.progress is not None:
+        if self.progress is not None or self._rows is not None:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         self._check_columns(columns)
         rows = self._row_filter()
@@ -229,40 +252,47 @@ class Scan:
         self._check_columns(columns)
         rows = self._row_filter()
         with self._reading():
-            scanner = self._dataset(self._open()).scanner(
-                columns=listed(columns) if rows is None else self._with(columns, rows),
-                batch_size=batch_rows,
-                batch_readahead=2,
-                fragment_readahead=1,
-            )
             meter = self.row_meter()
-            for batch in scanner.to_batches():
+            names = listed(columns) if rows is None else self._with(columns, rows)
+            for batch in self._batches(self._open(), names, batch_rows):
                 meter.add(batch.num_rows)
                 kept = batch if rows is None else rows.filter_batch(batch)
                 if kept.num_rows:
                     yield kept if columns is None or rows is None else kept.select(list(columns))
 
+    def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own."""
+        with self._reading():
+            yield from self._batches(self._open(), listed(columns), batch_rows)
+
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""
-        whole = 0
-        some: list[FileResult] = []
-        for file in self.files:
-            if file.decision is None or file.outline is None:
-                continue
-            sure = file.decision.outcomes == TRUE
-            whole += int(file.outline.rows[sure].sum())
-            if (file.decision.open & ~sure).any():
-                some.append(file)
+        whole = sum(self._living(file) for file in self.files)
+        some = [(file, groups) for file in self.files if (groups := undecided_groups(file))]
         if not some:
             return whole
         rows = self._row_filter()
         assert rows is not None
-        dataset = self._dataset([(file, undecided_groups(file)) for file in some])
         with self._reading():
-            scanner = dataset.scanner(columns=self._with([], rows))
-            return whole + sum(int(rows.filter_batch(b).num_rows) for b in scanner.to_batches())
+            found = self._batches(some, self._with([], rows), 1 << 16)
+            return whole + sum(int(rows.filter_batch(b).num_rows) for b in found)
 
     # --- how --------------------------------------------------------------------------------------
+
+    def _batches(self, parts: Sequence[Part], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of row groups, in order; never more than a few row groups in memory."""
+        if self._rows is not None:
+            yield from self._rows.batches(parts, names, batch_rows)
+        elif parts:
+            options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
+            yield from self._dataset(parts).scanner(columns=names, **options).to_batches()
+
+    def _living(self, file: FileResult) -> int:
+        """The rows of the row groups that match whole."""
+        sure = sure_groups(file)
+        if not sure or file.outline is None:
+            return 0
+        return self._rows.living(file, sure) if self._rows is not None else int(file.outline.rows[sure].sum())
 
     def row_meter(self) -> RowMeter:
         """Tells `progress` about the row groups that are left, as their rows are read."""
@@ -310,39 +340,7 @@ class Scan:
     def _reading(self) -> ChangeGuard:
         return ChangeGuard([file for file in self.files if open_groups(file)])
 
-    def _log(self, files: list[FileResult]) -> None:
-        groups = sum(file.decision is not None and len(file.decision.stage) for file in files)
-        kept = sum(int(file.decision.open.sum()) for file in files if file.decision is not None)
-        size = sum(int(sizes_of(file.outline).sum()) for file in files if file.outline is not None)
-        left = sum(
-            int(sizes_of(f.outline)[f.decision.open].sum()) for f in files if f.outline is not None and f.decision
-        )
-        closed = sum(file.decision is None for file in files)
-        logger.info(
-            "%s: %d of %d row groups and %d of %d bytes skipped, %d of %d files by their folders' names",
-            self.predicate, groups - kept, groups, size - left, size, closed, len(files),
-        )  # fmt: skip
-        for part, reason in UnusedParts(files).parts:
-            logger.info("not used to skip: %s: %s", part, reason)
-
 
 def listed(columns: Sequence[str] | None) -> list[str] | None:
     """A list of the names; None stays None."""
     return None if columns is None else list(columns)
-
-
-def open_groups(file: FileResult) -> list[int]:
-    """The row groups of a file in which a row can match."""
-    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
-
-
-def is_utf8(path: str) -> bool:
-    """Say whether a path is UTF-8, as pyarrow needs it."""
-    return os.fsencode(path) == path.encode("utf-8", "replace")
-
-
-def undecided_groups(file: FileResult) -> list[int]:
-    """The row groups of a file in which some rows can match and others not."""
-    assert file.decision is not None
-    undecided = file.decision.open & ((file.decision.outcomes & (FALSE | NULL)) != 0)
-    return [int(i) for i in undecided.nonzero()[0]]

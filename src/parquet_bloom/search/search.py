@@ -11,10 +11,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from parquet_bloom.chunks.hive import partition_keys
-from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError
+from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
+from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
@@ -22,10 +24,12 @@ from parquet_bloom.predicates.names import FirstFile, Schema
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
+from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
-from parquet_bloom.storage.paths import DataFile, locate
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.named.sources import find
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
@@ -48,7 +52,7 @@ class DatasetSchema:
 
 @dataclass(slots=True)
 class FileResult:
-    """One file and what is known of its row groups; without a decision its folder's name excluded it."""
+    """One file and what is known of its row groups; or, without a decision, why it was not opened."""
 
     file: DataFile
     size: int = 0
@@ -58,6 +62,48 @@ class FileResult:
     requests: int = 0
     bytes_read: int = 0
     version_token: object = None
+    excluded: Excluded | None = None
+
+
+def open_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which a row can match."""
+    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+
+
+def sure_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which every row matches."""
+    return [] if file.decision is None else [int(i) for i in (file.decision.outcomes == TRUE).nonzero()[0]]
+
+
+def undecided_groups(file: FileResult) -> list[int]:
+    """The row groups of a file in which some rows can match and others not."""
+    sure = set(sure_groups(file))
+    return [group for group in open_groups(file) if group not in sure]
+
+
+def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence[Leaf]) -> tuple[Leaf | None, Leaf]:
+    """The column a name means in a file, None if only the first one has it, and in the first; a key is both.
+
+    first  leaves of the first file of the data set, or of the table
+    """
+    for key in keys:
+        if key.path == split_path(column):
+            return key, key
+    assert file.outline is not None
+    there, path = find_leaf(first, column), split_path(column)
+    if not any(leaf.path[: len(path)] == path for leaf in file.outline.leaves):
+        return None, there
+    try:
+        return find_leaf(file.outline.leaves, column), there
+    except UnknownColumnError as error:
+        raise UnknownColumnError(f"{file.file}: " + error.message) from error
+
+
+def statistics_of_absent(file: FileResult, leaf: Leaf, table: InTable | None) -> ColumnStatistics:
+    """What is known of a column, in each row group, of a file that lacks it."""
+    assert file.outline is not None
+    n = file.outline.n_row_groups
+    return all_null_statistics(n) if table is None else table.absent(leaf, n, file.file)
 
 
 def as_predicate(predicate: Any) -> Predicate:
@@ -86,10 +132,13 @@ class Search:
         self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options
     ) -> None:
         self.predicate = as_predicate(predicate)
-        self._tables = refusing(options.raw_files)
-        self.file_set = locate(sources, filesystem, self._tables)
+        tables = refusing(options.raw_files)
+        found = find(sources, filesystem, tables, options.catalog_properties)
+        self.file_set = found.file_set
+        self.table = InTable(found.snapshot) if found.snapshot is not None else None
+        self._tables = tables if self.table is None else None
         self.options = options
-        self._first: FirstFile | None = None
+        self._first = self.table.first if self.table is not None else None
         self._refused: RequestError | None = None
         self.columns: list[str] = []
         self.leaf: str | None = None
@@ -106,7 +155,16 @@ class Search:
         return self.file_set.files
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
-        """Raises RequestError for what is wrong with the predicate, by the first footer that can be read."""
+        """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
+
+        Of a table by its schema, before any file is opened.
+        """
+        if self.table is not None:
+            try:
+                self.table.ask_log(self.predicate, self.options.nan)
+            except RequestError as error:
+                raise self._refusal(self.table.first.name, error) from error
+            self.hold_names(self.table.leaves, self.table.first.name)
         rest = iter(self.files)
         for data_file in rest:
             yield self._try(data_file)
@@ -129,12 +187,16 @@ class Search:
         if self.options.skip_files and data_file.partitions and self._first is not None:
             outcome = partition_outcome(self._question(self._first.leaves, data_file))
             if not outcome & TRUE:
-                return FileResult(data_file)
+                return FileResult(data_file, excluded=BY_FOLDER)
+        if self.table is not None and (excluded := self.table.excluded(data_file)) is not None:
+            return FileResult(data_file, excluded=excluded)
         with Source(data_file) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
             if self._tables is not None and (note := self._tables.see(source.path, outline)) is not None:
                 logger.warning(note)
+            if self.table is not None:
+                outline = self.table.outline(outline, data_file)
             question = self._question(outline.leaves, data_file)
             decision = decide(source, outline, question)
             searched = FileResult(
@@ -158,7 +220,11 @@ class Search:
 
     def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
         bound, literal = self._bind(leaves, data_file)
-        return Question(bound, self.options, data_file.partitions, literal)
+        table = self.table
+        if table is None:
+            return Question(bound, self.options, data_file.partitions, literal)
+        absent = partial(table.absent, file=data_file)
+        return Question(bound, self.options, (), literal, table.outcome(data_file), absent)
 
     def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""
@@ -178,9 +244,10 @@ class Search:
         self._bound = leaves, bound, literal
         return bound, literal
 
-    def hold_names(self, leaves: Sequence[Leaf], data_file: DataFile) -> None:
+    def hold_names(self, leaves: Sequence[Leaf], data_file: object) -> None:
         """Raise UnknownColumnError for a name that is not among the leaves of the first file and the folders' keys.
 
+        data_file  that has these leaves, or the table, for messages
         `columns` are top-level names, as pyarrow takes them; `leaf` is the name of one leaf.
         """
         try:
@@ -194,9 +261,9 @@ class Search:
             self._refused = self._refusal(data_file, error)
             raise self._refused from error
 
-    def _refusal(self, data_file: DataFile, error: RequestError) -> RequestError:
-        """An error about names or types, which says by which file it was found out."""
-        count = len(self.files)
+    def _refusal(self, data_file: object, error: RequestError) -> RequestError:
+        """An error about names or types, which says by which file, or table, it was found out."""
+        count = len(self.files) if self.table is None else 1
         of_many = f" (the first of {count:,} files)" if count > 1 else ""
         return type(error)(f"{data_file}{of_many}: " + error.message)
 

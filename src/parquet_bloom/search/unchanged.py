@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -53,7 +55,33 @@ def _is_same(file: FileResult) -> bool:
 
 
 def _fits(source: Source, file: FileResult | FileVersion) -> bool:
-    return source.version_token == file.version_token and source.size == file.size
+    if source.version_token != file.version_token:
+        return False
+    return file.version_token is not None or source.size == file.size  # a token says more than the size
+
+
+def for_arrow(file: FileResult) -> Any:
+    """A file as pyarrow takes it: its path, or the file itself where pyarrow would find no such name or no footer.
+
+    Raises FileChangedError where that is no longer the one that was searched, StorageError.
+    """
+    path = path_of(file)
+    if not file.file.is_local or (is_utf8(path) and not _is_cut(file)):
+        return path
+    with opened_same(version_of(file)) as source:
+        return source.until(file.size).native_file()
+
+
+def is_utf8(path: str) -> bool:
+    """Say whether a path is UTF-8, as pyarrow needs it."""
+    return os.fsencode(path) == path.encode("utf-8", "replace")
+
+
+def _is_cut(file: FileResult) -> bool:
+    """Whether a local file goes on behind what was searched of it, as one does whose append was cut short."""
+    with suppress(OSError):
+        return os.path.getsize(file.file.path) > file.size
+    return False
 
 
 @dataclass(frozen=True, slots=True)

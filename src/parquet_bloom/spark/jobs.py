@@ -24,9 +24,9 @@ from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.check import sizes_of, verdicts_of
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import FileResult, Search, as_predicate
+from parquet_bloom.search.verdicts import sizes_of, verdicts_of
 from parquet_bloom.spark.dataset import Dataset, data_file, dataset, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped

@@ -18,19 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from parquet_bloom.edit.on_table.requests import commit_options, latest, refuse_commits, refuse_outputs
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, mapped, mark, small_batches, width
+from parquet_bloom.spark.frames import computed, ddl, mapped, mark, small_batches, width
 from parquet_bloom.spark.listing import FILE, Listing, find_tables, list_by_size
+from parquet_bloom.spark.on_table import add_on_table
 from parquet_bloom.spark.packing import packed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing.litter import remove_stale
+from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.snapshot import Way
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from parquet_bloom.formats.forms.form import Rate
 
 REPORT = pa.schema(
     [
@@ -70,7 +76,7 @@ def add_filters(
     placement: str | None = None,
     hash_family: str | None = None,
     strategy: str | None = None,
-    fpp: float | Mapping[str, float] | None = None,
+    fpp: Rate | Mapping[str, Rate] | None = None,
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
@@ -84,18 +90,24 @@ def add_filters(
     threads: int = 1,
     task_bytes: int = 512 << 20,
     split_bytes: int = 256 << 20,
+    commit: Way | None = None,
+    files_per_commit: int | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: Any = None,
 ) -> DataFrame:
-    """Add Bloom filters to the Parquet files of folders, on Spark. Runs at once; returns the report.
+    """Add Bloom filters to the Parquet files of folders, or of a table, on Spark. Runs at once; returns the report.
 
     spark        a SparkSession
-    paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:)
+    paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:); or one table,
+                 named as parquet_bloom.add_filters names it: its files are not split
     output       a folder for the new versions, which keeps the tree; or else in_place=True
     columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, overwrite, replace,
     sync, force, raw_files  as parquet_bloom.add_filters has them
     threads      that decode and hash at a time in one task: as many as spark.task.cpus
     task_bytes   small files of so many bytes together make a task
     split_bytes  files from this size on are split: their filters are built by many tasks
+    commit, files_per_commit, catalog_properties  of a table, as parquet_bloom.add_filters has them: executors build,
+                 and the driver commits
     progress     of spark.progress, if somebody watches
     returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
                  filter_bytes, seconds, error), cached, a row a file; status is "done", "unchanged" (an
@@ -106,6 +118,18 @@ def add_filters(
     wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
     files have no row.
     """
+    name = named_table(list(paths))
+    if name is not None:
+        refuse_outputs(name, output, in_place, overwrite, raw_files)
+        arguments: dict[str, Any] = {
+            "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
+            "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "threads": threads,
+            "replace": replace, "sync": sync, "force": force,
+        }  # fmt: skip
+        how = commit_options("add", commit, files_per_commit, False)
+        rows, _ = add_on_table(spark, latest(name, catalog_properties, None), arguments, how, progress)
+        return spark.createDataFrame([tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
+    refuse_commits(commit, files_per_commit, catalog_properties)
     where = storages(spark, paths, output)
     paths = [where.absolute(path) for path in paths]
     output = where.absolute(output) if output is not None else None

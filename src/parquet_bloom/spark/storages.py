@@ -20,8 +20,10 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.paths import DataFile, partitions_of
+from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
+from parquet_bloom.tables.named.names import parse
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {
@@ -230,3 +232,11 @@ def azure_options(authority: str, settings: Mapping[str, str]) -> dict[str, Any]
         if secret is not None and tenant is not None:
             options |= {"client_secret": secret, "tenant_id": tenant[1]}
     return options
+
+
+def refuse_tables(names: Sequence[str]) -> None:
+    """Raise RequestError for a name that is a table's: these functions read files, of which executors list folders."""
+    for name in names:
+        if isinstance(name, str) and parse(name) is not None:
+            reason = "is read through its log by check, read, count, inspect and verify without Spark"
+            raise RequestError(f"{without_secret(name)}: {reason}; name files or folders here")

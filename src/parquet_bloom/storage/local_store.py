@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from parquet_bloom.errors import StorageError
+from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Location, OpenFile
 from parquet_bloom.storage.store import Kind, Store
 
@@ -45,11 +46,27 @@ class LocalStore(Store):
 
     def open(self, at: Location, pin: bool) -> OpenFile:
         """Open the file by its descriptor; `pin` costs nothing here."""
-        return _LocalFile(at)
+        return at.opened.pop() if at.opened else _LocalFile(at)
 
     def version(self, at: Location) -> object:
         """Size, times, inode and device."""
         return _version(os.stat(at.path))
+
+    def size_before_append(self, at: Location, file: OpenFile) -> tuple[int, int] | None:
+        """By the journal beside it, if that speaks of this very file."""
+        if file.fd is None:
+            return None
+        folder, name = os.path.split(os.path.realpath(at.path))
+        try:
+            with open(os.path.join(folder, journal_name(name)), "rb") as opened:
+                journal = Journal.decode(opened.read(HEADER_BYTES))
+        except OSError:
+            return None
+        found = os.fstat(file.fd)
+        if journal is None or (found.st_dev, found.st_ino) != (journal.device, journal.inode):
+            return None
+        torn = journal.old_size <= found.st_size < journal.old_size + journal.tail_length
+        return (journal.old_size, journal.footer_crc32) if torn else None
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
         """By stat; a link that leads nowhere is a file, as opening it says what is wrong."""

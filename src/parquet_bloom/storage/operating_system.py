@@ -1,4 +1,4 @@
-"""What is asked of the operating system: copying inside it, free space, the umask."""
+"""What is asked of the operating system: copying and cloning inside it, free space, the umask."""
 
 from __future__ import annotations
 
@@ -6,13 +6,34 @@ import contextlib
 import errno
 import os
 import shutil
+import sys
 import threading
 
 from parquet_bloom.errors import StorageError
 
 _COPY_STEP = 64 << 20  # so that a signal is noticed
 _CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+_CANNOT_CLONE = _CROSS_DEVICE | {errno.ENOTTY, errno.ETXTBSY}
+_FICLONE = 0x40049409  # ioctl of Linux, linux/fs.h
 _ASKING = threading.Lock()
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def clone(source: int, target: int) -> bool:
+    """Make an empty file share all blocks of another one; False where the file system cannot."""
+    if fcntl is None or not sys.platform.startswith("linux"):
+        return False
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError as error:
+        if error.errno not in _CANNOT_CLONE:
+            raise
+        return False
+    return True
 
 
 def copy_range(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
@@ -49,9 +70,9 @@ def free_space(target: str) -> int:
     return shutil.disk_usage(folder).free
 
 
-def require_space(target: str, needed: int) -> None:
-    """Raise StorageError if the disk of the target has less than `needed` bytes free."""
-    free = free_space(target)
+def require_space(target: object, needed: int, fd: int | None = None) -> None:
+    """Raise StorageError if the disk of the target, or of an open file, has less than `needed` bytes free."""
+    free = free_space(str(target)) if fd is None else shutil.disk_usage(fd).free
     if needed > free:
         raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -73,6 +73,28 @@ class OpenFile(Protocol):
 
     def close(self) -> None:
         """Let go of the file."""
+
+
+class Beginning:
+    """The first bytes of an open file, as an OpenFile; the file itself is closed by whoever opened it.
+
+    read  of that file, which may count
+    """
+
+    def __init__(self, file: OpenFile, read: Callable[[int, int], bytes], size: int) -> None:
+        self._file, self.read, self.size = file, read, size
+        self.fd, self.pinned = file.fd, file.pinned
+
+    def version(self) -> object:
+        """That of the whole file."""
+        return self._file.version()
+
+    def etag(self) -> str | None:
+        """That of the whole file."""
+        return self._file.etag()
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def storage_error(path: object, error: BaseException) -> StorageError:
@@ -172,6 +194,20 @@ def arrow_filesystem(filesystem: Any) -> Any:
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "info"):
         return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     raise RequestError(f"filesystem is a {type(filesystem).__name__}, not a file system of pyarrow or fsspec")
+
+
+def s3_options(filesystem: Any) -> dict[str, Any]:
+    """What a pyarrow S3FileSystem was made with, by the names of its parameters."""
+    options: dict[str, Any] = filesystem.__reduce__()[1][0]
+    return options
+
+
+def s3_endpoint(options: Mapping[str, Any]) -> str | None:
+    """The endpoint that is not Amazon's, as a URL; None: Amazon's."""
+    endpoint = options.get("endpoint_override") or None
+    if endpoint is None or "://" in endpoint:
+        return endpoint
+    return f"{options.get('scheme') or 'https'}://{endpoint}"
 
 
 def _header(metadata: dict[Any, Any], name: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from parquet_bloom.formats.metadata.outline import Outline, walk_outline
 from parquet_bloom.formats.metadata.walked import WalkedFooter
 from parquet_bloom.storage.outlines import decode_outline
 from parquet_bloom.storage.readahead import ReadAhead
-from parquet_bloom.storage.remote import Location, arrow_filesystem, side_by_side, storage_error
+from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
 
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
@@ -95,7 +96,7 @@ class Source:
         """
         import pyarrow as pa
 
-        if self.fd is None:
+        if self.fd is None or self.is_cut:
             return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
         return self.native_file()
 
@@ -104,7 +105,11 @@ class Source:
         import pyarrow as pa
 
         same = f"/proc/self/fd/{self.fd}"
-        return pa.OSFile(same if os.path.exists(same) else os.path.abspath(self.location.path), "r")
+        path = same if os.path.exists(same) else os.path.abspath(self.location.path)
+        whole = pa.OSFile(path, "r")
+        if not self.is_cut:
+            return whole
+        return pa.PythonFile(ReadAhead(lambda at, n: whole.read_at(n, at), self.size, None), mode="r")
 
     def __enter__(self) -> Source:
         return self
@@ -115,6 +120,16 @@ class Source:
     def close(self) -> None:
         """Let go of the file. May be called twice."""
         self._file.close()
+
+    def until(self, size: int) -> Source:
+        """The same file as if it ended after so many bytes. It is open as long as this one is, and costs nothing."""
+        part = Beginning(self._file, self.read, size)
+        return Source(Location(self.location.path, self.location.filesystem, self.path, [part]))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the file is longer by now than what is read of it, as one is whose append was cut short."""
+        return self.fd is not None and os.fstat(self.fd).st_size > self.size
 
     def check_unchanged(self) -> None:
         """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
@@ -253,6 +268,9 @@ class Source:
             except EncryptedFooterError:
                 raise
             except FooterError as error:
+                before = self._store.size_before_append(self.location, self._file)
+                if before is not None and before[0] < self.size:
+                    return self._footer_before(*before)
                 # The magic is right and the length is not: damage. Without the magic: something else.
                 kind = DamagedFileError if tail[-4:] == MAGIC and self.size >= 12 else NotParquetError
                 raise kind(self.path, str(error)) from error
@@ -263,6 +281,18 @@ class Source:
             data = tail[held - length : held] if length <= held else self.read(start, length)
             self._footer_data = data, start
         return self._footer_data
+
+    def _footer_before(self, size: int, crc: int) -> tuple[bytes, int]:
+        """Of a file at whose end an append is not finished: it is read as it was before, whose footer had that CRC."""
+        whole, self.size = self.size, size
+        with self._footer_errors():
+            data, start = self._footer_bytes()
+        if zlib.crc32(data) != crc:
+            self.size, self._footer_data = whole, None
+            raise DamagedFileError(
+                self.path, f"an append to it was cut short at {whole:,} bytes, and before it is damage"
+            )
+        return data, start
 
     @contextmanager
     def _footer_errors(self) -> Iterator[None]:

@@ -80,6 +80,10 @@ class Store(ABC):
     def version(self, at: Location) -> object:
         """The version token of what has this path by now, as that of an open file. Raises StorageError, OSError."""
 
+    def size_before_append(self, at: Location, file: OpenFile) -> tuple[int, int] | None:
+        """Of a file at whose end an append of ours is not finished: the size before it, and its footer's CRC-32."""
+        return None
+
     @abstractmethod
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
         """For each path: True a file, False a folder, None nothing there, or the error in asking."""

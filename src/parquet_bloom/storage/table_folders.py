@@ -34,10 +34,11 @@ logger = logging.getLogger("parquet_bloom")
 # Local folders that are looked at beside what was named, and Iceberg tables among them whose metadata are
 # read, on each of so many levels, for so many names.
 _BESIDE, _READ, _LEVELS, _NAMES = 100, 8, 4, 16
-_READERS = {
-    "Delta": "deltalake (DeltaTable(...).file_uris() names live files), Polars or Spark",
-    "Iceberg": "pyiceberg (table.scan().plan_files() names live files), Polars or Spark",
-    "Hudi": "Spark and Hudi's bundle",
+# What to name instead, so that the log is asked; with the folder of the log.
+_ADVICE = {
+    "Delta": "name the table, delta:{folder}",
+    "Iceberg": "name the table in its catalog, iceberg:CATALOG/NAMESPACE.TABLE",
+    "Hudi": "read it with Spark and Hudi's bundle",
 }
 # Who takes a file's size from the table's log and so looks for the footer at the old end; as tests show it.
 _TRUSTING = {
@@ -233,8 +234,8 @@ class Tables:
         table, text = self._first()
         raise TableFormatError(
             table.named,
-            f"{text}, whose files also hold dead and deleted rows: read it with {_READERS[table.kind]}; "
-            "or every file as it is with " + self.refuses,
+            f"{text}, whose files also hold dead and deleted rows: {_ADVICE[table.kind].format(folder=table.folder)}; "
+            "or read every file as it is with " + self.refuses,
         )
 
     def refuse(self, at: Location, target: Location, force: bool) -> None:
@@ -289,7 +290,8 @@ def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; rewrite it through the table, or give " + parameter("force", True)
+    advice = "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
+    return f"{table}, whose log holds file sizes; {advice}, or give " + parameter("force", True)
 
 
 def without_data(folder: Location) -> str | None:
@@ -299,7 +301,7 @@ def without_data(folder: Location) -> str | None:
         return None
     location = data_path(folder) if kind == "Iceberg" else None
     where = f"whose data lie at {location}" if location is not None else "with no Parquet file in its folder"
-    return f"is {'an' if kind == 'Iceberg' else 'a'} {kind} table {where}; read it with {_READERS[kind]}"
+    return f"is {'an' if kind == 'Iceberg' else 'a'} {kind} table {where}; {_ADVICE[kind].format(folder=folder)}"
 
 
 # --- folders --------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquet_bloom.formats.metadata.footer import decode_footer
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -20,6 +20,13 @@ def schema_of(fields: Sequence[Field]) -> pa.Schema:
 
 def leaves_of(fields: Sequence[Field]) -> tuple[Leaf, ...]:
     """The leaves of a table's schema, as a file would have them that pyarrow writes now; index from 0."""
+    return _leaves_of(tuple(fields))
+
+
+@lru_cache(64)
+def _leaves_of(fields: tuple[Field, ...]) -> tuple[Leaf, ...]:
+    import pyarrow.parquet as pq  # a tenth of a second, which only tables are to cost
+
     sink = io.BytesIO()
     pq.ParquetWriter(sink, schema_of(fields)).close()
     data = sink.getvalue()

@@ -36,6 +36,7 @@ class Field:
     type      of the rows that are read
     field_id  by which a file's column is found; None where the format has none
     physical  its name in files, by which it is found where a file has no ids; "" for `name`
+    aliases   further names that it has in some of these files: it was renamed since
     children  of a struct its fields, of a list its element, of a map key and value
     default   the value of rows in files that were written before it was added; a NULL unless the format has such
     """
@@ -47,6 +48,7 @@ class Field:
     physical: str = ""
     children: tuple[Field, ...] = ()
     default: pa.Scalar | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class TableFile(DataFile):
     bounds     of leaves of the table's schema
     buckets    other partition values
     deletes    None: every row lives
+    fields     of a file whose columns have names of their own, and ids that mean nothing here: the table's fields,
+               found in it by `physical` alone; () where `Snapshot.fields` and `by_id` tell
     entry      the adapter's own record of it, for `Table.ways` and `Table.commit`
     """
 
@@ -108,6 +112,7 @@ class TableFile(DataFile):
     bounds: Mapping[LeafPath, FileBounds] = field(default_factory=dict, compare=False)
     buckets: tuple[Bucket, ...] = field(default=(), compare=False)
     deletes: Deletes | None = field(default=None, compare=False)
+    fields: tuple[Field, ...] = field(default=(), compare=False)
     entry: Any = field(default=None, compare=False, repr=False)
 
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from parquet_bloom.audit.inspect import FileInfo, inspect
-from parquet_bloom.edit.add import add_filters
-from parquet_bloom.edit.remove import remove_filters
+from parquet_bloom.change import add_filters, remove_filters
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.facts.installed import Engine
 from parquet_bloom.facts.known import OURS
@@ -33,6 +32,7 @@ from parquet_bloom.worth.process import EngineError, EngineProcess
 from parquet_bloom.worth.translated import translated
 
 BEFORE, AFTER = "before", "after"
+_SECONDS = 600  # that one run may take
 _GAIN = 1.1  # times as fast, at least: less may be chance
 
 
@@ -122,7 +122,8 @@ class BenchReport(Printed):
         if self.lost_rows:
             names = ", ".join(gain.title for gain in self.lost_rows)
             return f"With filters, {names} finds other rows than without: run verify before anybody uses this file."
-        cost = f"filters on {', '.join(self.columns)} ({100 * self.filter_bytes / self.size:.2g} % of the file)"
+        share = f"{100 * self.filter_bytes / self.size:.2g} % of the file"
+        cost = f"filters on {', '.join(self.columns) or 'no column'} ({share})"
         gains = [gain for gain in self.engines if gain.gained]
         best = max(gains, key=lambda gain: (gain.engine != OURS, gain.times or 0), default=None)
         if best is None:
@@ -154,7 +155,7 @@ def bench(
 
     source     one file on a local disk; it stays as it is. A copy with or without filters is made beside the
                system's temporary files, and goes away
-    predicate  SQL text that compares a column by =, IN or list_contains
+    predicate  SQL text that compares a column by =, IN or list_contains; its rows are held in memory
     names      of engines, as `engines` has them; None: all that are installed
     runs       how often each engine asks each file, in turns; one more run comes first and does not count
     raw_files  also a file of an Iceberg, Delta or Hudi table
@@ -222,7 +223,7 @@ def _report(
 def _gain(engine: Engine, version: str, files: dict[str, str], predicate: str, runs: int) -> EngineGain:
     """One engine over both files. An engine that fails or crashes says so in its note."""
     gain = EngineGain(engine.name, engine.title, version)
-    with EngineProcess(engine) as process:
+    with EngineProcess(replace(engine, seconds=max(engine.seconds, _SECONDS))) as process:
         try:
             _measure(process, translated(predicate, engine.name), files, runs, gain)
             if not engine.counted:

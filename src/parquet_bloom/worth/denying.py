@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.audit.inspect import inspect
-from parquet_bloom.edit.add import add_filters
+from parquet_bloom.change import add_filters
 from parquet_bloom.facts.kinds import DICTIONARY, ELEMENT, FIELD, PLAIN
 from parquet_bloom.worth import samples
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,10 +169,12 @@ def build_index(
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
     raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
 
-    source       files, folders, globs, URIs; or one Lance data set
+    source       files, folders, globs, URIs; one table (delta:, iceberg:, ducklake:), whose live files are indexed; or
+                 one Lance data set
     columns      names or patterns
     output       folder; the index of `user.id` becomes `output/user.id/bloomfilter.lance`
     items        live rows a zone
@@ -183,6 +185,7 @@ def build_index(
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
     progress     is called with a Progress for every fragment
     raw_files    also files of an Iceberg, Delta or Hudi table, dead ones too
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
 
     Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TableFormatError for files of a
     table without raw_files. Nothing is left of an index that could not be finished.
@@ -191,7 +194,7 @@ def build_index(
     parameters = form.Parameters(items, probability)
     if isinstance(columns, str) or not columns:
         raise RequestError("columns takes a list of names, at least one")
-    data = open_data(source, columns, filesystem, raw_files)
+    data = open_data(source, columns, filesystem, raw_files, catalog_properties)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:

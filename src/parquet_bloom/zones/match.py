@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.chunks.tails import is_tail_of
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.schema import split_path
@@ -155,10 +156,12 @@ def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
 
 
 def check_fingerprint(file: ZoneFile, number: int, source: Source) -> None:
-    """Raise StaleIndexError unless a file is the very one that the index is of."""
+    """Raise StaleIndexError unless a file is the very one that the index is of, or that one with tails of ours."""
     recorded = file.by_number.get(number, {})
     for key, now in fingerprint(source).items():
         if recorded.get(key) != now:
+            if is_tail_of(source, recorded.get("size", 0), recorded.get("footer_crc32", -1)):
+                return  # the same rows: the file that was indexed is its beginning
             reason = f"is not as it was when {file.path} was built: {key} is {now}, was {recorded.get(key)}"
             raise StaleIndexError(source.path, f"{reason}; build the index again")
 

@@ -17,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom.chunks.hive import partition_value
+from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.search.scan import Part, Scan, listed, open_groups, undecided_groups
-from parquet_bloom.search.search import FileResult
+from parquet_bloom.search.scan import Scan
+from parquet_bloom.search.search import FileResult, open_groups
+from parquet_bloom.search.table_rows import Part
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.zones.match import check_fingerprint, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.pages import PagePlan, RowRanges, plan_pages, read_pages
@@ -74,6 +76,10 @@ class IndexedScan(Scan):
             named = {cover.file.path: known[file.file] for cover, known in pairs if file.file in known}
             if not named:
                 continue
+            if self._rows is not None and not self._rows.same_names(file):
+                raise RequestError(
+                    f"{file.file}: has columns under other names than its table; read it without an index"
+                )
             assert file.bound is not None
             key = id(file.bound)
             if key not in evidence:
@@ -111,40 +117,13 @@ class IndexedScan(Scan):
         schema = self.projected_schema(columns)
         return pa.Table.from_batches(list(self.to_batches(columns)), schema)
 
-    def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
-        """The rows that match, batch by batch."""
-        self._check_columns(columns)
-        rows = self._row_filter()
-        names = listed(columns) if rows is None else self._with(columns, rows)
-        parts = [(file, groups) for file in self.files if (groups := open_groups(file))]
-        with self._reading():
-            meter = self.row_meter()
-            for batch in self._batches(parts, names, batch_rows):
-                meter.add(batch.num_rows)
-                kept = batch if rows is None else rows.filter_batch(batch)
-                if kept.num_rows:
-                    yield kept if columns is None or rows is None else kept.select(list(columns))
-
-    def count(self) -> int:
-        """How many rows match; row groups that match whole are not read."""
-        whole, some = 0, []
-        for file in self.files:
-            if file.decision is None or file.outline is None:
-                continue
-            whole += int(file.outline.rows[file.decision.outcomes == TRUE].sum())
-            if groups := undecided_groups(file):
-                some.append((file, groups))
-        rows = self._row_filter() if some else None
-        if rows is None:
-            return whole
-        with self._reading():
-            found = self._batches(some, self._with([], rows), 1 << 16)
-            return whole + sum(int(rows.filter_batch(b).num_rows) for b in found)
-
     # --- how --------------------------------------------------------------------------------------
 
     def _batches(self, parts: Sequence[Part], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, in order; neighbours that are read whole go through one scanner."""
+        if self._rows is not None:  # a table's rows are counted by their positions: no pages are left out
+            yield from super()._batches(parts, names, batch_rows)
+            return
         waiting: list[Part] = []
         for file, groups in parts:
             for group in groups:
@@ -155,15 +134,10 @@ class IndexedScan(Scan):
                     else:
                         waiting.append((file, [group]))
                     continue
-                yield from self._whole(waiting, names, batch_rows)
+                yield from super()._batches(waiting, names, batch_rows)
                 waiting = []
                 yield from self._by_pages(file, plan, names).to_batches(batch_rows)
-        yield from self._whole(waiting, names, batch_rows)
-
-    def _whole(self, parts: list[Part], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        if parts:
-            options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
-            yield from self._dataset(parts).scanner(columns=names, **options).to_batches()
+        yield from super()._batches(waiting, names, batch_rows)
 
     def _plan(self, file: FileResult, group: int, names: list[str] | None) -> PagePlan | None:
         ranges = self._ranges.get((id(file), group))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,10 +32,10 @@ from parquet_bloom.errors import (
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
-from parquet_bloom.storage.paths import DataFile, expand
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.zones.files import files_of
 from parquet_bloom.zones.reader import lance_errors, pylance
 
 BATCH_ROWS = 1 << 16
@@ -112,6 +112,7 @@ def open_data(
     columns: Sequence[str] | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
 ) -> Data:
     """Find the fragments of Parquet files or of one Lance data set, and columns by name or pattern (None: no column).
 
@@ -121,7 +122,8 @@ def open_data(
     many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     named = [path for path in many if is_lance(path)]
     if not named:
-        return _parquet_data(many if len(many) > 1 else many[0] if many else many, columns, filesystem, raw_files)
+        alone = many[0] if len(many) == 1 else many
+        return _parquet_data(files_of(alone, filesystem, raw_files, catalog_properties), columns)
     if len(many) > 1:
         raise RequestError(f"{named[0]} is a Lance data set; an index is of one data set, or of Parquet files")
     return _lance_data(os.fspath(named[0]), columns)
@@ -219,8 +221,7 @@ def kind_of(leaf: Leaf, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def _parquet_data(sources: Any, columns: Sequence[str] | None, filesystem: Any, raw_files: bool) -> Data:
-    found = expand(sources, filesystem, refusing(raw_files))
+def _parquet_data(found: Sequence[DataFile], columns: Sequence[str] | None) -> Data:
     with Source(found[0]) as source:
         leaves = source.footer().leaves
         arrow = arrow_schema(source)

@@ -15,7 +15,8 @@ from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.kernels import split_block
 
-Placement = Literal["footer", "chunk-start"]
+Placement = Literal["footer", "chunk-start", "tail"]
+Rate = float | Literal["auto"]  # a false positive rate, or whatever lets a reader read least
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
 BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache
 USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is not written
@@ -23,11 +24,35 @@ USELESS_FPP = 0.5  # a filter that admits more than half of all absent values is
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How large a filter may be: target rate, first guess of distinct values, limit in bytes."""
+    """How large a filter may be.
+
+    fpp        target rate
+    ndv        first guess of distinct values
+    max_bytes  limit of the bitset
+    in_vain    bytes that an error makes a reader read. With it there is no target: the filter has the size at which
+               its own bytes and those that its errors cost are least together
+    """
 
     fpp: float = 0.01
     ndv: int | None = None
     max_bytes: int = split_block.MAX_BYTES
+    in_vain: int | None = None
+
+    def size_for(self, ndv: int) -> int:
+        """Bytes of a split block filter of so many distinct values, a power of two."""
+        if self.in_vain is None:
+            return split_block.size_for(ndv, self.fpp, self.max_bytes)
+        return split_block.least_size(ndv, self.in_vain, self.max_bytes)
+
+    def is_reached(self, num_bytes: int, rate: float, ndv: float) -> bool:
+        """Whether a filter of this size and rate, of some ndv distinct values, is large enough."""
+        return rate <= self.fpp if self.in_vain is None else num_bytes >= self.size_for(max(1, round(0.9 * ndv)))
+
+    def may_fold(self, num_bytes: int, rate: float, folded_rate: float) -> bool:
+        """Whether half of such a filter, which has another rate, does as well."""
+        if self.in_vain is None:
+            return folded_rate <= self.fpp
+        return num_bytes // 2 + folded_rate * self.in_vain <= num_bytes + rate * self.in_vain
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class SplitBlockForm:
 
     def most_bytes(self, n_values: int, sizing: Sizing) -> int:
         """Twice the first allocation: one whose exact rate misses the target by chance is built again larger."""
-        size = 2 * split_block.size_for(max(n_values, sizing.ndv or 0), sizing.fpp, sizing.max_bytes)
+        size = 2 * sizing.size_for(max(n_values, sizing.ndv or 0))
         return min(size, sizing.max_bytes) + 32
 
     def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
@@ -78,11 +78,12 @@ class SplitBlockForm:
         if fpp > USELESS_FPP:
             shown = f"{blocks.nbytes} bytes reach a false positive rate of {fpp:.0%} only"
             return BuiltFilter(None, f"{shown}: give more " + parameter("max_bytes"), fpp)
-        return _built(self.header(blocks.nbytes), blocks, fpp, fpp <= sizing.fpp)
+        reached = sizing.is_reached(blocks.nbytes, fpp, split_block.estimated_ndv(blocks))
+        return _built(self.header(blocks.nbytes), blocks, fpp, reached)
 
     def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
         """Whether the first allocation is one block. Floats are left out, as their zeros and NaNs have twins."""
-        first = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
+        first = sizing.size_for(sizing.ndv or n_values)
         return not leaf.float_bits and first == split_block.MIN_BYTES
 
     def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
@@ -102,7 +103,7 @@ class SplitBlockForm:
         return {
             chunk: BuiltFilter(header + data[n * i : n * i + n], "", rate, n, split_block.ndv_of_bits(bits[i], 1))
             for i, (chunk, rate, count) in enumerate(zip(filled, rates.tolist(), counts.tolist(), strict=True))
-            if count and rate <= sizing.fpp
+            if count and sizing.is_reached(n, rate, count)
         }
 
 
@@ -135,14 +136,14 @@ def stored_hashes(
 def fill(
     batches: Callable[[], Iterable[pa.Array]], leaf: Leaf, rule: Rule, sizing: Sizing, n_values: int
 ) -> tuple[split_block.Blocks | None, float]:
-    """Build the smallest power of two of bytes whose exact rate is within the target.
+    """Build the smallest power of two of bytes whose exact rate is within the target, or the one that costs least.
 
     batches   gives the column's values from the start each time it is called
     n_values  at least as many as there are values that are not null
     returns   blocks, uint32[n_blocks, 8], and their rate; no blocks where there is no value
     """
     scratch = np.empty(BATCH_ROWS, np.uint64)
-    num_bytes = split_block.size_for(sizing.ndv or n_values, sizing.fpp, sizing.max_bytes)
+    num_bytes = sizing.size_for(sizing.ndv or n_values)
     while True:
         blocks = split_block.empty(num_bytes)
         found = 0
@@ -153,13 +154,13 @@ def fill(
         if not found:
             return None, 0.0
         fpp = split_block.exact_rate(blocks)
-        if fpp <= sizing.fpp or 2 * num_bytes > sizing.max_bytes:
+        if 2 * num_bytes > sizing.max_bytes or sizing.is_reached(num_bytes, fpp, split_block.estimated_ndv(blocks)):
             break
         num_bytes *= 2
     while blocks.nbytes > split_block.MIN_BYTES:
         folded = split_block.fold(blocks, rule.index)
         folded_rate = split_block.exact_rate(folded)
-        if folded_rate > sizing.fpp:
+        if not sizing.may_fold(blocks.nbytes, fpp, folded_rate):
             break
         blocks, fpp = folded, folded_rate
     return blocks, fpp

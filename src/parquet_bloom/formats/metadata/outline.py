@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData, SchemaElement
 from parquet_bloom.errors import FooterError
 from parquet_bloom.formats.metadata.footer import MAGIC, Footer
 from parquet_bloom.formats.metadata.odd_fields import DRAFT_FILTER, draft_structs
@@ -65,7 +65,8 @@ class Outline:
     data      the bytes that spans speak of
     start     of the footer, bytes from the start of the file
     leaves    the columns
-    metadata  FileMetaData of which only what stands behind the row groups is kept: key-values, writer, orders
+    metadata  FileMetaData of which only the schema and what stands behind the row groups is kept: key-values,
+              writer, orders
     rows      int64[row groups]
     slots     int64[Slot.COUNT, row groups, columns]
     memory    of formats.metadata.derived: what others derive from this outline and keep with it
@@ -126,8 +127,8 @@ def outline_of(footer: Footer) -> Outline:
     rows = np.array([group.num_rows or 0 for group in groups], np.int64)
     metadata = footer.metadata
     rest = FileMetaData(
-        row_groups=[], key_value_metadata=metadata.key_value_metadata, created_by=metadata.created_by,
-        column_orders=metadata.column_orders,
+        schema=metadata.schema, row_groups=[], key_value_metadata=metadata.key_value_metadata,
+        created_by=metadata.created_by, column_orders=metadata.column_orders,
     )  # fmt: skip
     return Outline(bytes(blob), footer.start, footer.leaves, rest, rows, slots)
 
@@ -173,6 +174,7 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
     view = np.frombuffer(data, np.uint8)
     at = last = 0
     leaves: tuple[Leaf, ...] | None = None
+    schema: list[SchemaElement] | None = None
     rows = slots = None
     rest = b""
     try:
@@ -192,7 +194,7 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
             if at < 0:
                 return None
             if id == 2:
-                leaves = _leaves(data[value:at]) if wire == LIST else None
+                schema, leaves = _schema(data[value:at]) if wire == LIST else (None, None)
             elif id == 4:
                 rest = data[at:]
             last = id
@@ -206,6 +208,7 @@ def walk_outline(data: bytes, start: int) -> Outline | None:
         return None
     if any((slots[slot] == NONE).any() for slot in _NEEDED):
         return None
+    metadata.schema = schema
     return Outline(data, start, leaves, metadata, rows[0], slots)
 
 
@@ -223,7 +226,7 @@ def extents(outline: Outline) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 @lru_cache(64)
-def _leaves(schema: bytes) -> tuple[Leaf, ...]:
-    """The leaves of a schema by the bytes of its list."""
+def _schema(schema: bytes) -> tuple[list[SchemaElement], tuple[Leaf, ...]]:
+    """A schema and its leaves, by the bytes of its list. All outlines of such a schema share them."""
     metadata, _ = compact.decode(FileMetaData, b"\x29" + schema + b"\0")
-    return leaves_of(metadata.schema or [])
+    return metadata.schema or [], leaves_of(metadata.schema or [])

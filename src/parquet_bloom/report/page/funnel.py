@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parquet_bloom.search.check import RowGroupVerdict
+from parquet_bloom.search.verdicts import RowGroupVerdict
 
 _STEPS = (  # what is left, and by which evidence
     ("after folders' names", {"partition"}),

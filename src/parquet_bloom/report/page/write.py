@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from parquet_bloom.report.page.gather import gather
 from parquet_bloom.report.page.page import page_of
-from parquet_bloom.storage.paths import FailedFile
+from parquet_bloom.report.written import ReportPage
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.storage.results import Printed
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.new_file import new_output, new_target
-
-
-@dataclass(slots=True)
-class ReportPage(Printed):
-    """A page that was written.
-
-    path, bytes  of the page
-    files        that it is about; `drawn`: the one of them that its pictures show, the largest
-    advised      columns that should have filters
-    skipped      of the predicate's `row_groups`, how many are skipped; None without a predicate
-    """
-
-    path: str
-    bytes: int
-    files: int
-    drawn: str
-    advised: list[str] = field(default_factory=list)
-    row_groups: int | None = None
-    skipped: int | None = None
-    failed: list[FailedFile] = field(default_factory=list)
 
 
 def write_report(

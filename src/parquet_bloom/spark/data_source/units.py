@@ -21,7 +21,7 @@ from pyspark.sql.datasource import InputPartition
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_named, table_of
-from parquet_bloom.spark.storages import Storages
+from parquet_bloom.spark.storages import Storages, refuse_tables
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.store import is_data
@@ -74,6 +74,7 @@ def look(
     names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
 ) -> PartialListing:
     """List level by level, within limits. Raises StorageError for a name that is not there, and as `_rows`."""
+    refuse_tables(names)
     seen = PartialListing()
     pending: deque[tuple[str, str | None]] = deque((name, None) for name in names)
     while pending:

@@ -3,6 +3,7 @@
 NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
   Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
   StoredFile   storage.writing.s3: only new bytes are at hand, of the others it is noted which ones they are
+  AppendedFile storage.writing.append: only new bytes are at hand, the others are in the file already
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import contextlib
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.operating_system import copy_range
+from parquet_bloom.storage.operating_system import clone, copy_range, require_space
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.s3_parts import Extent
 
 _READ_STEP = 32 << 20  # of a remote file
 _WRITE_STEP = 32 << 20
+_APPENDED_STEP = 4 << 20
 _PASSING_STEP = 8 << 20  # of a file that is not to stay in memory
 _COMPARE_STEP = 4 << 20
 
@@ -69,6 +72,10 @@ class NewVersion(ABC):
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
         """Copy [start, stop) of a source, local or remote, to an offset."""
 
+    def clone(self, source: Source) -> bool:
+        """Begin with all bytes of a source by sharing them on the disk; False where nothing was done."""
+        return False
+
     @abstractmethod
     def flush(self) -> None:
         """Wait until what was written so far is on the disk, where there is one to wait for."""
@@ -106,8 +113,17 @@ class Draft(NewVersion):
         self._sync = sync
         self._cached = cached
         self._remember = remember
+        self._waiting = 0  # bytes that were appended since the disk was told of any
         self._written: list[tuple[int, int, int]] = []  # offset, bytes, CRC-32
         self._copied: list[tuple[int, int, int, int]] = []  # offset, descriptor, its range
+
+    def append(self, data: bytes) -> None:
+        """Write new bytes at the end; the disk begins with them while more are being made."""
+        super().append(data)
+        self._waiting += len(data)
+        if self._waiting >= _APPENDED_STEP:
+            self._start_writing(self.at - self._waiting, self._waiting)
+            self._waiting = 0
 
     def write_at(self, at: int, data: bytes) -> None:
         """Write bytes at an offset, and remember their checksum if they will be compared."""
@@ -128,6 +144,19 @@ class Draft(NewVersion):
             copy_range(source_fd, self.fd, start, at, n)
             self._start_writing(at, n)
             start, at = start + n, at + n
+
+    def clone(self, source: Source) -> bool:
+        """Share the blocks of a local file, as XFS and btrfs can; this one has to be empty.
+
+        Raises StorageError where that cannot be and a copy has no room.
+        """
+        if source.fd is None or not clone(source.fd, self.fd):
+            require_space(self._shown_name, source.size, self.fd)
+            return False
+        os.truncate(self.fd, source.size)  # one that is longer by now
+        if self._remember:
+            self._copied.append((0, source.fd, 0, source.size))
+        return True
 
     def copy_from(self, at: int, source: Source, start: int, stop: int) -> None:
         """Copy within the operating system where the source is local, else by reading it."""
@@ -175,14 +204,14 @@ class Draft(NewVersion):
         for at, source, start, stop in self._copied:
             while start < stop:
                 n = min(stop - start, _COMPARE_STEP)
-                if _read(self.fd, at, n) != _read(source, start, n):
+                if read_at(self.fd, at, n) != read_at(source, start, n):
                     raise self._differs(at, n)
                 start, at = start + n, at + n
 
     def _sum(self, at: int, n: int) -> int:
         found, stop = 0, at + n
         while at < stop:
-            data = _read(self.fd, at, min(stop - at, _COMPARE_STEP))
+            data = read_at(self.fd, at, min(stop - at, _COMPARE_STEP))
             if not data:
                 break
             found, at = zlib.crc32(data, found), at + len(data)
@@ -193,7 +222,8 @@ class Draft(NewVersion):
         return StorageError(self._shown_name, f"{reason}; nothing was changed")
 
 
-def _read(fd: int, at: int, length: int) -> bytes:
+def read_at(fd: int, at: int, length: int) -> bytes:
+    """Read `length` bytes of a descriptor, fewer only where it ends. Raises OSError."""
     parts = []
     while length:
         part = os.pread(fd, length, at)
@@ -202,3 +232,40 @@ def _read(fd: int, at: int, length: int) -> bytes:
         parts.append(part)
         at, length = at + len(part), length - len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Assembled:
+    """An OpenFile of what is not together yet: old bytes from the old file, new ones from a temporary file.
+
+    spool  its descriptor; the origins of new pieces are offsets in it
+    """
+
+    fd: int | None = None
+    pinned = False
+
+    def __init__(self, pieces: Sequence[Extent], source: Source, spool: int) -> None:
+        self.size = pieces[-1].stop if pieces else 0
+        self._pieces, self._source, self._spool = list(pieces), source, spool
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read as OpenFile does, by the pieces that the bytes lie in."""
+        parts = []
+        for piece in self._pieces:
+            start, stop = max(offset, piece.at), min(offset + length, piece.stop)
+            if start < stop:
+                at = piece.origin + start - piece.at
+                parts.append(
+                    self._source.read(at, stop - start) if piece.copied else read_at(self._spool, at, stop - start)
+                )
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> None:
+        """None: it is no version of any file yet."""
+        return
+
+    def etag(self) -> None:
+        """None: no store has seen it."""
+        return
+
+    def close(self) -> None:
+        """What it is made of is closed by others."""

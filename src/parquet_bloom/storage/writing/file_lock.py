@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.append import recover
 from parquet_bloom.storage.writing.litter import clear_beside, try_lock
 
 PATIENCE_S = 60.0
@@ -34,7 +35,12 @@ def opened(file: Location, to_replace: bool) -> Iterator[Source]:
         clear_beside(file.path, os.path.realpath(file.path))
     while True:
         with Source(file, pin=True) as source:
-            if not to_replace or source.fd is None or (_is_ours(source.fd) and _is_newest(source)):
+            if not to_replace or source.fd is None:
+                yield source
+                return
+            if _is_ours(source.fd) and _is_newest(source):
+                if recover(source):
+                    continue  # it is another version now
                 yield source
                 return
         if time.monotonic() > stop:

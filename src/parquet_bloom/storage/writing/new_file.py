@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError
+from parquet_bloom.formats.journal import journal_name
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
@@ -194,6 +195,9 @@ class NewFile(Draft):
             raise
         self._name = ""
         checksums.remove()
+        if self._overwrite:  # what an append to the file left that had this name
+            with contextlib.suppress(OSError):
+                self._folder.remove(journal_name(self._base))
 
 
 def local_target(where: PathLike) -> str:

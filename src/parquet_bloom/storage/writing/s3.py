@@ -17,13 +17,13 @@ import os
 import tempfile
 import threading
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from parquet_bloom.errors import ConflictError, StorageError, parameter
 from parquet_bloom.storage.remote import Location, side_by_side, storage_error
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import NewVersion
+from parquet_bloom.storage.writing.draft import Assembled, NewVersion
 from parquet_bloom.storage.writing.s3_client import abort, abort_lost, client_of, etag_of, may_have_begun, told_of
 from parquet_bloom.storage.writing.s3_parts import Extent, Part, plan_parts
 
@@ -94,7 +94,7 @@ class StoredFile(NewVersion):
 
     def reopen(self) -> Source:
         """The new object before it exists, as a file that a Source reads like any other of the storage."""
-        assembled = _Assembled(self.pieces(), self._source, self._spool.fileno())
+        assembled = Assembled(self.pieces(), self._source, self._spool.fileno())
         return Source(Location(self._target.path, self._target.filesystem, str(self._target), [assembled]))
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
@@ -246,34 +246,3 @@ class StoredFile(NewVersion):
 
             kept["Tagging"] = urlencode([(tag["Key"], tag["Value"]) for tag in tags])
         return kept
-
-
-class _Assembled:
-    """An OpenFile: old bytes from the old object, new ones from the temporary file."""
-
-    fd: int | None = None
-    pinned = False
-
-    def __init__(self, pieces: Sequence[Extent], source: Source, spool: int) -> None:
-        self.size = pieces[-1].stop if pieces else 0
-        self._pieces, self._source, self._spool = list(pieces), source, spool
-
-    def read(self, offset: int, length: int) -> bytes:
-        parts = []
-        for piece in self._pieces:
-            start, stop = max(offset, piece.at), min(offset + length, piece.stop)
-            if start < stop:
-                at = piece.origin + start - piece.at
-                parts.append(
-                    self._source.read(at, stop - start) if piece.copied else os.pread(self._spool, stop - start, at)
-                )
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def version(self) -> None:
-        return None
-
-    def etag(self) -> None:
-        return None
-
-    def close(self) -> None:
-        """What it is made of is closed by others."""

@@ -8,17 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.remote import Location
-
-
-def _options(filesystem: Any) -> dict[str, Any]:
-    options: dict[str, Any] = filesystem.__reduce__()[1][0]
-    return options
+from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options
 
 
 def can_speak_for(filesystem: Any) -> bool:
     """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
-    return not _options(filesystem).get("role_arn")
+    return not s3_options(filesystem).get("role_arn")
 
 
 def client_of(filesystem: Any) -> Any:
@@ -27,10 +22,8 @@ def client_of(filesystem: Any) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
-    o = _options(filesystem)
-    endpoint = o.get("endpoint_override") or None
-    if endpoint is not None and "://" not in endpoint:
-        endpoint = f"{o.get('scheme') or 'https'}://{endpoint}"
+    o = s3_options(filesystem)
+    endpoint = s3_endpoint(o)
     settings: dict[str, Any] = {"max_pool_connections": 16}
     if endpoint is not None and not o.get("force_virtual_addressing"):
         settings["s3"] = {"addressing_style": "path"}

@@ -1,6 +1,7 @@
 """Where a new version goes: whether it may, whether there is room, and how it gets there.
 
 local target                   storage.writing.new_file: beside it, renamed
+local, append                  storage.writing.append: behind the file itself, with a journal
 S3 to or from itself, boto3    storage.writing.s3: bytes that stay are copied inside the store
 any other storage              storage.writing.upload: a local temporary file, then the storage's own put
 """
@@ -18,14 +19,16 @@ from typing import Any
 from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
-from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
+from parquet_bloom.storage.writing.append import AppendedFile
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
-from parquet_bloom.storage.writing.s3_client import can_speak_for
+from parquet_bloom.storage.writing.s3_client import can_speak_for, client_of
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.upload import UploadedFile
 
@@ -40,13 +43,14 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a new version is written: as add_filters has it, `cached` as NewFile."""
+    """How a new version is written: as add_filters has it, `cached` as NewFile; `append` for a tail in place."""
 
     overwrite: bool
     sync: bool
     force: bool
     cached: bool = True
     read_back: bool = False
+    append: bool = False
 
 
 def outputs_of(
@@ -88,13 +92,19 @@ def check_target(at: Location, target: Location, in_place: bool, force: bool, ta
         raise StorageError(target, "is read-only; give " + forced + ", or another " + parameter("output"))
 
 
-def disk_needed(source: Source, target: Location, new_bytes: int) -> int:
+def disk_needed(source: Source, target: Location, new_bytes: int, append: bool = False) -> int:
     """Bytes of local disk that a new version takes at most; `new_bytes` are not copied."""
+    if append:
+        return 2 * new_bytes  # in the journal, and behind the file
     return new_bytes if _in_store(target) else source.size + new_bytes
 
 
 def new_version(source: Source, target: Location, how: WriteOptions, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
+    if how.append:
+        check_appendable(target)
+        require_space(target.path, needed)
+        return AppendedFile(source, target)
     if target.is_local:
         require_space(target.path, needed)
         like = source.location.path if not source.is_remote else None
@@ -112,6 +122,12 @@ def new_version(source: Source, target: Location, how: WriteOptions, needed: int
     return new
 
 
+def check_appendable(target: Location) -> None:
+    """Raise StorageError for a file of another storage than the local disks."""
+    if not target.is_local:
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("append") + " can be done")
+
+
 def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
     """Copy a file that needs no change to its output."""
     needed = disk_needed(source, target, 0)
@@ -120,6 +136,32 @@ def copy_whole(source: Source, target: Location, how: WriteOptions) -> Transfer:
         new.at = source.size
         new.commit(source.check_unchanged)
     return new.transfer
+
+
+def size_of(at: Location) -> int | None:
+    """Bytes of a file; None where there is none. Raises StorageError."""
+    try:
+        return store_of(at).size(at.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(at, error) from error
+
+
+def remove_unnamed(new: Location) -> None:
+    """Remove a new file that nothing names yet, if it is there. Raises StorageError."""
+    try:
+        if new.is_local:
+            os.unlink(new.path)
+        elif _in_store(new):  # pyarrow would leave an object of the folder's name
+            bucket, _, key = new.path.partition("/")
+            client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
+        elif store_of(new).exists(new.path):
+            new.filesystem.delete_file(new.path)
+    except FileNotFoundError:
+        pass
+    except Exception as error:
+        raise storage_error(new, error) from error
 
 
 def _in_store(target: Location) -> bool:

@@ -244,15 +244,9 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     words = ["parquet-bloom", "add", *(os.fspath(path) for path in paths)]
     for column in advised:
         words += ["--column", column.column]
-    rates = {column.fpp for column in advised}
-    if len(rates) == 1:
-        words += ["--fpp", f"{rates.pop():g}"]
-    else:
-        for column in advised:
-            words += ["--column-fpp", f"{column.column}={column.fpp:g}"]
     first = advised[0].column
     return [
-        shlex.join([*words, "--in-place"]),
+        shlex.join([*words, "--fpp", "auto", "--in-place"]),
         shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
     ]
 

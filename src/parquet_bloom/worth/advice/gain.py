@@ -110,14 +110,12 @@ def _interval(shares: Sequence[float], n_row_groups: int) -> Interval:
 def least_rate(column: ColumnSurvey, max_bytes: int = split_block.MAX_BYTES) -> float:
     """The rate at which a filter's own bytes and those that are read in vain for its errors are least together.
 
-    A reader that keeps filters in memory, or reads them whole, pays for the bytes of each; every error costs it the
-    bytes of a row group. Rounded to one digit, between 0.1 and 0.0001.
+    `add --fpp auto` decides so too, for each row group by what it holds (kernels.split_block.least_size). Here it is
+    rounded up to one digit, between 0.1 and 0.0001.
     """
     ndv = max(1, round(fmean(_ratio(sample)[1] for sample in column.samples) * float(np.median(column.values))))
-    in_vain = float(np.median(column.row_group_bytes))
-    sizes = [1 << power for power in range(split_block.MIN_BYTES.bit_length() - 1, max_bytes.bit_length())]
-    best = min(sizes, key=lambda size: size + split_block.expected_rate(ndv, size) * in_vain)
-    rate = min(0.1, max(0.0001, split_block.expected_rate(ndv, best)))
+    in_vain = int(np.median(column.row_group_bytes))
+    rate = min(0.1, max(0.0001, split_block.expected_rate(ndv, split_block.least_size(ndv, in_vain, max_bytes))))
     digits = int(-math.floor(math.log10(rate)))
     return min(0.1, float(math.ceil(rate * 10**digits) / 10**digits))
 

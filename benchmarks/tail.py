@@ -1,0 +1,134 @@
+"""What `add --placement tail` costs on file systems that share blocks: in seconds and in bytes.
+
+    sudo python benchmarks/tail.py [--rows 10000000] [--kind xfs] [--folder /tmp/parquet-bloom-bench] [--runs 7]
+
+The file of add.py, on a new file system of that kind (xfs, btrfs) in an image on a loop device, for which it takes
+root and mkfs. These take turns, fsync included:
+
+    tail         add_filters(placement="tail", in_place=True): a clone, the filters, a footer, a rename
+    append       the same with append=True: behind the file itself, with a journal
+    footer       add_filters(in_place=True), which copies what it cannot share
+    limit        decoding the column, hashing and inserting, by the same threads; nothing is written
+
+Ratios are medians over rounds, of seconds and of processor time. Bytes are those that each wrote to the device, by the
+kernel's counters, its file system's own among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from add import make
+
+
+@contextmanager
+def mounted(kind: str, folder: Path, size: int) -> Iterator[Path]:
+    image, at = folder / f"{kind}.img", folder / f"on-{kind}"
+    at.mkdir(exist_ok=True)
+    with image.open("wb") as file:
+        file.truncate(size)
+    subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", "loop", image, at], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", at], check=True)
+        image.unlink()
+
+
+def written(at: Path) -> int:
+    """Bytes written to the device of a mounted file system since it is there."""
+    os.sync()
+    found = subprocess.run(["findmnt", "-no", "SOURCE", at], capture_output=True, text=True, check=True)
+    device = os.stat(found.stdout.strip()).st_rdev
+    counters = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return 512 * int(counters[6])
+
+
+def limit(path: Path) -> None:
+    """What cannot be avoided: the filters are built, by as many threads, and forgotten."""
+    from parquet_bloom.chunks.decode import ColumnReader
+    from parquet_bloom.edit.plan import Request, Run, planned
+    from parquet_bloom.edit.runs import build_run, runs_of
+    from parquet_bloom.storage.source import Source
+    from parquet_bloom.storage.table_folders import Tables
+    from parquet_bloom.storage.workers import Workers, processors
+
+    request = Request.checked(columns=["key"])
+    with Source(path) as source, Workers(processors()) as workers:
+        footer, plan = source.footer(), planned(source, Run(request, workers, Tables()))
+        readers = {column: ColumnReader(source, footer.leaves[column]) for column in plan.columns}
+        runs = runs_of(footer, sorted(plan.sizings))
+        for _ in workers.in_order(lambda run: build_run(readers, footer, plan, request, run), runs):
+            pass
+
+
+def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int], int]:
+    """Seconds and bytes of each way, and the bytes of filters and footer."""
+    from parquet_bloom import add_filters, remove_filters
+
+    def add(**options: object) -> Callable[[], object]:
+        return lambda: add_filters(path, columns=["key"], in_place=True, **options)
+
+    ways: dict[str, Callable[[], object]] = {
+        "tail": add(placement="tail"),
+        "append": add(placement="tail", append=True),
+        "footer": add(),
+        "limit": lambda: limit(path),
+    }
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    cost: dict[str, int] = {}
+    tail = 0
+    for run in range(runs + 1):
+        order = [*ways][run % len(ways) :] + [*ways][: run % len(ways)]
+        for name in order:
+            path.read_bytes()  # warm, whatever came before
+            before, size = written(path.parent), path.stat().st_size
+            start, start_cpu = time.perf_counter(), time.process_time()
+            ways[name]()
+            seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+            if run:  # the first round compiles
+                times[name].append((seconds, cpu))
+            cost[name] = max(cost.get(name, 0), written(path.parent) - before)
+            if name == "tail":
+                tail = path.stat().st_size - size
+            remove_filters(path, in_place=True)
+    return times, cost, tail
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--kind", choices=["xfs", "btrfs"], default="xfs")
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench"))
+    parser.add_argument("--runs", type=int, default=7)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    source = options.folder / f"source-{options.rows}.parquet"
+    if not source.exists():
+        make(source, options.rows)
+    size = source.stat().st_size
+    with mounted(options.kind, options.folder, 4 * size + (512 << 20)) as at:
+        path = at / source.name
+        shutil.copyfile(source, path)
+        times, cost, tail = measure(path, options.runs)
+    print(f"{options.kind}: {size:,} bytes, filters and footer {tail:,} bytes; {options.runs} runs")
+    for name in ("tail", "append", "footer"):
+        pairs = list(zip(times[name], times["limit"], strict=True))
+        wall, cpu = (statistics.median(ours[i] / best[i] for ours, best in pairs) for i in range(2))
+        over = f"{cost[name]:,} bytes written, {cost[name] - tail:,} more than the tail"
+        print(f"{name:8} {wall:5.2f} of the limit, {cpu:5.2f} of its processor time; {over}")
+    print(json.dumps({name: [round(v, 3) for v, _ in values] for name, values in times.items()}))
+
+
+if __name__ == "__main__":
+    main()

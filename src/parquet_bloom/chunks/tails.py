@@ -1,0 +1,115 @@
+"""Tails: filters and a second footer that an `add` of ours put behind a whole file.
+
+    [ PAR1 | body | footer | PAR1 ][ filters | footer' | PAR1 ]
+                                  ^ size of the file without its tail
+
+An entry of the provenance tells that size and the CRC-32 of the footer before it. It is believed if a footer with
+that CRC ends exactly there, and the new footer says nothing that the old one does not but of filters: then all that
+it names beyond lies among filters, and cutting the tail off loses nothing else.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
+from parquet_bloom.formats.provenance import KEY, all_ranges, read_entries, tails_told
+from parquet_bloom.storage.source import Source
+
+_NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A tail that is ours.
+
+    size     bytes of the file without it
+    footer   the footer of that file
+    chunks   whose filters its own entries speak of
+    changed  the chunks for which the two footers name different filters, or one of them names none
+    """
+
+    size: int
+    footer: Footer
+    chunks: frozenset[ChunkKey]
+    changed: frozenset[ChunkKey]
+
+
+def tails_of(source: Source) -> Iterator[tuple[Tail, Source]]:
+    """The tails of a file that can be cut off, the newest first, each with the file as it was before it."""
+    while (tail := tail_of(source)) is not None:
+        source = source.until(tail.size)
+        yield tail, source
+
+
+def tail_of(source: Source) -> Tail | None:
+    """The newest tail of a file, if it is ours. Raises as Source.footer, of the file itself."""
+    footer = source.footer()
+    for size, crc in tails_told(footer)[:1]:
+        old = footer_before(source, size, crc)
+        if old is None or not _same_but_filters(old, footer):
+            return None
+        had, has = all_ranges(old), all_ranges(footer)
+        chunks = [key for entry in read_entries(footer) if entry.tail == (size, crc) for key in entry.chunks]
+        changed = {key for key in had.keys() | has.keys() if had.get(key) != has.get(key)}
+        return Tail(size, old, frozenset(chunks), frozenset(changed))
+    return None
+
+
+def footer_before(source: Source, size: int, crc: int) -> Footer | None:
+    """The footer of CRC-32 `crc` that ends, with its length and magic, at byte `size` of a file; None for any other."""
+    if not 0 < size < source.footer().start:
+        return None
+    with suppress(*_NO_FOOTER):
+        footer = source.until(size).footer()
+        return footer if zlib.crc32(footer.data) == crc else None
+    return None
+
+
+def older_footers(source: Source) -> list[tuple[int, int]]:
+    """(offset, bytes) of the older footers that tails of ours left in a file, lengths and magics included.
+
+    Also those of tails under somebody else's later footer, as long as the filters are where our entries say.
+    """
+    found: list[tuple[int, int]] = []
+    at = source
+    while True:
+        newest = next(iter(tails_told(at.footer())), None)
+        old = footer_before(at, *newest) if newest is not None else None
+        if newest is None or old is None:
+            return found
+        found.append((old.start, newest[0] - old.start))
+        at = at.until(newest[0])
+
+
+def is_tail_of(new: Source, size: int, crc: int) -> bool:
+    """Whether a file is one of that size and footer CRC-32 with nothing but tails of ours behind it."""
+    return any(tail.size == size and zlib.crc32(tail.footer.data) == crc for tail, _ in tails_of(new))
+
+
+def _same_but_filters(old: Footer, new: Footer) -> bool:
+    empty = old.key_values == []
+    try:
+        return _without_filters(old, empty) == _without_filters(new, empty)
+    except FooterError:
+        return False
+
+
+def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
+    """A footer without any filter, and without what we say of them."""
+    ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
+    if not ours and not footer.filter_fields and not footer_filters(footer):
+        return footer.data  # as an edit of nothing would give it
+    edit = FooterEdit(
+        filter_ranges=dict.fromkeys(footer.filter_fields),
+        key_values=ours,
+        keep_empty=keep_empty,
+        texts=changes_of(footer, footer_filters(footer)),
+    )
+    return edit_footer(footer.data, edit)

@@ -1,0 +1,1 @@
+"""New versions of files of a table, put into it by commits."""

@@ -1,0 +1,197 @@
+"""Writes the bytes of a new version with filters, wherever these go; edit.add decides what and checks it.
+
+footer       [ body ][filters][new footer]
+chunk-start  [ filter, chunk, filter, chunk ... ][new footer]
+tail         [ body ][old footer][filters][new footer]      the old file is the beginning of the new one
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from parquet_bloom._version import __version__
+from parquet_bloom.chunks.decode import ColumnReader
+from parquet_bloom.chunks.locate import spans_of
+from parquet_bloom.edit.build import BuiltElsewhere
+from parquet_bloom.edit.finish import check_footer_size, write_footer
+from parquet_bloom.edit.plan import Plan, Run, SkippedColumn, writing_order
+from parquet_bloom.edit.removal import plan_removal
+from parquet_bloom.edit.reports import AddedFilter
+from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, write_body
+from parquet_bloom.edit.runs import MOST, build_run, runs_of
+from parquet_bloom.errors import FooterError, LayoutError
+from parquet_bloom.formats.footer_filters import changes_of, footer_filters, length_of
+from parquet_bloom.formats.forms.form import BuiltFilter
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
+from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten, tail_facts
+from parquet_bloom.formats.thrift.compact import uncollected
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.draft import NewVersion
+from parquet_bloom.storage.writing.sink import FileSink
+
+_WRITTEN_AT_ONCE = 256 << 10
+
+
+class Writer:
+    """Writes the new file's bytes and remembers what the checks and the report need."""
+
+    def __init__(self, source: Source, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None) -> None:
+        self.source, self.footer, self.plan, self.request = source, footer, file_plan, run.request
+        self.workers, self.progress = run.workers, run.progress
+        self.body = Body()
+        self.filters: list[AddedFilter] = []
+        self.skipped: list[SkippedColumn] = []
+        self.checksums: dict[ChunkKey, int] = {}
+        self.filter_ranges: dict[ChunkKey, tuple[int, int]] = {}
+        self.texts: dict[ChunkKey, tuple[tuple[str, str], ...]] = {}
+        self.cut = False
+        self._built: dict[ChunkKey, BuiltFilter] = {}
+        self._built_elsewhere = built
+        self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
+
+    @property
+    def keys(self) -> list[ChunkKey]:
+        """The chunks that got filters."""
+        return sorted([*self.filter_ranges, *self.texts])
+
+    def write(self, new: NewVersion) -> Writer:
+        """Write all of it; nothing after the old bytes where no filter was built and none is cut out."""
+        try:
+            if self.request.at_chunk_start:
+                self._at_chunk_starts(new)
+            elif self.request.as_tail:
+                self._behind_footer(new)
+            else:
+                self._before_footer(new)
+        finally:
+            self.workers.settle()
+        if self.keys or self.cut:
+            with uncollected():
+                write_footer(new, self._new_footer())
+                self._report()
+        return self
+
+    def _build(self, run: Sequence[ChunkKey]) -> list[BuiltFilter]:
+        return build_run(self._readers, self.footer, self.plan, self.request, run)
+
+    def _results(self, keys: Sequence[ChunkKey]) -> Iterator[tuple[ChunkKey, bytes | None]]:
+        given = self._built_elsewhere
+        if given is not None:
+            results = given(self.source, keys)
+        else:
+            # A remote file is read ahead chunk by chunk.
+            runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
+            results = chain.from_iterable(self.workers.in_order(self._build, runs))
+        for done, (key, built) in enumerate(zip(keys, results, strict=True)):
+            group, column = key
+            if built.data is None:
+                self.skipped.append(SkippedColumn(self.footer.leaves[column].name, group, built.reason))
+            else:
+                if built.texts:
+                    self.texts[key] = built.texts
+                else:
+                    self.checksums[key] = zlib.crc32(built.data)
+                self._built[key] = BuiltFilter(b"", "", built.fpp, built.num_bytes, built.estimated_ndv, built.reached)
+            if self.progress is not None:
+                self.progress(self.source.path, done + 1, len(keys))
+            yield key, built.data
+
+    def _cuts(self) -> list[Event]:
+        """With replace: the old filters of the chosen chunks leave, as far as they can."""
+        if not self.request.replace:
+            return []
+        spans = spans_of(self.source, self.footer, self.plan.sizings)
+        self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
+        return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
+
+    def _at_chunk_starts(self, new: NewVersion) -> None:
+        inserts = insert_events(self.footer, list(self.plan.sizings))
+        cuts = [e for e in self._cuts() if e.kind == "cut"]
+        events = sorted([*inserts, *cuts, *index_events(self.footer)])
+        keys = writing_order(self.footer, self.plan, at_chunk_start=True)
+        results = self._results(keys)
+        sink = FileSink(new, self.source)
+        self.body = write_body(events, self.footer.start, self.source.read, lambda _: next(results)[1], sink)
+        self.filter_ranges = dict(self.body.filter_ranges)
+        new.at = sink.at
+
+    def _before_footer(self, new: NewVersion) -> None:
+        events = self._cuts()
+        sink = FileSink(new, self.source)
+
+        def body() -> Body:
+            written = write_body(events, self.footer.start, self.source.read, lambda _: None, sink)
+            new.flush()  # the disk works while the filters are still being built
+            return written
+
+        copying = self.workers.copy(body)
+        if events:
+            copying.result()  # only then is it known where the filters begin
+        new.at = sink.at if events else self.footer.start
+        self._append_filters(new)
+        self.body = copying.result()
+
+    def _behind_footer(self, new: NewVersion) -> None:
+        sink = FileSink(new, self.source)
+
+        def body() -> None:
+            sink.copy(0, self.source.size)
+            new.flush()
+
+        copying = None if new.clone(self.source) else self.workers.copy(body)
+        new.at = self.source.size
+        self._append_filters(new)
+        if copying is not None:
+            copying.result()
+
+    def _append_filters(self, new: NewVersion) -> None:
+        small: list[bytes] = []  # that are written together
+        at = new.at
+        for key, data in self._results(writing_order(self.footer, self.plan, at_chunk_start=False)):
+            if data:
+                self.filter_ranges[key] = (at, len(data))
+                at += len(data)
+                if at - new.at > _WRITTEN_AT_ONCE:
+                    new.append(b"".join(small))
+                    small = []
+                small.append(data)
+        new.append(b"".join(small))
+
+    def _new_footer(self) -> bytes:
+        form, moves = self.request.form, self.body.moves
+        if self.request.placement == "footer":
+            # Offsets of no meaning behind the footer's start, as Polars writes, move with the end, and back with cuts.
+            moves = moves.then(self.footer.start, sum(length for _, length in self.filter_ranges.values()))
+        new = {key: (at, n if form.writes_length else None) for key, (at, n) in self.filter_ranges.items()}
+        old = all_ranges(self.footer)
+        chunks = self.plan.sizings
+        stay = {key: (moves(at), n) for key, (at, n) in old.items() if key not in chunks}
+        ranges = dict(new)
+        for key, pairs in self.texts.items():
+            ranges[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
+        described = {**form.described, **(tail_facts(self.source.size, self.footer) if self.request.as_tail else {})}
+        entries = new_entries(__version__, form.name, described, self.footer, ranges)
+        changes, append = rewritten(self.footer, stay, entries)
+        gone = {key: None for key in old if key in chunks and key not in new}
+        texts = changes_of(self.footer, chunks, self.texts)
+        edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts)
+        try:
+            data = edit_footer(self.footer.data, edit)
+        except FooterError as error:
+            raise LayoutError(self.source.path, f"the footer cannot be edited: {error}") from error
+        if texts:
+            check_footer_size(self.source, data)
+        return data
+
+    def _report(self) -> None:
+        for group, column in self.keys:
+            b = self._built[group, column]
+            held = length_of(self.texts.get((group, column), ()))
+            offset, length = self.filter_ranges.get((group, column), (None, held))
+            name = self.footer.leaves[column].name
+            self.filters.append(
+                AddedFilter(group, name, offset, length, b.num_bytes, b.fpp, b.reached, b.estimated_ndv)
+            )

@@ -1,0 +1,128 @@
+"""What a call was asked to hold, for continuous integration: gates, and annotations of a GitHub workflow run.
+
+Source of the annotations' form: "Workflow commands for GitHub Actions", notice, warning and error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.report.tables import plural
+
+_SHOWN = 10  # annotations of one kind that a run shows
+_ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_NAMES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One condition: the option that asks for it, whether it holds, and why not."""
+
+    gate: str
+    holds: bool
+    reason: str = ""
+
+
+def min_skipped(verdicts: Any, percent: float) -> Gate:
+    """Whether so many percent of the row groups are skipped; of no row groups, all are.
+
+    A file of a table that was not opened counts as one row group.
+    """
+    total, skipped = len(verdicts) + len(verdicts.excluded), verdicts.skipped + len(verdicts.excluded)
+    holds = 100 * skipped >= percent * total
+    share = f"{skipped:,} of {plural(total, 'row group')} skipped"
+    found = f"{share}, {100 * skipped / total:.4g} %" if total else share
+    return Gate("min-skipped", holds, "" if holds else f"{found}; at least {percent:g} % were asked for")
+
+
+def assert_filters(files: Sequence[Any], columns: Sequence[str]) -> Gate:
+    """Whether the columns have a sound filter in each row group that holds a value, by FileInfo's `lacking`."""
+    lacking = [(file.path, column, groups) for file in files for column, groups in file.lacking.items()]
+    if not lacking:
+        return Gate("assert-filters", True)
+    path, column, groups = lacking[0]
+    more = f"; {plural(len(lacking) - 1, 'more column')} of files" if len(lacking) > 1 else ""
+    return Gate("assert-filters", False, f"{path}: {lacking_text(column, groups)}{more}")
+
+
+def lacking_text(column: str, groups: Sequence[int]) -> str:
+    """What a column lacks."""
+    shown = ", ".join(map(str, groups[:_SHOWN])) + (", ..." if len(groups) > _SHOWN else "")
+    return f"{column} has no sound filter in {plural(len(groups), 'row group')} ({shown})"
+
+
+def none_wrong(files: Sequence[Any]) -> Gate:
+    """Whether no filter is wrong; files are VerifiedFile."""
+    wrong = [(file.path, one) for file in files for one in file.wrong]
+    if not wrong:
+        return Gate("verify", True)
+    path, first = wrong[0]
+    many = f"{plural(len(wrong), 'filter')} wrong; the first: " if len(wrong) > 1 else "a filter is wrong: "
+    return Gate("verify", False, f"{many}{path}, {_of(first)}: {first.reason}")
+
+
+# --- annotations --------------------------------------------------------------------------------------
+
+
+def annotation(level: str, text: str, title: str, file: str | None = None) -> str:
+    """One line that GitHub shows beside a run, or beside a file of it. level: notice, warning or error."""
+    names = {"file": file, "title": title}
+    given = ",".join(f"{name}={_escaped(value, _IN_NAMES)}" for name, value in names.items() if value)
+    return f"::{level} {given}::{_escaped(text, _ESCAPED)}"
+
+
+def of_check(verdicts: Any, gates: Sequence[Gate]) -> Iterator[str]:
+    """The sums of a check, files that failed, gates that do not hold."""
+    from parquet_bloom.report.skipping import line  # loads pyarrow
+
+    title = "parquet-bloom check"
+    yield annotation("notice", line(verdicts), title)
+    yield from of_failed(verdicts.failed, title)
+    yield from _of_gates(gates, title)
+
+
+def of_inspect(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
+    """Files whose filters have problems, or that lack filters; files that failed."""
+    title = "parquet-bloom inspect"
+    for file in report.files:
+        odd = [one for one in file.filters if one.problems]
+        if odd:
+            text = f"{plural(len(odd), 'filter')} with problems; the first: {_of(odd[0])}: {odd[0].problems[0]}"
+            yield annotation("warning", text, title, file.path)
+        for column, groups in file.lacking.items():
+            yield annotation("error", lacking_text(column, groups), title, file.path)
+    yield from of_failed(report.failed, title)
+    yield from _of_gates([gate for gate in gates if gate.gate != "assert-filters"], title)
+
+
+def of_verify(report: Any) -> Iterator[str]:
+    """Files with wrong filters, files that failed."""
+    title = "parquet-bloom verify"
+    for file in report.files:
+        if file.wrong:
+            first = file.wrong[0]
+            text = f"{plural(len(file.wrong), 'filter')} wrong; the first: {_of(first)}: {first.reason}"
+            yield annotation("error", text, title, file.path)
+    yield from of_failed(report.failed, title)
+
+
+def of_failed(failed: Iterable[Any], title: str) -> Iterator[str]:
+    """Files that could not be read."""
+    for one in failed:
+        yield annotation("error", one.reason, title, one.path)
+
+
+def _of_gates(gates: Sequence[Gate], title: str) -> Iterator[str]:
+    for gate in gates:
+        if not gate.holds:
+            yield annotation("error", gate.reason, title)
+
+
+def _of(one: Any) -> str:
+    return f"row group {one.row_group}, {one.column}"
+
+
+def _escaped(text: str, signs: dict[str, str]) -> str:
+    return "".join(signs.get(sign, sign) for sign in text)

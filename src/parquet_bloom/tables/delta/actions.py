@@ -1,0 +1,202 @@
+"""The actions of a Delta log that tell which files live: from commits (JSON) and checkpoints (Parquet), as they stand.
+
+Source: the Delta protocol, "Actions" and "Checkpoint Schema".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import Location, side_by_side
+from parquet_bloom.storage.source import Source
+from parquet_bloom.tables.delta.log_files import TableFolder, read_file
+
+_BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The deletion vector of a file: how it is stored, where, and how many rows it deletes."""
+
+    kind: str
+    text: str
+    offset: int | None
+    size: int
+    rows: int
+
+    @property
+    def id(self) -> str:
+        """Its name in the log: with the path it tells one state of a file from another."""
+        return f"{self.kind}{self.text}" + ("" if self.offset is None else f"@{self.offset}")
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """An add action, as the log has it.
+
+    path       URL-encoded
+    stats      JSON text; None: only `parsed`, or none at all
+    parsed     the same as columns of a checkpoint had it
+    modified   when its rows came, ms since 1970
+    others     fields that only say something to their writers, by their names, those that are set
+    """
+
+    path: str
+    values: Mapping[str, str | None]
+    size: int
+    stats: str | None = None
+    parsed: Mapping[str, Any] | None = None
+    vector: Vector | None = None
+    modified: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Actions:
+    """What one commit, or a part of a checkpoint, says.
+
+    removed   (path, vector's id or None) of remove actions
+    sidecars  names of further files of a checkpoint
+    """
+
+    adds: list[Add] = field(default_factory=list)
+    removed: list[tuple[str, str | None]] = field(default_factory=list)
+    sidecars: list[str] = field(default_factory=list)
+    protocol: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+    def take(self, action: Mapping[str, Any]) -> None:
+        """Add one action. Raises KeyError, TypeError, ValueError for one that is none."""
+        if (add := action.get("add")) is not None:
+            self.adds.append(_add(add))
+        if (remove := action.get("remove")) is not None:
+            vector = _vector(remove.get("deletionVector"))
+            self.removed.append((str(remove["path"]), None if vector is None else vector.id))
+        if (sidecar := action.get("sidecar")) is not None:
+            self.sidecars.append(str(sidecar["path"]))
+        if (protocol := action.get("protocol")) is not None:
+            versions = {name: int(protocol[name]) for name in ("minReaderVersion", "minWriterVersion")}
+            self.protocol = {**protocol, **versions}
+        if (metadata := action.get("metaData")) is not None:
+            self.metadata = {
+                **metadata,
+                "schemaString": str(metadata["schemaString"]),
+                "configuration": _map(metadata.get("configuration")),
+            }
+
+
+def _map(value: Any) -> dict[str, Any]:
+    """A map as JSON has it, or as pairs, as pyarrow reads it from Parquet."""
+    return dict(value or ())
+
+
+def _vector(value: Any) -> Vector | None:
+    if value is None:
+        return None
+    offset = value.get("offset")
+    kind, text = str(value["storageType"]), str(value["pathOrInlineDv"])
+    return Vector(
+        kind, text, None if offset is None else int(offset), int(value["sizeInBytes"]), int(value["cardinality"])
+    )
+
+
+def _add(value: Mapping[str, Any]) -> Add:
+    own = {"path", "partitionValues", "size", "modificationTime", "dataChange", "stats", "deletionVector", *_BESIDE}
+    others = {name: found for name, found in value.items() if name not in own and found not in (None, {}, [])}
+    values = {str(name): None if text is None else str(text) for name, text in _map(value["partitionValues"]).items()}
+    vector = _vector(value.get("deletionVector"))
+    return Add(
+        str(value["path"]),
+        values,
+        int(value["size"]),
+        value.get("stats") or None,
+        value.get("stats_parsed"),
+        vector,
+        int(value.get("modificationTime") or 0),
+        others,
+    )
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+
+def read_commits(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
+    """The actions of commits, in order. Raises StorageError, TableFormatError."""
+    for first in range(0, len(names), 64):  # so many are held at a time
+        places = [folder.below(f"_delta_log/{name}") for name in names[first : first + 64]]
+        for at, data in zip(places, side_by_side(read_file, places) if places else [], strict=True):
+            yield from_json(at, data)
+
+
+def from_json(at: Location, data: bytes) -> Actions:
+    """The actions of a file of JSON, one a line. Raises TableFormatError."""
+    actions = Actions()
+    try:
+        for line in data.split(b"\n"):
+            if line.strip():
+                actions.take(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise TableFormatError(at, f"is no commit of a Delta log: {type(error).__name__}: {error}") from error
+    return actions
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def read_checkpoint(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
+    """The actions of a checkpoint, part by part, with its sidecars. Raises StorageError, TableFormatError."""
+    for name in names:
+        at = folder.below(f"_delta_log/{name}")
+        parts = [from_json(at, read_file(at))] if name.endswith(".json") else from_parquet(at)
+        for part in parts:
+            yield part
+            for sidecar in part.sidecars:
+                yield from from_parquet(folder.place(sidecar, "_delta_log/_sidecars"))
+
+
+def from_parquet(at: Location) -> Iterator[Actions]:
+    """The actions of a Parquet file, by row groups. Raises StorageError, TableFormatError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with Source(at) as source:
+        try:
+            file = pq.ParquetFile(source.arrow_file())
+            names = file.schema_arrow.names
+            if not set(names) & {"add", "metaData", "protocol", "sidecar"}:
+                raise KeyError(f"its columns are {', '.join(names[:5])}")
+            for group in range(file.num_row_groups):
+                yield _row_group(file, group)
+        except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
+            raise TableFormatError(at, f"is no checkpoint of a Delta log: {error}") from error
+
+
+def _row_group(file: Any, group: int) -> Actions:
+    schema = file.schema_arrow
+    names = set(schema.names)
+    actions = Actions()
+    for name in ("protocol", "metaData", "sidecar"):
+        if name in names:
+            column = file.read_row_group(group, columns=[name])[name]
+            for value in column.filter(column.is_valid()).to_pylist():
+                actions.take({name: value})
+    if "add" not in names:
+        return actions
+    fields = schema.field("add").type.names
+    column = _adds(file, group, [name for name in fields if name not in _BESIDE])
+    if "stats_parsed" in fields and ("stats" not in fields or column.combine_chunks().field("stats").null_count):
+        parsed = _adds(file, group, ["path", "stats_parsed"]).to_pylist()
+    else:
+        parsed = [None] * len(column)
+    for value, beside in zip(column.to_pylist(), parsed, strict=True):
+        actions.take({"add": value | {"stats_parsed": beside and beside["stats_parsed"]}})
+    return actions
+
+
+def _adds(file: Any, group: int, fields: Sequence[str]) -> Any:
+    column = file.read_row_group(group, columns=[f"add.{name}" for name in fields])["add"]
+    return column.filter(column.is_valid())

@@ -1,0 +1,227 @@
+"""Commits of new versions of files, which change no row, in one step with the check that nobody was faster.
+
+    versions after the snapshot   read: none may touch a file of ours, the schema or the protocol
+    deltalake, at the last one    commits as the next version and no other: it retries nothing
+    another commit came first     that version is read too, and so on
+
+deltalake alone would not do: it lets an append by after a compaction that removed the file, whose rows then come twice.
+The log is read again after each attempt, as an error does not tell that nothing was written.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from parquet_bloom.errors import (
+    ConflictError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    UnknownCommitError,
+    first_line,
+)
+from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
+from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
+from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder, read_file
+from parquet_bloom.tables.snapshot import Change
+
+_ATTEMPTS = 20
+_TOKEN = "parquetBloomCommit"  # a name in commitInfo, by which a commit is known for ours
+
+
+def commit(folder: TableFolder, version: int, changes: Sequence[Change], properties: Mapping[str, str]) -> int:
+    """Commit new versions of files that a version has; returns the version that they are in.
+
+    Raises RequestError without deltalake, and as tables.snapshot.Table.commit.
+    """
+    if not changes:
+        return version
+    transaction = Transaction(folder, changes, properties)
+    for _ in range(_ATTEMPTS):
+        version = transaction.check(version)
+        transaction.check_files()
+        if transaction.attempt(version):
+            return version + 1
+    raise ConflictError(folder.at, f"other commits were faster {_ATTEMPTS} times; nothing was committed, try again")
+
+
+class Transaction:
+    """One commit, while it is tried."""
+
+    def __init__(self, folder: TableFolder, changes: Sequence[Change], properties: Mapping[str, str]) -> None:
+        self._library = deltalake()
+        self._folder = folder
+        self._changes = changes
+        self._ours = {unquote(change.file.entry.path): change.file for change in changes}
+        self._token = uuid.uuid4().hex
+        self._properties = {**properties, _TOKEN: self._token}
+        self._uri, self._options = named(folder)
+
+    def check(self, version: int) -> int:
+        """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
+        try:
+            later = LogFiles(self._folder).commits_after(version)
+        except TableFormatError as error:
+            reason = f"what was committed after version {version} cannot be read any more; nothing was committed"
+            raise ConflictError(self._folder.at, reason) from error
+        for (number, _), actions in zip(later, read_commits(self._folder, [name for _, name in later]), strict=True):
+            self._check_one(number, actions)
+        return max([version, *(number for number, _ in later)])
+
+    def _check_one(self, number: int, actions: Actions) -> None:
+        if actions.protocol is not None or actions.metadata is not None:
+            reason = f"version {number} changed the schema, the properties or the protocol; nothing was committed"
+            raise ConflictError(self._folder.at, reason)
+        touched = [add.path for add in actions.adds] + [path for path, _ in actions.removed]
+        for path in touched:
+            if (file := self._ours.get(unquote(path))) is not None:
+                reason = f"was removed or changed by version {number} of the table; nothing was committed"
+                raise ConflictError(file, reason)
+
+    def check_files(self) -> None:
+        """Raise ConflictError where a new version is not there as it was written: a vacuum takes what no log names.
+
+        At its old path a file may be longer: bytes behind the size in the log are no part of it.
+        """
+        for change, size in zip(self._changes, side_by_side(_size, self._changes), strict=True):
+            if size != change.size and (size is None or size < change.size or not change.same_path):
+                found = "is gone" if size is None else f"has {size} bytes, not {change.size}"
+                raise ConflictError(change.location, f"{found} before the commit; nothing was committed")
+
+    def attempt(self, version: int) -> bool:
+        """Commit as the version after one; False: another commit is there."""
+        library = self._library
+        more = library.CommitProperties(custom_metadata=self._properties, max_commit_retries=0)
+        # A checkpoint or a cleaning that fails after the commit would look as if that had failed.
+        hooks = library.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+        failure = None
+        try:
+            table = library.DeltaTable(self._uri, version=version, storage_options=self._options)
+            table.create_write_transaction(
+                self._actions(),
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=more,
+                post_commithook_properties=hooks,
+            )
+        except Exception as error:
+            failure = error
+        landed = self._landed(version + 1, failure)
+        if landed is None:
+            raise self._failed(failure) from failure
+        return landed
+
+    def _landed(self, version: int, failure: Exception | None) -> bool | None:
+        """Whether a version is ours; None: there is no such version."""
+        at = self._folder.below(f"_delta_log/{version:020d}.json")
+        try:
+            if store_of(at).size(at.path) is None:
+                return None
+            data = read_file(at)
+        except Exception as error:
+            said = first_line(failure or error)
+            reason = f"nobody can tell whether version {version} is this commit ({said}); its files stay"
+            raise UnknownCommitError(self._folder.at, without_secret(reason)) from error
+        if failure is None and self._token.encode() not in data:
+            raise UnknownCommitError(
+                self._folder.at, f"deltalake committed, but not as version {version}; its files stay"
+            )
+        return self._token.encode() in data
+
+    def _failed(self, failure: Exception | None) -> Exception:
+        if failure is None:
+            return UnknownCommitError(self._folder.at, "deltalake committed, but the log does not have the version yet")
+        said = without_secret(first_line(failure))
+        if self._folder.at.is_local or isinstance(failure, self._library.refusals):
+            return StorageError(self._folder.at, f"deltalake did not commit: {said}; nothing was committed")
+        # What was sent may still arrive.
+        return UnknownCommitError(
+            self._folder.at, f"nobody can tell whether the commit landed ({said}); its files stay"
+        )
+
+    def _actions(self) -> list[Any]:
+        now = int(time.time() * 1000)  # the adds keep the time of their rows: streams begin with the oldest
+        found: list[Any] = []
+        for change in self._changes:
+            add: Add = change.file.entry
+            stats: Any = add.stats  # None is written too, whatever the annotation says
+            path = unquote(add.path) if change.same_path else self._relative(change)
+            found.append(self._library.AddAction(path, change.size, dict(add.values), add.modified, False, stats))
+            if not change.same_path:
+                found.append(self._library.RemoveAction(unquote(add.path), False, now, add.size, dict(add.values)))
+        return found
+
+    def _relative(self, change: Change) -> str:
+        path = self._folder.relative(change.location)
+        if path is None:
+            raise RequestError(f"{change.location} does not lie in the table {self._folder.at}")
+        return path
+
+
+def _size(change: Change) -> int | None:
+    try:
+        return store_of(change.location).size(change.location.path)
+    except Exception as error:
+        raise storage_error(change.location, error) from error
+
+
+class _Library:
+    """What is taken from deltalake."""
+
+    def __init__(self) -> None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaProtocolError, SchemaMismatchError, TableNotFoundError
+        from deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
+
+        self.DeltaTable = DeltaTable
+        self.AddAction, self.RemoveAction = AddAction, RemoveAction
+        self.CommitProperties, self.PostCommitHookProperties = CommitProperties, PostCommitHookProperties
+        # With these nothing was sent.
+        self.refusals = (DeltaProtocolError, SchemaMismatchError, TableNotFoundError, ValueError, TypeError)
+
+
+def deltalake() -> _Library:
+    """Load what a commit needs. Raises RequestError where deltalake is not installed."""
+    try:
+        return _Library()
+    except ImportError as error:
+        raise RequestError("delta: needs deltalake 1.6.6 or later; pip install 'parquet-bloom[delta]'") from error
+
+
+def named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:
+    """The table's URI and storage options for deltalake. Raises RequestError for storages that it is not given."""
+    at = folder.at
+    if at.is_local:
+        return Path(os.path.abspath(at.path)).as_uri(), None
+    if getattr(at.filesystem, "type_name", "") != "s3":
+        raise RequestError(f"{at}: commits to Delta tables are made on local disks and S3 alone")
+    options = s3_options(at.filesystem)
+    if options.get("role_arn"):
+        raise RequestError(f"{at}: deltalake cannot be given a role that pyarrow assumes; give its credentials")
+    return f"s3://{quote(at.path)}", _s3(options)
+
+
+def _s3(options: Mapping[str, Any]) -> dict[str, str]:
+    """pyarrow's options by deltalake's names; what is not set both take from the environment."""
+    endpoint = s3_endpoint(options)
+    found = {
+        "aws_access_key_id": options.get("access_key"),
+        "aws_secret_access_key": options.get("secret_key"),
+        "aws_session_token": options.get("session_token"),
+        "aws_region": options.get("region"),
+        "aws_endpoint_url": endpoint,
+        "aws_allow_http": "true" if (endpoint or "").startswith("http://") else None,
+        "aws_virtual_hosted_style_request": "true" if options.get("force_virtual_addressing") else None,
+        "aws_skip_signature": "true" if options.get("anonymous") else None,
+        "aws_conditional_put": "etag",
+    }
+    return {name: value for name, value in found.items() if value}

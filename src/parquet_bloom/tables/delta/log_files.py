@@ -1,0 +1,223 @@
+"""What lies in _delta_log/: commits, checkpoints, and which of them make one version.
+
+    00000000000000000010.json                       the commit of version 10
+    00000000000000000010.checkpoint.parquet         all of the table at version 10
+    ...10.checkpoint.0000000001.0000000003.parquet  the same in parts; whole only with all of them
+    ...10.checkpoint.UUID.json, .parquet            the same, and names of further files in _sidecars/
+
+The folder is listed; `_last_checkpoint` is a hint that nobody needs then. Source: the Delta protocol, "Delta Table
+Specification", "Checkpoints" and "In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.store import Store
+from parquet_bloom.storage.stores import Stores
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    """A table's folder, and how names in its log become places.
+
+    at      the folder
+    store   its file system
+    stores  those of absolute names
+    """
+
+    at: Location
+    store: Store
+    stores: Stores
+
+    def place(self, name: str, below: str = "") -> Location:
+        """What a name in the log means: URL-encoded, below the table's folder (or one in it) or absolute.
+
+        Raises TableFormatError, RequestError for storages that are not there.
+        """
+        if _URI.match(name):
+            store, path = self.stores.locate(name)
+            return store.location(path)
+        path = unquote(name)
+        if "\0" in path:
+            raise TableFormatError(self.at, f"its log has a name that is no path: {name!r}")
+        if path.startswith("/"):
+            return self.store.location(path)
+        return self.below(posixpath.join(below, path))
+
+    def below(self, path: str) -> Location:
+        """A path below the table's folder."""
+        return self.store.location(posixpath.join(self.at.path, path))
+
+    def relative(self, at: Location) -> str | None:
+        """The path of a place below the table's folder; None: it lies elsewhere."""
+        root = self.at.path.rstrip("/") + "/"
+        rest = at.path.removeprefix(root)
+        return None if rest == at.path or ".." in rest.split("/") else rest
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The names that make a version: a checkpoint, if there is one, and the commits after it, in order."""
+
+    version: int
+    checkpoint: tuple[str, ...]
+    commits: tuple[str, ...]
+
+
+class LogFiles:
+    """The names in a table's log as one listing found them."""
+
+    def __init__(self, folder: TableFolder) -> None:
+        """List the log. Raises StorageError, TableFormatError where it is none."""
+        self.folder = folder
+        self._list()
+        if not self._commits and not self._checkpoints:
+            raise TableFormatError(folder.at, "is no Delta table: no log lies in its _delta_log")
+
+    def _list(self) -> None:
+        for _ in range(2):  # a listing may miss a commit that came during it, and have the next one
+            try:
+                names = self.folder.store.names_in(self.folder.below("_delta_log").path)
+            except Exception as error:
+                raise storage_error(self.folder.below("_delta_log"), error) from error
+            self._commits = {int(found[1]): name for name in names if (found := _COMMIT.fullmatch(name))}
+            self._checkpoints = _whole(names)
+            if not self._commits or len(self._commits) == max(self._commits) - min(self._commits) + 1:
+                return
+
+    @property
+    def latest(self) -> int:
+        """The table's latest version."""
+        return max([*self._commits, *self._checkpoints])
+
+    def of(self, version: int) -> Files:
+        """The names that make a version. Raises TableFormatError where the log does not reach it."""
+        if version > self.latest:
+            raise TableFormatError(self.folder.at, f"has no version {version}; the latest is {self.latest}")
+        first = max((v for v in self._checkpoints if v <= version), default=-1)
+        missing = [v for v in range(first + 1, version + 1) if v not in self._commits]
+        if missing:
+            reason = f"version {version} cannot be read: the log has no commit {missing[0]} any more"
+            raise TableFormatError(self.folder.at, reason)
+        commits = tuple(self._commits[v] for v in range(first + 1, version + 1))
+        return Files(version, self._checkpoints.get(first, ()), commits)
+
+    def commits_after(self, version: int) -> list[tuple[int, str]]:
+        """(version, name) of all commits after a version. Raises TableFormatError where one is missing."""
+        numbers = range(version + 1, self.latest + 1)
+        missing = [v for v in numbers if v not in self._commits]
+        if missing:
+            raise TableFormatError(self.folder.at, f"its log has no commit {missing[0]} any more")
+        return [(v, self._commits[v]) for v in numbers]
+
+    def at_time(self, when: dt.datetime, configuration: Callable[[], dict[str, str]]) -> int:
+        """The latest version that was committed at or before a time, which has a zone.
+
+        configuration  gives the table's properties: they say since when commits hold their own times
+        Raises TableFormatError where the log begins later.
+        """
+        wanted = (when - _EPOCH) // dt.timedelta(milliseconds=1)
+        properties = configuration()
+        known = sorted(self._commits)
+        if properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
+            since = _number(properties.get("delta.inCommitTimestampEnablementVersion"))
+            inside = [version for version in known if version >= since]
+            found = self._by_own_times(inside, wanted)
+            if found is not None:
+                return found
+            known = [version for version in known if version < since]
+        times = self._written(known)
+        fitting = [version for version, time in zip(known, times, strict=True) if time <= wanted]
+        if not fitting:
+            raise TableFormatError(self.folder.at, f"its log has no version of {when.isoformat()} or before")
+        return fitting[-1]
+
+    def _by_own_times(self, versions: list[int], wanted: int) -> int | None:
+        """The last of versions whose commit says a time at or before the wanted one; the times only grow."""
+        low, high = 0, len(versions)
+        while low < high:
+            middle = (low + high) // 2
+            if self._own_time(versions[middle]) <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return versions[low - 1] if low else None
+
+    def _own_time(self, version: int) -> int:
+        at = self.folder.below(f"_delta_log/{self._commits[version]}")
+        try:
+            for line in filter(bytes.strip, read_file(at).split(b"\n")):
+                info = json.loads(line).get("commitInfo")
+                if info is not None and "inCommitTimestamp" in info:
+                    return int(info["inCommitTimestamp"])
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise TableFormatError(at, f"is no commit of a Delta log: {error}") from error
+        raise TableFormatError(at, "does not hold its own time, which the table's properties promise")
+
+    def _written(self, versions: list[int]) -> list[int]:
+        """When commits were written, in ms: the times of files, put right where a clock went back, as Delta does."""
+        paths = [self.folder.below(f"_delta_log/{self._commits[version]}").path for version in versions]
+        try:
+            found = _modified(paths, self.folder.at.filesystem)
+        except Exception as error:
+            raise storage_error(self.folder.below("_delta_log"), error) from error
+        times: list[int] = []
+        for time in found:
+            times.append(max(time, times[-1] + 1) if times else time)
+        return times
+
+
+def _number(text: str | None) -> int:
+    """A version in the properties; what is none is the first, so that every commit must have a time of its own."""
+    return int(text) if text is not None and re.fullmatch(r"\d{1,18}", text, re.ASCII) else 0
+
+
+def _modified(paths: list[str], filesystem: Any) -> list[int]:
+    if filesystem is None:
+        return [os.stat(path).st_mtime_ns // 10**6 for path in paths]
+    return [info.mtime_ns // 10**6 for info in filesystem.get_file_info(paths)] if paths else []
+
+
+def _whole(names: list[str]) -> dict[int, tuple[str, ...]]:
+    """Version -> the names of one whole checkpoint; one file is preferred to parts, parts to sidecars."""
+    found: dict[int, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
+    parts: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is None:
+            continue
+        version, part, of, uuid, kind = int(match[1]), match[2], match[3], match[4], match[5]
+        if part is not None and kind == "parquet":
+            parts[version, int(of)][int(part)] = name
+        elif uuid is not None:
+            found[version].append((2, (name,)))
+        elif part is None and kind == "parquet":
+            found[version].append((0, (name,)))
+    for (version, n), numbered in parts.items():
+        if set(numbered) == set(range(1, n + 1)):
+            found[version].append((1, tuple(numbered[i] for i in range(1, n + 1))))
+    return {version: min(choices)[1] for version, choices in found.items()}
+
+
+def read_file(at: Location) -> bytes:
+    """All bytes of a small file. Raises StorageError."""
+    with Source(at) as source:
+        return source.read(0, source.size)

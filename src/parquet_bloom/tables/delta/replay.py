@@ -1,0 +1,68 @@
+"""A table at one version: the log's actions, replayed.
+
+Source: the Delta protocol, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.tables.delta.actions import Actions, Add, read_checkpoint, read_commits
+from parquet_bloom.tables.delta.log_files import Files, TableFolder
+
+Key = tuple[str, str | None]  # a path, decoded, and the name of its deletion vector
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table's protocol, metadata and live files at a version."""
+
+    version: int
+    protocol: dict[str, Any]
+    metadata: dict[str, Any]
+    adds: tuple[Add, ...]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        found: dict[str, str] = self.metadata["configuration"]
+        return found
+
+
+def key_of(add: Add) -> Key:
+    """By what the log knows a live file."""
+    return unquote(add.path), None if add.vector is None else add.vector.id
+
+
+def replay(folder: TableFolder, files: Files) -> State:
+    """Read the log of a version. Raises StorageError, TableFormatError."""
+    live: dict[Key, Add] = {}
+    protocol = metadata = None
+    parts: Iterable[Actions] = chain(read_checkpoint(folder, files.checkpoint), read_commits(folder, files.commits))
+    for actions in parts:
+        protocol = actions.protocol or protocol
+        metadata = actions.metadata or metadata
+        _apply(folder, live, actions)
+    if protocol is None or metadata is None:
+        raise TableFormatError(folder.at, f"its log has no protocol or no schema at version {files.version}")
+    twice = [path for path, n in Counter(path for path, _ in live).items() if n > 1]
+    if twice:
+        raise TableFormatError(folder.at, f"its log has {twice[0]} twice, with two deletion vectors")
+    return State(files.version, protocol, metadata, tuple(live.values()))
+
+
+def _apply(folder: TableFolder, live: dict[Key, Add], actions: Actions) -> None:
+    removed = {(unquote(path), vector) for path, vector in actions.removed}
+    for key in removed:
+        live.pop(key, None)
+    for add in actions.adds:
+        key = key_of(add)
+        if key in removed:
+            raise TableFormatError(folder.at, f"one commit adds and removes {add.path}: nobody can tell if it lives")
+        live[key] = add

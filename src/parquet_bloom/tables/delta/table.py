@@ -1,0 +1,137 @@
+"""A Delta table: its log as a snapshot, and commits to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import posixpath
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parquet_bloom.errors import RequestError, TableFormatError
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import Stores, store_of
+from parquet_bloom.tables.delta.actions import Add
+from parquet_bloom.tables.delta.commit import commit, deltalake, named
+from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes
+from parquet_bloom.tables.delta.features import check_readable
+from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder
+from parquet_bloom.tables.delta.partition_values import constants_of
+from parquet_bloom.tables.delta.replay import State, replay
+from parquet_bloom.tables.delta.schema import Schema, read_schema
+from parquet_bloom.tables.delta.statistics import Bounds, rows_of
+from parquet_bloom.tables.delta.ways import check_writable, ways_of
+from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
+
+_OURS = re.compile(r"-bloom-[0-9a-f]{32}$")  # what new_location puts behind a name
+
+
+def open_delta(where: str, version: str | None, filesystem: Any = None) -> DeltaTable:
+    """A Delta table by its folder.
+
+    where       path or URI
+    version     a number, or an ISO time (without a zone: UTC): the latest version at or before it; None: the latest
+    filesystem  of pyarrow or fsspec; None: the one that `where` says
+    Raises RequestError, StorageError.
+    """
+    stores = Stores(filesystem)
+    store, path = stores.locate(where)
+    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), store, stores), _version(version))
+
+
+def _version(text: str | None) -> int | dt.datetime | None:
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        return int(text)
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise RequestError(f"@{text} is no version of a Delta table: give a number or an ISO time") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
+
+
+class DeltaTable:
+    """A Delta table that was named; tables.snapshot.Table."""
+
+    def __init__(self, folder: TableFolder, version: int | dt.datetime | None) -> None:
+        self._folder = folder
+        self._version = version
+        self._read: State | None = None  # the version that was read last: a version never changes
+
+    @property
+    def name(self) -> str:
+        """As it was named, without a secret."""
+        return str(self._folder.at)
+
+    def snapshot(self) -> Snapshot:
+        """Read the log. Raises StorageError, TableFormatError."""
+        log = LogFiles(self._folder)
+        state = self._state(log, self._number(log))
+        schema = read_schema(self.name, state.metadata)
+        files = [self._file(schema, add) for add in state.adds]
+        return Snapshot(
+            self.name, str(state.version), schema.fields, schema.by_id, files, {}, self._folder.at.filesystem
+        )
+
+    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+        """For each file's path, how it may get a new version.
+
+        Raises TableFormatError where the whole table refuses, RequestError where deltalake is not installed, or cannot
+        be given the storage.
+        """
+        deltalake()
+        named(self._folder)
+        check_writable(self.name, self._state(LogFiles(self._folder), int(snapshot.version)))
+        return {file.path: ways_of(self._folder, file.entry, file) for file in snapshot.files}
+
+    def new_location(self, file: TableFile) -> Location:
+        """A path beside a file, with a new UUID behind its name."""
+        folder, name = posixpath.split(file.relative)
+        stem = _OURS.sub("", name.removesuffix(".parquet"))
+        return self._folder.below(posixpath.join(folder, f"{stem}-bloom-{uuid.uuid4().hex}.parquet"))
+
+    def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
+        """Put new versions of files into the table, in one commit that changes no row; returns the new version.
+
+        Raises ConflictError, StorageError and UnknownCommitError, which alone means that files must stay, and
+        RequestError, TableFormatError as `ways`.
+        """
+        ways = self.ways(snapshot)
+        for change in changes:
+            if reason := ways[change.file.path].refusal:
+                raise TableFormatError(change.file, reason)
+        return str(commit(self._folder, int(snapshot.version), changes, properties))
+
+    def _number(self, log: LogFiles) -> int:
+        if self._version is None:
+            return log.latest
+        if isinstance(self._version, int):
+            return self._version
+        return log.at_time(self._version, lambda: self._state(log, log.latest).properties)
+
+    def _state(self, log: LogFiles, version: int) -> State:
+        if self._read is None or self._read.version != version:
+            state = replay(self._folder, log.of(version))
+            check_readable(self.name, state.protocol)
+            self._read = state
+        return self._read
+
+    def _file(self, schema: Schema, add: Add) -> TableFile:
+        at = self._folder.place(add.path)
+        if not store_of(at).same(self._folder.store):
+            raise TableFormatError(self.name, f"its file {at} lies on another file system, which is not supported")
+        rows = rows_of(add)
+        return TableFile(
+            at.path,
+            self._folder.at.filesystem,
+            at.shown,
+            relative=self._folder.relative(at) or posixpath.basename(at.path),
+            rows=rows,
+            size=add.size,
+            constants=constants_of(self.name, schema, add),
+            bounds=Bounds(schema, add),
+            deletes=None if add.vector is None else VectorDeletes(self._folder, add.vector, at, rows),
+            entry=add,
+        )

@@ -1,0 +1,250 @@
+"""Reads a DuckLake table at one snapshot: its columns, and its data files with values, bounds and deletes.
+
+A row of the catalog is live at snapshot s if begin_snapshot <= s and s < end_snapshot, or it has no end.
+Source: the DuckLake 1.0 specification, "Queries".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.storage.paths import DataFile, partitions_of
+from parquet_bloom.tables.ducklake.catalog import Queries
+from parquet_bloom.tables.ducklake.columns import columns_of, named_as
+from parquet_bloom.tables.ducklake.deletes import DeleteFile, FileDeletes
+from parquet_bloom.tables.ducklake.evidence import (
+    ColumnStatistics,
+    PartitionValue,
+    bounds_of,
+    buckets_of,
+    constants_of,
+    ranges_of,
+)
+from parquet_bloom.tables.ducklake.paths import Folders
+from parquet_bloom.tables.ducklake.types import scalar_of
+from parquet_bloom.tables.fields import leaves_of
+from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
+
+LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table that the catalog has at one snapshot; `name` is what people know it by."""
+
+    id: int
+    name: str
+    snapshot: int
+    folders: Folders
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a commit must find unchanged: the rows of the catalog that speak of one file.
+
+    path     as the catalog has it
+    deletes  id and path of its delete files
+    inlined  positions that the catalog itself deletes
+    """
+
+    id: int
+    table_id: int
+    path: str
+    relative: bool
+    deletes: frozenset[tuple[int, str]]
+    inlined: frozenset[int]
+
+
+class _FileRow(NamedTuple):
+    id: int
+    path: str
+    relative: int
+    format: str
+    rows: int
+    size: int
+    partition_id: int | None
+    mapping_id: int | None
+    partial_max: int | None
+    encryption_key: str | None
+
+
+class _DeleteRow(NamedTuple):
+    file_id: int
+    id: int
+    path: str
+    relative: int
+    format: str
+    rows: int
+    encryption_key: str | None
+
+
+class _NameRow(NamedTuple):
+    mapping_id: int
+    name: str
+    column_id: int
+    is_partition: int | None
+
+
+def _selected(row: type[Any], **others: str) -> str:
+    """The columns of a query whose rows become named tuples; `others` are called otherwise in the catalog."""
+    return ", ".join(others.get(name, name) for name in row._fields)
+
+
+_FILE_COLUMNS = _selected(
+    _FileRow, id="data_file_id", relative="path_is_relative", format="file_format", rows="record_count",
+    size="file_size_bytes",
+)  # fmt: skip
+_DELETE_COLUMNS = _selected(
+    _DeleteRow, file_id="data_file_id", id="delete_file_id", relative="path_is_relative", rows="delete_count"
+)
+_NAME_COLUMNS = _selected(_NameRow, name="source_name", column_id="target_field_id")
+
+
+class Reader:
+    """One table at one snapshot, read in one transaction."""
+
+    def __init__(self, queries: Queries, table: TableRow) -> None:
+        self._queries = queries
+        self._table = table
+        self._columns = columns_of(queries, table.name, table.id, table.snapshot)
+        self._leaves: Mapping[LeafPath, Leaf] = {leaf.path: leaf for leaf in leaves_of(self._columns.fields)}
+        self._statistics: defaultdict[int, list[ColumnStatistics]] = defaultdict(list)
+        self._values: defaultdict[int, list[PartitionValue]] = defaultdict(list)
+        self._names: defaultdict[int, list[_NameRow]] = defaultdict(list)
+        self._deletes: defaultdict[int, list[_DeleteRow]] = defaultdict(list)
+        self._inlined: defaultdict[int, list[int]] = defaultdict(list)
+
+    def snapshot(self) -> Snapshot:
+        """Read all of it. Raises TableFormatError for what is not understood, and for rows that no file has."""
+        self._no_inlined_rows()
+        rows = sorted(_FileRow(*row) for row in self._live("ducklake_data_file", _FILE_COLUMNS))
+        self._read_statistics()
+        self._read_partitions(rows)
+        self._read_names()
+        self._read_deletes()
+        table, files = self._table, [self._file(row) for row in rows]
+        filesystem = table.folders.store.filesystem
+        return Snapshot(table.name, str(table.snapshot), self._columns.fields, True, files, {}, filesystem)
+
+    # --- one file -----------------------------------------------------------------------------
+
+    def _file(self, row: _FileRow) -> TableFile:
+        at = self._table.folders.file(row.path, bool(row.relative))
+        self._readable(at, row.format, row.encryption_key)
+        values = self._values[row.id]
+        constants = constants_of(values, self._columns)
+        fields: tuple[Field, ...] = ()
+        bounds = ranges_of(values, self._columns, self._leaves)
+        if row.mapping_id is None:
+            bounds |= bounds_of(self._statistics[row.id], self._columns, self._leaves, row.rows)
+        else:  # another program wrote it, and its footer is judged by who knows how far to trust that program
+            fields = self._named(row.mapping_id)
+            constants |= self._folder_values(at, row.mapping_id)
+        return TableFile(
+            at.path, at.filesystem, at.shown, [], at.relative, (), row.rows, row.size, constants, bounds,
+            buckets_of(values, self._columns), self._deleted(at, row), fields, self._entry(row),
+        )  # fmt: skip
+
+    def _readable(self, at: DataFile, kind: str, key: str | None) -> None:
+        if key is not None:
+            raise TableFormatError(at, "is encrypted by DuckLake, with a key of its catalog; such tables are not read")
+        if kind.lower() not in ("parquet", "puffin"):
+            raise TableFormatError(at, f"is of the format {kind}; only Parquet files are read")
+
+    def _deleted(self, at: DataFile, row: _FileRow) -> FileDeletes | None:
+        snapshot = self._table.snapshot
+        files = []
+        for one in self._deletes[row.id]:
+            lies = self._table.folders.file(one.path, bool(one.relative))
+            self._readable(lies, one.format, one.encryption_key)
+            files.append(DeleteFile(lies, one.format.lower(), one.rows))
+        inlined = tuple(self._inlined[row.id])
+        partial = row.partial_max is not None and row.partial_max > snapshot
+        return (
+            FileDeletes(at, row.rows, tuple(files), inlined, snapshot, partial) if partial or files or inlined else None
+        )
+
+    def _entry(self, row: _FileRow) -> Entry:
+        deletes = frozenset((one.id, one.path) for one in self._deletes[row.id])
+        return Entry(row.id, self._table.id, row.path, bool(row.relative), deletes, frozenset(self._inlined[row.id]))
+
+    def _named(self, mapping: int) -> tuple[Field, ...]:
+        names = {one.column_id: one.name for one in self._names[mapping] if not one.is_partition}
+        return named_as(self._columns, names)
+
+    def _folder_values(self, at: DataFile, mapping: int) -> dict[str, pa.Scalar]:
+        """The values of columns that an added file does not have, but the folders that it lies in."""
+        folders = dict(partitions_of(at.path))
+        found = {}
+        for one in self._names[mapping]:
+            field = next((field for field in self._columns.fields if field.field_id == one.column_id), None)
+            if not one.is_partition or field is None:
+                continue
+            kind = self._columns.by_id[one.column_id].type
+            value = scalar_of(folders[one.name], kind, field.type) if one.name in folders else None
+            if value is None:
+                raise TableFormatError(at, f"its value of {field.name} is not understood from its folders")
+            found[field.name] = value
+        return found
+
+    # --- rows of the catalog ------------------------------------------------------------------
+
+    def _live(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+        at = [self._table.id, self._table.snapshot, self._table.snapshot]
+        return self._queries.run(f"SELECT {columns} FROM {table} WHERE table_id = ? AND {LIVE}", at)
+
+    def _of_table(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+        return self._queries.run(f"SELECT {columns} FROM {table} WHERE table_id = ?", [self._table.id])
+
+    def _no_inlined_rows(self) -> None:
+        """No file has the rows that the catalog holds itself, so who reads files would lose them."""
+        total = 0
+        for (name,) in self._of_table("ducklake_inlined_data_tables", "table_name"):
+            quoted = '"' + name.replace('"', '""') + '"'
+            at = [self._table.snapshot, self._table.snapshot]
+            total += int(self._queries.run(f"SELECT count(*) FROM {quoted} WHERE {LIVE}", at)[0][0])
+        if total:
+            reason = f"{total} rows are inlined in the catalog, and no file has them; write them to files first"
+            raise TableFormatError(self._table.name, f"{reason}, with CALL ducklake_flush_inlined_data(...) in DuckDB")
+
+    def _read_statistics(self) -> None:
+        columns = "data_file_id, column_id, value_count, null_count, min_value, max_value, contains_nan"
+        for file_id, column_id, values, nulls, low, high, nan in self._of_table("ducklake_file_column_stats", columns):
+            nan = None if nan is None else bool(nan)
+            self._statistics[file_id].append(ColumnStatistics(column_id, values, nulls, low, high, nan))
+
+    def _read_partitions(self, files: Sequence[_FileRow]) -> None:
+        """The values of each file, by the partitioning that it was written with."""
+        columns = "partition_id, partition_key_index, column_id, transform"
+        terms = {(row[0], row[1]): row[2:] for row in self._of_table("ducklake_partition_column", columns)}
+        partitions = {file.id: file.partition_id for file in files}
+        columns = "data_file_id, partition_key_index, partition_value"
+        for file_id, index, value in self._of_table("ducklake_file_partition_value", columns):
+            term = terms.get((partitions.get(file_id), index))
+            if term is not None:
+                self._values[file_id].append(PartitionValue(term[0], term[1].lower(), value))
+
+    def _read_names(self) -> None:
+        maps = "SELECT mapping_id FROM ducklake_column_mapping WHERE table_id = ?"
+        for row in self._queries.run(
+            f"SELECT {_NAME_COLUMNS} FROM ducklake_name_mapping WHERE mapping_id IN ({maps})", [self._table.id]
+        ):
+            self._names[row[0]].append(_NameRow(*row))
+
+    def _read_deletes(self) -> None:
+        for row in self._live("ducklake_delete_file", _DELETE_COLUMNS):
+            self._deletes[row[0]].append(_DeleteRow(*row))
+        inlined = f"ducklake_inlined_delete_{self._table.id}"
+        if self._queries.has(inlined):
+            at = [self._table.snapshot]
+            for file_id, row_id in self._queries.run(
+                f"SELECT file_id, row_id FROM {inlined} WHERE begin_snapshot <= ?", at
+            ):
+                self._inlined[file_id].append(row_id)

@@ -1,0 +1,151 @@
+"""DuckLake tables: a catalog in a DuckDB or SQLite file, and Parquet files.
+
+CATALOG/schema.table        lake/metadata.ducklake/main.orders      sqlite:lake.sqlite/main."odd.name"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.formats.literals import read_instant
+from parquet_bloom.formats.metadata.schema import split_path
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.ducklake.catalog import Catalog, Queries, catalog_of
+from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files, replace_files
+from parquet_bloom.tables.ducklake.paths import Folders
+from parquet_bloom.tables.ducklake.reading import LIVE, Reader, TableRow
+from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
+
+_PART = r'(?:"(?:[^"]|"")+"|[^./"]+)'
+_NAME = re.compile(rf"(.+)/({_PART}\.{_PART})", re.S)
+_MARK = re.compile(r"-bloom-[0-9a-f]{32}$")
+_PROPERTIES = ("data_path",)
+
+
+def open_ducklake(name: str, version: str | None, properties: Mapping[str, str]) -> DuckLakeTable:
+    """Open a table of a DuckLake catalog.
+
+    name        CATALOG/schema.table; CATALOG is the path of a DuckDB or SQLite file
+    version     a snapshot's id, or an ISO time (UTC unless it has a zone); None: the latest snapshot at each reading
+    properties  data_path: where the files lie, in place of what the catalog says (DuckDB's OVERRIDE_DATA_PATH)
+    Raises RequestError for a name that is none, and a catalog on a server; StorageError, TableFormatError.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise RequestError(f"ducklake:{name} is no table; write ducklake:CATALOG/schema.table")
+    unknown = sorted(set(properties) - set(_PROPERTIES))
+    if unknown:
+        raise RequestError(f"ducklake: has no property {unknown[0]}; there are: {', '.join(_PROPERTIES)}")
+    schema, table = split_path(found[2])
+    return DuckLakeTable(
+        f"ducklake:{name}", catalog_of(found[1]), (schema, table), version, properties.get("data_path")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DuckLakeTable:
+    """A table of a DuckLake catalog, at one version or at the latest."""
+
+    name: str
+    catalog: Catalog
+    path: tuple[str, str]
+    version: str | None
+    data_path: str | None
+
+    def snapshot(self) -> Snapshot:
+        """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
+        with self.catalog.reading() as queries:
+            return Reader(queries, self._row(queries, self._snapshot_id(queries))).snapshot()
+
+    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+        """A new file always: deletes name their file by its id, and positions stay."""
+        grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
+        ways = Ways("new-path", grown)
+        if not os.access(self.catalog.path, os.W_OK):
+            ways = Ways(None, grown, "the catalog may not be written to")
+        return dict.fromkeys((file.path for file in snapshot.files), ways)
+
+    def new_location(self, file: TableFile) -> Location:
+        """A name beside the file's, with a part that no other has."""
+        folder, _, old = file.path.rpartition("/")
+        stem = _MARK.sub("", old.removesuffix(".parquet"))
+        name = f"{stem}-bloom-{uuid.uuid4().hex}.parquet"
+        shown = f"{file.shown.rpartition('/')[0]}/{name}" if file.shown else ""
+        return Location(f"{folder}/{name}", file.filesystem, shown)
+
+    def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
+        """Put new files in the place of old ones, in one transaction of the catalog; returns the latest snapshot's id.
+
+        No snapshot is added, so `properties` have no place in the catalog.
+        Raises ConflictError where another commit removed one of the files or deleted rows of one; StorageError where
+        nothing was committed; UnknownCommitError where that could not be found out.
+        """
+        check_new_files(changes)
+        reason = ""
+        try:
+            with self.catalog.writing() as queries:
+                latest = queries.snapshots()[-1][0]
+                replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
+        except UnknownCommitError as error:
+            with suppress(ParquetBloomError):
+                if self._landed(changes):
+                    return str(latest)
+                reason = f"nothing was committed: {error.reason}"
+            if reason:
+                raise StorageError(self.catalog.path, reason) from error
+            raise
+        return str(latest)
+
+    def _landed(self, changes: Sequence[Change]) -> bool:
+        with self.catalog.reading() as queries:
+            return has_new_files(queries, changes)
+
+    def _snapshot_id(self, queries: Queries) -> int:
+        snapshots = queries.snapshots()
+        if not snapshots:
+            raise TableFormatError(self.catalog.path, "has no snapshot")
+        if self.version is None:
+            return snapshots[-1][0]
+        if self.version.isdecimal():
+            fit = [id_ for id_, _ in snapshots if id_ == int(self.version)]
+        else:
+            try:
+                at = read_instant(self.version).nanoseconds
+            except ValueError as error:
+                raise RequestError(f"{self.name}: {self.version} is no snapshot and no time: {error}") from None
+            fit = [id_ for id_, time in snapshots if time * 1000 <= at]
+        if not fit:
+            there = f"{snapshots[0][0]} to {snapshots[-1][0]} are there"
+            raise RequestError(f"{self.name}: no snapshot {self.version}; {there}")
+        return fit[-1]
+
+    def _row(self, queries: Queries, snapshot: int) -> TableRow:
+        both = " AND ".join(f"{one}.{LIVE.replace('end_snapshot', f'{one}.end_snapshot')}" for one in "ts")
+        rows = queries.run(
+            "SELECT s.schema_name, t.table_name, t.table_id, s.path, s.path_is_relative, t.path, t.path_is_relative "
+            f"FROM ducklake_table t JOIN ducklake_schema s ON s.schema_id = t.schema_id WHERE {both}",
+            [snapshot] * 4,
+        )
+        found = [row for row in rows if row[:2] == self.path]
+        found = found or [row for row in rows if _folded(row[:2]) == _folded(self.path)]  # as SQL has names
+        if len(found) != 1:
+            there = sorted(f"{schema}.{table}" for schema, table, *_ in rows)
+            raise TableFormatError(
+                self.name, f"no such table at snapshot {snapshot}; there are: {', '.join(there[:8])}"
+            )
+        _, _, id_, *paths = found[0]
+        data = self.data_path or queries.option("data_path")
+        if data is None:
+            raise TableFormatError(self.catalog.path, "has no data_path")
+        folders = Folders.of(data, (paths[0], bool(paths[1])), (paths[2], bool(paths[3])))
+        return TableRow(id_, self.name, snapshot, folders)
+
+
+def _folded(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.casefold() for part in path)

@@ -1,0 +1,117 @@
+"""Files that hold deletes: position deletes in Parquet, ORC or Avro, and deletion vectors in Puffin files.
+
+Source: Iceberg table spec, "Position Delete Files"; Puffin spec, blob type deletion-vector-v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import fs, orc
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
+
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, TableFormatError, first_line
+from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.tables import deletion_vector
+
+PATH, POSITION = 2147483546, 2147483545  # reserved field ids
+_COLUMNS = ["file_path", "pos"]
+_SCHEMA = Schema(
+    NestedField(PATH, "file_path", StringType(), required=True), NestedField(POSITION, "pos", LongType(), required=True)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorBlob:
+    """A deletion vector: bytes of a Puffin file. rows: how many positions it holds."""
+
+    location: Location
+    offset: int
+    length: int
+    rows: int
+
+    def positions(self) -> NDArray[np.int64]:
+        """The deleted positions, sorted: int64[n]. Raises StorageError, DamagedFileError."""
+        try:
+            with _filesystem(self.location).open_input_file(self.location.path) as file:
+                data = file.read_at(self.length, self.offset)
+        except OSError as error:
+            raise storage_error(self.location, error) from error
+        try:
+            return deletion_vector.positions(deletion_vector.framed(data), self.rows)
+        except FilterFormatError as error:
+            raise DamagedFileError(self.location, str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PositionFile:
+    """Position deletes of one file, of one data file or of many; read once."""
+
+    location: Location
+    format: str
+    _read: dict[str, NDArray[np.int64]] = field(default_factory=dict, compare=False, repr=False)
+    _done: list[bool] = field(default_factory=list, compare=False, repr=False)
+
+    def positions(self, path: str) -> NDArray[np.int64]:
+        """The deleted positions of a data file, sorted, each once: int64[n]. Raises StorageError, FileError."""
+        if not self._done:
+            self._read.update(self._by_path())
+            self._done.append(True)
+        return self._read.get(path, np.empty(0, np.int64))
+
+    def _by_path(self) -> dict[str, NDArray[np.int64]]:
+        reader = _READERS.get(self.format)
+        if reader is None:
+            raise TableFormatError(self.location, f"position deletes in {self.format} are not known")
+        try:
+            rows = reader(self.location)
+        except OSError as error:
+            raise storage_error(self.location, error) from error
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            raise DamagedFileError(
+                self.location, f"its position deletes cannot be read: {first_line(error)}"
+            ) from error
+        if rows.column(0).null_count or rows.column(1).null_count:
+            raise DamagedFileError(self.location, "its position deletes have NULLs")
+        paths = rows.column(0).cast(pa.string()).combine_chunks().dictionary_encode()
+        codes, positions = paths.indices.to_numpy(), rows.column(1).to_numpy()
+        order = np.argsort(codes, kind="stable")
+        cuts = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
+        return {
+            path: np.unique(positions[order[cuts[i] : cuts[i + 1]]]).astype(np.int64)
+            for i, path in enumerate(paths.dictionary.to_pylist())
+        }
+
+
+def _filesystem(location: Location) -> Any:
+    return location.filesystem or fs.LocalFileSystem()
+
+
+def _parquet(location: Location) -> pa.Table:
+    with _filesystem(location).open_input_file(location.path) as file:
+        return pq.ParquetFile(file).read(columns=_COLUMNS).select(_COLUMNS)
+
+
+def _orc(location: Location) -> pa.Table:
+    with _filesystem(location).open_input_file(location.path) as file:
+        return orc.ORCFile(file).read(columns=_COLUMNS).select(_COLUMNS)
+
+
+def _avro(location: Location) -> pa.Table:
+    source = PyArrowFile(location.path, location.path, _filesystem(location))
+    with AvroFile[Record](source, _SCHEMA) as reader:
+        rows = [(record[0], record[1]) for record in reader]
+    return pa.table({"file_path": [path for path, _ in rows], "pos": pa.array([at for _, at in rows], pa.int64())})
+
+
+_READERS: dict[str, Callable[[Location], pa.Table]] = {"PARQUET": _parquet, "ORC": _orc, "AVRO": _avro}

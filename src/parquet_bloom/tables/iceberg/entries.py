@@ -1,0 +1,191 @@
+"""The files that a snapshot's manifests name: data files, and files that say which rows of them are deleted.
+
+pyiceberg's own reading stops at the fields of format version 2; version 3 adds to delete files which data file a vector
+is of, and where it lies in its file.
+
+Source: Iceberg table spec, "Manifests", "Sequence Number Inheritance".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from pyarrow.fs import LocalFileSystem
+from pyiceberg.avro.decoder import StreamingBinaryDecoder
+from pyiceberg.avro.file import SYNC_SIZE, AvroFile, Block
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import DoubleType
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import side_by_side
+
+_REFERENCED, _OFFSET, _SIZE = 17, 18, 19  # positions in a DataFile of format version 3
+
+PartitionKey = tuple[int, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A live file of a snapshot.
+
+    record     pyiceberg's own, with sequence numbers and spec id inherited
+    manifest   the path of the manifest that names it
+    partition  (spec id, values), floats as bytes: NaN is then one partition, and the zeros are two
+    referenced the data file that all deletes in it are of; None where that is not said
+    offset, length  where a deletion vector lies in its file
+    """
+
+    record: ManifestEntry
+    manifest: str
+    partition: PartitionKey
+    referenced: str | None = None
+    offset: int | None = None
+    length: int | None = None
+
+    @property
+    def file(self) -> DataFile:
+        """The file itself: its path, its size, its statistics."""
+        return self.record.data_file
+
+    @property
+    def path(self) -> str:
+        """Its path as the log has it."""
+        return self.record.data_file.file_path
+
+    @property
+    def sequence(self) -> int:
+        """Its data sequence number; 0 in tables of format version 1."""
+        return self.record.sequence_number or 0
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a deletion vector."""
+        return self.file.file_format == FileFormat.PUFFIN
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The live files of a snapshot, in the order of its manifests."""
+
+    data: list[Entry]
+    position_deletes: list[Entry]
+    equality_deletes: list[Entry]
+
+
+def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
+    """Read all manifests of a snapshot. Raises TableFormatError for what this version does not know."""
+    found = Entries([], [], [])
+    kinds = {
+        DataFileContent.DATA: found.data,
+        DataFileContent.POSITION_DELETES: found.position_deletes,
+        DataFileContent.EQUALITY_DELETES: found.equality_deletes,
+    }
+    manifests = manifests_of(snapshot, io)
+    if any(manifest.key_metadata for manifest in manifests):
+        raise TableFormatError(table, "has encrypted manifests, which cannot be read")
+    for entries in side_by_side(lambda manifest: list(entries_of(manifest, io)), manifests):
+        for entry in entries:
+            kinds[entry.file.content].append(entry)
+    return found
+
+
+def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """The manifests of a snapshot. Raises TableFormatError where their list is cut off."""
+    source = _Source(io, snapshot.manifest_list)
+    with AvroFile[Any](source) as reader:
+        source.check(reader)
+    found = list(read_manifest_list(source))
+    files = snapshot.summary["total-data-files"] if snapshot.summary else None
+    if not found and files not in (None, "0"):
+        raise TableFormatError(
+            snapshot.manifest_list, f"is empty, where the snapshot says {files} data files; restore it"
+        )
+    return found
+
+
+def entries_of(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
+    """The live files that one manifest names, with what they inherit. Raises TableFormatError if it is cut off."""
+    source = _Source(io, manifest.manifest_path)
+    with _ManifestReader(source, MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS) as reader:
+        source.check(reader)
+        records = list(reader)
+    told = [manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count]
+    if len(records) < sum(count or 0 for count in told):
+        raise TableFormatError(manifest.manifest_path, "has fewer entries than its list says; restore it")
+    for record in records:
+        if record.status != ManifestEntryStatus.DELETED:
+            _inherit(record, manifest)
+            more = record.data_file._data
+            yield Entry(
+                record, manifest.manifest_path, _partition(record), more[_REFERENCED], more[_OFFSET], more[_SIZE]
+            )
+
+
+_RECORDS: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}
+_ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+
+
+class _Source(PyArrowFile):
+    """An Avro file, read once, as a whole: where one is cut off, pyiceberg 0.12 takes what is left for all."""
+
+    def __init__(self, io: FileIO, path: str) -> None:
+        with io.new_input(path).open() as stream:
+            self._data = stream.read()
+        super().__init__(path, path, LocalFileSystem())
+
+    def open(self, seekable: bool = True) -> Any:
+        return BytesIO(self._data)
+
+    def check(self, reader: AvroFile[Any]) -> None:
+        """Raise TableFormatError where the file does not end as each of its blocks does."""
+        if not self._data.endswith(reader.header.sync):
+            raise TableFormatError(self.location, "is cut off; restore it, as it names files of the table")
+
+
+class _ManifestReader(AvroFile[ManifestEntry]):
+    """An Avro file whose doubles are read by Python, as the compiled decoder of pyiceberg 0.12 makes them floats."""
+
+    def _read_block(self) -> int:
+        kinds = self.schema._lazy_id_to_field.values()
+        if not any(isinstance(field.field_type, DoubleType) for field in kinds):
+            return super()._read_block()
+        if self.block and self.decoder.read(SYNC_SIZE) != self.header.sync:
+            raise ValueError("a block does not end with the file's sync marker")
+        records, data = self.decoder.read_int(), self.decoder.read_bytes()
+        if codec := self.header.compression_codec():
+            data = codec.decompress(data)
+        self.block = Block(reader=self.reader, block_records=records, block_decoder=StreamingBinaryDecoder(data))
+        return records
+
+
+def _inherit(record: ManifestEntry, manifest: ManifestFile) -> None:
+    """Fill in what is not written in an entry: that of the commit which added it, and 0 in format version 1."""
+    inherits = record.status == ManifestEntryStatus.ADDED or manifest.sequence_number == 0
+    if record.snapshot_id is None and manifest.added_snapshot_id is not None:
+        record.snapshot_id = manifest.added_snapshot_id
+    if record.sequence_number is None and inherits:
+        record.sequence_number = manifest.sequence_number
+    if record.file_sequence_number is None and inherits:
+        record.file_sequence_number = manifest.sequence_number
+    record.data_file.spec_id = manifest.partition_spec_id
+
+
+def _partition(record: ManifestEntry) -> PartitionKey:
+    values = (struct.pack("<d", v) if isinstance(v, float) else v for v in record.data_file.partition._data)
+    return record.data_file.spec_id, tuple(values)

@@ -1,0 +1,166 @@
+"""An Iceberg table that was found: its snapshots in our form, and commits to it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergLog
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
+from parquet_bloom.tables.iceberg.catalogs import find_catalog, snapshot_of, split_name, telling
+from parquet_bloom.tables.iceberg.commits import commit, ways_of
+from parquet_bloom.tables.iceberg.deletes import DeleteIndex
+from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
+from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
+from parquet_bloom.tables.iceberg.schema import Column, columns_of, fields_of
+from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
+
+_EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
+_BLOOM = "write.parquet.bloom-filter-"
+
+
+def open_table(name: str, version: str | None, properties: Mapping[str, str]) -> IcebergTable:
+    """Find a table in a catalog; see open_iceberg."""
+    catalog, identifier = split_name(name)
+    shown = f"iceberg:{name}"
+    found = find_catalog(catalog, properties)
+    with telling(shown):
+        log = found.load_table(identifier)
+    snapshot_of(log, version, shown)
+    return IcebergTable(shown, version, log)
+
+
+class IcebergTable:
+    """See tables.snapshot.Table."""
+
+    def __init__(self, name: str, version: str | None, log: IcebergLog) -> None:
+        self._name, self._version, self._log = name, version, log
+
+    @property
+    def name(self) -> str:
+        """As it was named."""
+        return self._name
+
+    def snapshot(self) -> Snapshot:
+        """Read the metadata as they are now, and the manifests. Raises StorageError, TableFormatError."""
+        with telling(self._name):
+            self._log.refresh()
+            found = snapshot_of(self._log, self._version, self._name)
+            entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
+        return _Reading(self._name, self._log, found, self._version is not None).snapshot(entries)
+
+    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+        """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
+        return ways_of(self._log, self._name, snapshot.files)
+
+    def new_location(self, file: TableFile) -> Location:
+        """A path in the file's folder that no file of the table has or had."""
+        folder, name = posixpath.split(file.path)
+        stem = re.sub(r"(-bloom-[0-9a-f]{32})?(\.parquet)?$", "", name)
+        new = f"{stem}-bloom-{uuid.uuid4().hex}.parquet"
+        shown = posixpath.join(posixpath.dirname(file.shown), new) if file.shown else ""
+        return Location(posixpath.join(folder, new), file.filesystem, shown)
+
+    def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
+        """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""
+        return commit(self._log, self._name, snapshot, changes, properties)
+
+
+def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """What a table's properties say of filters; see tables.snapshot.Snapshot. Numbers that are none are passed over."""
+    enabled, rates = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column."
+    columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
+    told = {n.removeprefix(rates): _number(v) for n, v in properties.items() if n.startswith(rates)}
+    most = _number(properties.get(f"{_BLOOM}max-bytes", ""))
+    wishes: dict[str, Any] = {"columns": columns} if columns else {}
+    if fpp := {name: rate for name, rate in told.items() if rate is not None}:
+        wishes["fpp"] = fpp
+    return wishes | ({} if most is None else {"max_bytes": int(most)})
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+class _Reading:
+    """One snapshot, as it is read."""
+
+    def __init__(self, name: str, log: IcebergLog, found: IcebergSnapshot | None, at_version: bool) -> None:
+        self._name, self._log, self._found = name, log, found
+        self._files = Files(log.io)
+        self._fields = fields_of(self._schema(at_version), log.name_mapping(), name)
+        self._columns: Mapping[int, Column] = columns_of(self._schema(at_version), self._fields)
+        self._leaves = {column.leaf.path: column for column in self._columns.values()}
+        self._cut = narrowest_cut(log.properties)
+        self._parts = {number: parts_of(spec) for number, spec in log.specs().items()}
+        self._java: dict[int | None, bool] = {}  # by snapshot
+
+    def _schema(self, at_version: bool) -> Schema:
+        """A version's own schema if one was asked for, else the one that new readers get."""
+        if at_version and self._found is not None and self._found.schema_id is not None:
+            return self._log.schemas()[self._found.schema_id]
+        return self._log.schema()
+
+    def snapshot(self, entries: Entries) -> Snapshot:
+        self._check(entries.data)
+        files = [self._file(entry) for entry in entries.data]
+        filesystem = self._files.only(self._name)
+        deletes = DeleteIndex(entries, self._log, self._fields, self._files)
+        return Snapshot(
+            self._name,
+            str(self._found.snapshot_id) if self._found else _EMPTY,
+            self._fields,
+            True,
+            [replace(file, deletes=deletes.of(file.entry, file)) for file in files],
+            wishes_of(self._log.properties),
+            filesystem,
+        )
+
+    def _check(self, entries: Sequence[Entry]) -> None:
+        other = next((entry for entry in entries if entry.file.file_format != FileFormat.PARQUET), None)
+        if other is not None:
+            kind = other.file.file_format.value
+            raise TableFormatError(self._name, f"has data files in {kind}; only Parquet is read")
+        if len({entry.path for entry in entries}) < len(entries):
+            raise TableFormatError(self._name, "names one data file twice")
+
+    def _file(self, entry: Entry) -> TableFile:
+        location = self._files.location(entry.path)
+        rows = entry.file.record_count
+        told = evidence_of(self._parts[entry.partition[0]], tuple(entry.file.partition._data), self._columns, rows)
+        return TableFile(
+            location.path,
+            location.filesystem,
+            location.shown,
+            relative=posixpath.basename(location.path),
+            rows=rows,
+            size=entry.file.file_size_in_bytes,
+            constants=told.constants,
+            bounds=FileMetrics(
+                entry.file, self._leaves, told.bounds, self._cut, self._by_java(entry.record.snapshot_id)
+            ),
+            buckets=tuple(told.buckets),
+            entry=entry,
+        )
+
+    def _by_java(self, number: int | None) -> bool:
+        """Whether Java's library surely wrote the files of a snapshot: it signs them."""
+        if number not in self._java:
+            snapshot = self._log.snapshot_by_id(number or -1)
+            summary = snapshot.summary if snapshot else None
+            self._java[number] = summary is not None and bool(summary["iceberg-version"])
+        return self._java[number]

@@ -1,0 +1,25 @@
+"""Iceberg tables by name: CATALOG/namespace.table, with pyiceberg's own configuration of catalogs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.tables.snapshot import Table
+
+
+def open_iceberg(name: str, version: str | None, properties: Mapping[str, str]) -> Table:
+    """Find a table in a catalog.
+
+    name        "CATALOG/namespace.table"; a namespace may have dots
+    version     a snapshot's id, or an ISO time (UTC unless it names a zone) for the snapshot of then; None: the latest
+    properties  of the catalog, over those of pyiceberg's configuration (.pyiceberg.yaml, PYICEBERG_CATALOG__...)
+    Raises RequestError for a name, version or configuration that leads nowhere, StorageError where the catalog fails.
+    """
+    try:
+        from parquet_bloom.tables.iceberg.opened import open_table
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("parquet_bloom"):
+            raise
+        raise RequestError("iceberg: needs pyiceberg; pip install 'parquet-bloom[iceberg]'") from error
+    return open_table(name, version, properties)

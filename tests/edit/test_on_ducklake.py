@@ -1,0 +1,106 @@
+"""Filters in DuckLake tables: DuckDB gives the rows it gave, at every snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ducklakes import Lake, sorted_rows
+
+import parquet_bloom as pb
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.tables.ducklake.table import open_ducklake
+
+ROWS = "SELECT (i * 7919) % 1000003 AS id, md5(i::VARCHAR) AS s FROM range({}, {}) r(i)"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    made = Lake(tmp_path, True)
+    made.sql(
+        "CALL lake.set_option('data_inlining_row_limit', 0)",
+        f"CREATE TABLE t AS {ROWS.format(0, 3000)}",
+        f"INSERT INTO t {ROWS.format(3000, 6000)}",
+        "DELETE FROM t WHERE id % 10 = 0",
+    )
+    yield made
+    made.release()
+
+
+def rows(lake: Lake, version: int | None = None) -> list[str]:
+    at = "" if version is None else f" AT (VERSION => {version})"
+    return sorted_rows(lake.answer(f"SELECT * FROM t{at}"))
+
+
+def filtered(lake: Lake) -> list[set[str]]:
+    lake.release()
+    paths = [file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files]
+    if not paths:
+        return []
+    return [{one.column for one in file.filters} for file in pb.inspect(paths, raw_files=True).files]
+
+
+def ours(lake: Lake) -> list[str]:
+    lake.release()
+    return sorted_rows(pb.read_table(f"ducklake:{lake.name()}").to_pylist())
+
+
+def test_rows_stay_and_filters_come(lake: Lake) -> None:
+    versions = [v for v in lake.snapshots() if v > 1]
+    before = {version: rows(lake, version) for version in versions}
+    lake.release()
+    report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"])
+    assert [(c.files, c.same_path) for c in report.commits] == [(2, 0)]
+    assert report.failed == []
+    assert filtered(lake) == [{"id"}] * 2
+    assert {version: rows(lake, version) for version in versions} == before
+    assert ours(lake) == before[max(before)]
+    assert pb.add_filters(f"ducklake:{lake.name()}", columns=["id"]).commits == []
+    removed = pb.remove_filters(f"ducklake:{lake.name()}", files_per_commit=1)
+    assert [commit.files for commit in removed.commits] == [1, 1]
+    assert filtered(lake) == [set()] * 2
+    assert {version: rows(lake, version) for version in versions} == before
+
+
+def test_old_files_go_with_ducklakes_own_clean_up(lake: Lake) -> None:
+    before = rows(lake)
+    lake.release()
+    pb.add_filters(f"ducklake:{lake.name()}", columns=["id"])
+    lake.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert rows(lake) == before
+    lake.release()
+    left = {str(path) for path in lake.data.rglob("*.parquet") if "delete" not in path.name}
+    assert left == {file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files}
+
+
+def test_no_file_grows_on_its_path(lake: Lake) -> None:
+    lake.release()
+    with pytest.raises(TableFormatError, match="its files cannot get new versions: "):
+        pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], commit="same-path")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM t WHERE id % 3 = 0",
+        pytest.param(f"INSERT INTO t {ROWS.format(6000, 7000)}", marks=pytest.mark.more),
+        pytest.param("TRUNCATE t", marks=pytest.mark.more),
+    ],
+)
+def test_another_commit_meanwhile(lake: Lake, sql: str, tmp_path: Path) -> None:
+    done: list[Any] = []
+
+    def progress(p: pb.Progress) -> None:
+        if p.parts_done and not done:
+            lake.sql(sql)
+            done.append(rows(lake))
+            lake.release()
+
+    lake.release()
+    report = pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], progress=progress)
+    assert report.failed == []
+    assert rows(lake) == done[0]
+    assert ours(lake) == done[0]
+    assert all("id" in columns for columns in filtered(lake)) or "INSERT" in sql

@@ -1,0 +1,311 @@
+"""Filters in Iceberg tables: pyiceberg, Polars and our own reading give the rows they gave, at every snapshot."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from iceberg_log import Warehouse, add_deletes, append, by_text, entries, position_deletes
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import ListType, LongType, NestedField, StringType
+
+import parquet_bloom as pb
+from parquet_bloom.errors import RequestError
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "tags", ListType(4, LongType(), element_required=False)),
+)
+BUCKETS = PartitionSpec(PartitionField(2, 1000, BucketTransform(2), "bucket"))
+NAME = "iceberg:cat/ns.t"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Any:
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()
+
+
+def rows_of(seed: int, n: int = 400) -> list[dict[str, Any]]:
+    random = np.random.default_rng(seed)
+    return [
+        {"id": int(i), "name": f"n{k % 50}", "tags": [int(i) % 1000]}
+        for k, i in enumerate(random.integers(0, 2**60, n))
+    ]
+
+
+def made(warehouse: Warehouse, spec: PartitionSpec = BUCKETS, files: int = 2, **more: Any) -> list[dict[str, Any]]:
+    table = warehouse.create(SCHEMA, partition_spec=spec, **more)
+    rows = [row for seed in range(files) for row in rows_of(seed)]
+    for seed in range(files):
+        append(table, rows_of(seed), row_group_size=50)
+    return rows
+
+
+def add(warehouse: Warehouse, **given: Any) -> pb.AddReport:
+    return pb.add_filters(NAME, catalog_properties=warehouse.properties, **given)
+
+
+def remove(warehouse: Warehouse, **given: Any) -> pb.RemoveReport:
+    return pb.remove_filters(NAME, catalog_properties=warehouse.properties, **given)
+
+
+def by_pyiceberg(warehouse: Warehouse, snapshot: int | None = None) -> list[str]:
+    return by_text(warehouse.load().scan(snapshot_id=snapshot).to_arrow().to_pylist())
+
+
+def by_polars(warehouse: Warehouse) -> list[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pl.exceptions.PerformanceWarning)  # another planner would be faster
+        return by_text(pl.scan_iceberg(warehouse.load()).collect().to_dicts())
+
+
+def by_ours(warehouse: Warehouse) -> list[str]:
+    batches = pb.read_batches(NAME, catalog_properties=warehouse.properties)
+    return by_text(pa.Table.from_batches(batches).to_pylist())
+
+
+def all_agree(warehouse: Warehouse, rows: list[str]) -> None:
+    assert by_pyiceberg(warehouse) == rows
+    assert by_polars(warehouse) == rows, "Polars trusts the log's sizes"
+    assert by_ours(warehouse) == rows
+
+
+def kept(warehouse: Warehouse, predicate: str) -> int:
+    """Row groups that can match."""
+    verdicts = pb.check(NAME, predicate, catalog_properties=warehouse.properties)
+    return sum(not one.skipped for one in verdicts)
+
+
+def filtered(warehouse: Warehouse) -> list[set[str]]:
+    """The columns with filters of each live file, by its own names."""
+    found = pb.inspect([file.path for file in warehouse.read().files], raw_files=True).files
+    return [{one.column for one in file.filters} for file in found]
+
+
+@pytest.mark.parametrize("way", [None, "same-path", pytest.param("new-path", marks=pytest.mark.more)])
+def test_rows_stay_and_filters_come(warehouse: Warehouse, way: Any) -> None:
+    rows = by_text(made(warehouse))
+    old = warehouse.load().current_snapshot().snapshot_id
+    report = add(warehouse, columns=["id"], commit=way)
+    n = len(warehouse.read().files)
+    assert [(c.version, c.files, c.same_path) for c in report.commits] == [
+        (str(warehouse.load().current_snapshot().snapshot_id), n, n if way == "same-path" else 0)
+    ]
+    assert filtered(warehouse) == [{"id"}] * n
+    all_agree(warehouse, rows)
+    assert by_pyiceberg(warehouse, old) == rows, "time travel"
+    assert add(warehouse, columns=["id"], commit=way).commits == []
+    again = remove(warehouse, commit=way)
+    assert [commit.files for commit in again.commits] == [n]
+    all_agree(warehouse, rows)
+    for snapshot in warehouse.load().snapshots():
+        if snapshot.snapshot_id != old and snapshot.summary is not None and snapshot.summary["total-records"] == "800":
+            assert by_pyiceberg(warehouse, snapshot.snapshot_id) == rows
+
+
+def test_snapshots_that_expire_take_nothing_with_them(warehouse: Warehouse) -> None:
+    rows = by_text(made(warehouse))
+    add(warehouse, columns=["id"])
+    table = warehouse.load()
+    table.maintenance.expire_snapshots().by_ids(
+        [one.snapshot_id for one in table.snapshots() if one.snapshot_id != table.current_snapshot().snapshot_id]
+    ).commit()
+    assert len(warehouse.load().snapshots()) == 1
+    all_agree(warehouse, rows)
+
+
+def test_deleted_rows_stay_deleted_and_their_files_keep_their_paths(warehouse: Warehouse) -> None:
+    made(warehouse, PartitionSpec())
+    table = warehouse.load()
+    first = entries(table)[0].data_file
+    add_deletes(table, position_deletes(table, {first.file_path: range(0, 400, 4)}, first))
+    rows = by_pyiceberg(warehouse)
+    assert len(rows) == 700
+    dry = add(warehouse, columns=["id"], dry_run=True)
+    assert {file.way: bool(file.why) for file in dry.files}["same-path"], "and the reason is told"
+    report = add(warehouse, columns=["id"])
+    assert report.failed == []
+    paths = {entry.data_file.file_path for entry in entries(warehouse.load())}
+    assert first.file_path in paths
+    all_agree(warehouse, rows)
+    refused = remove(warehouse, commit="new-path")
+    assert [str(one.error) for one in refused.failed], "another path would bring 100 deleted rows back"
+    all_agree(warehouse, rows)
+
+
+def test_the_tables_names_are_those_of_today(warehouse: Warehouse) -> None:
+    made(warehouse)
+    with warehouse.load().update_schema() as change:
+        change.rename_column("id", "key")
+        change.rename_column("name", "id")
+        change.add_column("later", LongType())
+    rows = by_pyiceberg(warehouse)
+    report = add(warehouse, columns=["key", "later"])
+    assert filtered(warehouse) == [{"id"}] * len(report.files), "as the files call it"
+    assert {one.column for file in report.files for one in file.filters} == {"key"}
+    assert {one.column for file in report.files for one in file.skipped} == {"later"}
+    all_agree(warehouse, rows)
+
+
+def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
+    rows = by_text(made(
+        warehouse,
+        properties={
+            "write.parquet.bloom-filter-enabled.column.id": "true",
+            "write.parquet.bloom-filter-enabled.column.tags.element": "true",
+            "write.parquet.bloom-filter-enabled.column.name": "false",
+            "write.parquet.bloom-filter-fpp.column.id": "0.001",
+        },
+    ))  # fmt: skip
+    report = add(warehouse)
+    assert all(columns == {"id", "tags.list.element"} for columns in filtered(warehouse))
+    assert {one.fpp <= 0.001 for file in report.files for one in file.filters if one.column == "id"} == {True}
+    assert report.notes == ["the table's properties wish filters on id, tags.list.element"]
+    all_agree(warehouse, rows)
+
+
+def test_filters_are_used_by_a_check_of_the_table(warehouse: Warehouse) -> None:
+    made(warehouse)
+    known = rows_of(0)[7]["id"]
+    absent = known + 1
+    by_bounds = kept(warehouse, f"id = {absent}")
+    add(warehouse, columns=["id"])
+    assert by_bounds > 4 * kept(warehouse, f"id = {absent}"), "the log's bounds alone keep them"
+    assert kept(warehouse, f"id = {known}") == 1 + kept(warehouse, f"id = {absent}")
+    rows = pb.read_batches(NAME, f"id = {known}", catalog_properties=warehouse.properties)
+    assert [row["id"] for batch in rows for row in batch.to_pylist()] == [known]
+
+
+# --- others commit while filters are built --------------------------------------------------------
+
+
+def meanwhile(action: Any) -> Any:
+    """A callback that acts once, when the first file is done."""
+    done: list[int] = []
+
+    def progress(p: pb.Progress) -> None:
+        if p.files_done == 1 and not done:
+            done.append(1)
+            action()
+
+    return progress
+
+
+@pytest.mark.parametrize("way", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
+def test_an_append_meanwhile_stays(warehouse: Warehouse, way: Any) -> None:
+    rows = made(warehouse)
+    progress = meanwhile(lambda: append(warehouse.load(), rows_of(9)))
+    report = add(warehouse, columns=["id"], commit=way, progress=progress)
+    assert len(report.commits) == 1
+    all_agree(warehouse, by_text(rows + rows_of(9)))
+
+
+@pytest.mark.parametrize("way", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
+def test_a_delete_meanwhile_is_not_undone(warehouse: Warehouse, way: Any) -> None:
+    rows = made(warehouse, PartitionSpec())
+    gone = rows_of(0)
+
+    def delete() -> None:
+        warehouse.load().delete(f"id <= {max(r['id'] for r in gone)} and name != 'none'")
+
+    report = add(warehouse, columns=["id"], commit=way, progress=meanwhile(delete))
+    left = by_text([row for row in rows if row["id"] > max(r["id"] for r in gone)])
+    all_agree(warehouse, left)
+    assert report.failed == []
+
+
+def test_rows_that_are_deleted_meanwhile_change_the_way(warehouse: Warehouse) -> None:
+    made(warehouse, PartitionSpec())
+    first = entries(warehouse.load())[0].data_file
+
+    def delete() -> None:
+        table = warehouse.load()
+        add_deletes(table, position_deletes(table, {first.file_path: [0, 1, 2]}, first))
+
+    report = add(warehouse, columns=["id"], progress=meanwhile(delete))
+    assert report.failed == []
+    assert len(by_pyiceberg(warehouse)) == 797
+    all_agree(warehouse, by_pyiceberg(warehouse))
+    assert first.file_path in {entry.data_file.file_path for entry in entries(warehouse.load())}
+    assert filtered(warehouse) == [{"id"}] * 2
+
+
+@pytest.mark.parametrize("theirs", [pytest.param("same-path", marks=pytest.mark.more), "new-path"])
+@pytest.mark.parametrize("way", ["same-path", pytest.param("new-path", marks=pytest.mark.more)])
+def test_a_second_add_meanwhile(warehouse: Warehouse, way: Any, theirs: Any) -> None:
+    rows = by_text(made(warehouse))
+    second = meanwhile(lambda: add(warehouse, columns=["name"], commit=theirs))
+    report = add(warehouse, columns=["id"], commit=way, progress=second)
+    assert report.failed == []
+    all_agree(warehouse, rows)
+    assert all(columns == {"id", "name"} for columns in filtered(warehouse))
+    all_agree(warehouse, rows)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(8))
+def test_random_histories(warehouse: Warehouse, seed: int) -> None:
+    """Our adds and removes between appends, deletes, renames and expiry: rows stay, at every snapshot."""
+    random = np.random.default_rng(seed)
+    made(warehouse, [PartitionSpec(), BUCKETS][seed % 2], files=1)
+    snapshots: dict[int, list[str]] = {}
+    for step in range(8):
+        table = warehouse.load()
+        what = random.choice(["append", "delete", "positions", "rename", "column", "add", "add", "remove", "expire"])
+        names = [field.name for field in table.schema().fields]
+        if what == "append" and names == ["id", "name", "tags"]:
+            append(table, rows_of(10 * seed + step, 100), row_group_size=30)
+        elif what == "delete" and not seed % 2:  # pyiceberg needs a core of its own for buckets
+            table.delete(f"{names[0]} < {int(random.integers(0, 2**59))}")
+        elif what == "positions" and (live := entries(table)):
+            one = live[int(random.integers(len(live)))].data_file
+            gone = sorted({int(i) for i in random.integers(0, one.record_count, 5)})
+            add_deletes(table, position_deletes(table, {one.file_path: gone}, one))
+        elif what == "rename":
+            with table.update_schema() as change:
+                change.rename_column(names[0], f"id{step}")
+        elif what == "column":
+            with table.update_schema() as change:
+                change.add_column(f"new{step}", LongType())
+        elif what == "expire" and snapshots:
+            first = min(snapshots, key=list(snapshots).index)
+            if table.current_snapshot().snapshot_id != first and table.snapshot_by_id(first) is not None:
+                table.maintenance.expire_snapshots().by_id(first).commit()
+        before = by_pyiceberg(warehouse)
+        if what in ("add", "remove"):
+            way = [None, "same-path", "new-path"][int(random.integers(3))]
+            one_by_one = [None, 1][int(random.integers(2))]
+            if what == "add":
+                add(warehouse, columns=["*"], commit=None if way == "new-path" else way, files_per_commit=one_by_one)
+            else:
+                remove(warehouse, files_per_commit=one_by_one)
+        assert by_pyiceberg(warehouse) == before, what
+        assert by_ours(warehouse) == before, what
+        table = warehouse.load()
+        if (current := table.current_snapshot()) is not None:
+            snapshots[current.snapshot_id] = by_pyiceberg(warehouse, current.snapshot_id)
+        for snapshot, rows in list(snapshots.items()):
+            if table.snapshot_by_id(snapshot) is not None:
+                assert by_pyiceberg(warehouse, snapshot) == rows, "time travel"
+
+
+# --- what makes no sense --------------------------------------------------------------------------
+
+
+def test_what_is_no_table(warehouse: Warehouse) -> None:
+    with pytest.raises(RequestError, match="cat/ns.none"):
+        pb.add_filters("iceberg:cat/ns.none", catalog_properties=warehouse.properties)
+    made(warehouse)
+    snapshot = warehouse.load().current_snapshot().snapshot_id
+    with pytest.raises(RequestError, match=f"leave out @{snapshot}"):
+        pb.add_filters(f"{NAME}@{snapshot}", catalog_properties=warehouse.properties)

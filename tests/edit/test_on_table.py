@@ -1,0 +1,533 @@
+"""Tables of any kind: what is committed, what happens when others commit meanwhile, and what a refusal leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from plain_table import PlainTable
+
+from parquet_bloom import inspect
+from parquet_bloom.change import add_filters, remove_filters
+from parquet_bloom.edit.on_table.adding import add_on_table
+from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.edit.on_table.removing import remove_on_table
+from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.errors import (
+    ConflictError,
+    RefusedTypeError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    UnknownColumnError,
+    UnknownCommitError,
+)
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.writing.target import WriteOptions
+from parquet_bloom.tables.snapshot import Field, Ways
+
+ROWS = 3000
+
+
+def rows(seed: int = 0) -> pa.Table:
+    random = np.random.default_rng(seed)
+    return pa.table({
+        "id": random.integers(0, 2**60, ROWS),
+        "user": [f"user-{n}" for n in random.integers(0, 10**9, ROWS)],
+        "flag": random.integers(0, 2, ROWS) == 1,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path) -> PlainTable:
+    made = PlainTable(tmp_path / "table", rows().schema)
+    for seed in range(3):
+        made.append(rows(seed))
+    return made
+
+
+def add(table: PlainTable, columns=("id",), how: CommitOptions | None = None, **arguments):
+    given = {"columns": columns and list(columns), **arguments}
+    return add_on_table(table, given, how or CommitOptions("add"))
+
+
+def remove(table: PlainTable, columns=None, how: CommitOptions | None = None):
+    options = RemoveOptions(columns=columns, how=WriteOptions(False, True, False), tables=Tables())
+    return remove_on_table(table, options, how or CommitOptions("remove"))
+
+
+def filters(table: PlainTable) -> dict[str, set[str]]:
+    """Live file -> the columns that have filters."""
+    return {
+        name: {one.column for file in inspect(str(table.folder / name)).files for one in file.filters}
+        for name in table.entries()
+    }
+
+
+def same_rows(table: PlainTable, before: pa.Table) -> None:
+    order = [("id", "ascending")]
+    assert table.rows().sort_by(order) == before.sort_by(order), "no row came, went, or changed"
+
+
+def test_one_commit_for_all_files_and_none_the_second_time(table):
+    before, old, version = table.rows(), set(table.entries()), table.version
+    report = add(table)
+    assert [(c.version, c.files, c.same_path) for c in report.commits] == [(str(version + 1), 3, 0)]
+    assert {file.way for file in report.files} == {"new-path"}
+    assert all(columns == {"id"} for columns in filters(table).values())
+    same_rows(table, before)
+    assert old.isdisjoint(table.entries()), "files of new paths took their places"
+    assert table.rows(version) == before, "the version before reads as it did"
+    assert all("-bloom-" in name and name.startswith(tuple(o[:32] for o in old)) for name in table.entries())
+    again = add(table)
+    assert again.commits == [], "there is nothing to commit"
+    assert table.version == version + 1
+    assert [file.way for file in again.files] == ["", "", ""]
+    assert table.files() == old | set(table.entries()), "no other file was left"
+
+
+def test_a_file_with_its_filters_is_left_alone(table):
+    add(table)
+    had = set(table.entries())
+    table.append(rows(7))
+    report = add(table)
+    assert [commit.files for commit in report.commits] == [1]
+    assert had < set(table.entries())
+
+
+def test_a_dry_run_says_how_and_writes_nothing(table):
+    before, version = table.files(), table.version
+    report = add(table, how=CommitOptions("add", dry_run=True))
+    assert [(file.way, file.planned) for file in report.files] == [("new-path", {"id": 3})] * 3
+    assert report.commits == []
+    assert (table.files(), table.version) == (before, version)
+
+
+@pytest.mark.parametrize(("n", "commits"), [(1, [1, 1, 1]), (2, [2, 1]), (5, [3])])
+def test_commits_of_so_many_files(table, n, commits):
+    before, version = table.rows(), table.version
+    report = add(table, how=CommitOptions("add", files=n))
+    assert [commit.files for commit in report.commits] == commits
+    assert table.version == version + len(commits)
+    same_rows(table, before)
+    for at in range(version, table.version + 1):
+        assert table.rows(at).num_rows == 3 * ROWS, "each commit is whole"
+
+
+def test_removing_gives_files_without_filters(table):
+    before = table.rows()
+    plain = {name: (table.folder / name).read_bytes() for name in table.entries()}
+    add(table, ["id", "user"])
+    remove(table, ["user"])
+    assert all(columns == {"id"} for columns in filters(table).values())
+    report = remove(table)
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 0)]
+    assert sorted((table.folder / name).read_bytes() for name in table.entries()) == sorted(plain.values())
+    same_rows(table, before)
+    assert remove(table).commits == [], "no file has a filter"
+
+
+# --- the same path -----------------------------------------------------------------------------------
+
+SAME = CommitOptions("add", "same-path")
+
+
+@pytest.mark.parametrize("append", [False, True], ids=["clone", "append"])
+def test_files_grow_at_their_ends_and_old_versions_read_the_old_sizes(table, append):
+    before, old, version = table.rows(), table.entries(), table.version
+    bytes_before = {name: (table.folder / name).read_bytes() for name in old}
+    report = add(table, how=CommitOptions("add", "same-path", append=append))
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
+    assert table.files() == set(old), "no file came"
+    assert table.entries().keys() == old.keys()
+    for name, size in table.entries().items():
+        data = (table.folder / name).read_bytes()
+        assert len(data) == size > old[name]
+        assert data.startswith(bytes_before[name]), "no old byte changed"
+    assert table.rows() == before
+    assert table.rows(version) == before
+    assert all(columns == {"id"} for columns in filters(table).values())
+    assert add(table, how=SAME).commits == []
+
+
+def test_a_tail_that_no_commit_names_is_committed_by_the_next_run(table):
+    old, before = table.entries(), table.rows()
+
+    def fail(_: PlainTable) -> None:
+        raise StorageError("log", "no space left on device")
+
+    table.before_commit = fail
+    with pytest.raises(StorageError):
+        add(table, how=SAME)
+    assert table.entries() == old
+    assert table.rows() == before, "the log's sizes still hold whole files"
+    grown = {name: (table.folder / name).stat().st_size for name in old}
+    assert all(grown[name] > old[name] for name in old)
+    table.before_commit = lambda _: None
+    report = add(table, how=SAME)
+    assert [commit.files for commit in report.commits] == [3]
+    assert table.entries() == grown, "nothing was appended twice"
+    assert all(file.filters == [] for file in report.files)
+
+
+def test_a_copy_is_of_what_the_log_has(table):
+    """Not of a tail that no version names, or none any more: its filters may have been removed on purpose."""
+    first = next(iter(table.entries()))
+    add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
+    before = table.rows()
+    report = add(table)
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 0)]
+    assert all(columns == {"id"} for columns in filters(table).values())
+    same_rows(table, before)
+
+
+def test_removing_commits_the_old_size_and_cuts_nothing(table):
+    before, old = table.rows(), table.entries()
+    add(table, how=SAME)
+    grown, version = table.entries(), table.version
+    report = remove(table, how=CommitOptions("remove", "same-path"))
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
+    assert table.entries() == old
+    assert {name: (table.folder / name).stat().st_size for name in grown} == grown
+    assert table.rows() == before
+    assert table.rows(version) == before, "the version that names the larger size reads it"
+    assert remove(table, how=CommitOptions("remove", "same-path")).commits == []
+    again = add(table, how=SAME)
+    assert table.entries() == grown, "the bytes that stayed are named again"
+    assert len(again.commits) == 1
+
+
+def test_removing_some_of_a_tail_needs_another_file(table):
+    before = table.rows()
+    add(table, ["id", "user"], how=SAME)
+    report = remove(table, ["user"], CommitOptions("remove", "same-path"))
+    assert {one.reason for one in report.failed} == {
+        "has filters that lie in no tail of its end, which only another file can be without; see commit='new-path'"
+    }
+    remove(table, ["user"])
+    assert all(columns == {"id"} for columns in filters(table).values())
+    same_rows(table, before)
+
+
+def test_files_that_row_level_deletes_name_grow_while_others_are_replaced(table):
+    first = next(iter(table.entries()))
+    table.open_ways[first] = Ways("same-path", "", "row-level deletes name its path")
+    report = add(table)
+    assert [(c.files, c.same_path) for c in report.commits] == [(3, 1)]
+    assert {file.source: (file.way, file.why) for file in report.files}[str(table.folder / first)] == (
+        "same-path", "row-level deletes name its path",
+    )  # fmt: skip
+    assert first in table.entries()
+
+
+def test_forms_that_are_no_tail_are_refused_on_the_same_path(table):
+    files = table.files()
+    report = add(table, spec="parquet-41", how=SAME)
+    assert len(report.failed) == 3
+    assert "form parquet-41 puts no filters; spec='final' does" in report.failed[0].reason
+    assert table.files() == files
+
+
+def test_a_second_add_meanwhile_on_the_same_path(table):
+    before = table.rows()
+    table.before_commit = once(lambda t: add(t, ["id"], how=SAME))
+    report = add(table, ["id"], how=SAME)
+    assert report.commits == [], "the other run committed the very same"
+    table.before_commit = once(lambda t: add(t, ["user"]))
+    add(table, ["user"], how=SAME)
+    assert all(columns == {"id", "user"} for columns in filters(table).values())
+    same_rows(table, before)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_columns_have_the_names_of_the_table(table):
+    table.fields = (Field("key", pa.int64(), physical="id"), Field("name", pa.string(), physical="user"))
+    report = add(table, ["key", "na*"], fpp={"key": 0.001, "*": 0.05})
+    assert {tuple(file.columns) for file in report.files} == {("key", "name")}
+    assert {one.column for file in report.files for one in file.filters} == {"key", "name"}
+    assert all(columns == {"id", "user"} for columns in filters(table).values()), "the file keeps its own"
+    assert all(one.fpp <= (0.001 if one.column == "key" else 0.05) for file in report.files for one in file.filters)
+    with pytest.raises(UnknownColumnError, match="no column id"):
+        add(table, ["id"])
+    assert {tuple(file.columns) for file in remove(table, ["name"]).files} == {("name",)}
+    assert all(columns == {"id"} for columns in filters(table).values())
+
+
+def test_columns_that_no_file_can_be_asked_for_end_the_call_before_any_work(table):
+    before = table.files()
+    for columns, kind in (
+        (["nothing"], UnknownColumnError),
+        (["flag"], RefusedTypeError),
+        (["x*"], UnknownColumnError),
+    ):
+        with pytest.raises(kind):
+            add(table, columns)
+    with pytest.raises(UnknownColumnError):
+        add(table, fpp={"nothing": 0.1})
+    with pytest.raises(UnknownColumnError):
+        remove(table, ["nothing"])
+    assert table.files() == before
+
+
+def test_a_file_that_lacks_a_column_says_so_and_gets_the_others(table):
+    table.fields = (*table.fields, Field("added", pa.int64()))
+    table.append(rows(9).append_column("added", pa.array(range(ROWS))))
+    report = add(table, ["id", "added"])
+    assert sorted(map(len, filters(table).values())) == [1, 1, 1, 2]
+    lacking = [one for file in report.files for one in file.skipped]
+    assert {(one.column, one.reason) for one in lacking} == {
+        ("added", "the file was written before the column was added")
+    }
+    assert len(lacking) == 3
+
+
+def test_without_names_columns_that_the_table_dropped_get_no_filter(table):
+    table.fields = tuple(one for one in table.fields if one.name != "user")
+    add(table, None)
+    assert all(columns == {"id"} for columns in filters(table).values())
+
+
+def test_the_tables_properties_are_the_wishes_where_no_column_is_named(table):
+    table.wishes = {"columns": ["user", "gone", "flag"], "fpp": {"user": 0.001}, "max_bytes": 1 << 20}
+    report = add(table, None)
+    assert all(columns == {"user"} for columns in filters(table).values())
+    assert all(one.fpp <= 0.001 for file in report.files for one in file.filters)
+    assert report.notes == [
+        "the table's properties wish filters on user",
+        "they wish one on gone too, which is no column",
+        "they wish one on flag too, which can have none (BOOLEAN)",
+    ]
+    assert add(table, ["id"]).notes == [], "names that are given go first"
+    assert all(columns == {"user", "id"} for columns in filters(table).values())
+
+
+# --- others commit meanwhile ----------------------------------------------------------------------
+
+
+def once(what) -> object:
+    """Before the first commit only."""
+    done = []
+
+    def hook(table: PlainTable) -> None:
+        if not done:
+            done.append(1)
+            what(table)
+
+    return hook
+
+
+def test_an_append_meanwhile_stays(table):
+    before = table.rows()
+    table.before_commit = once(lambda t: t.append(rows(8)))
+    report = add(table)
+    assert len(report.commits) == 1
+    same_rows(table, pa.concat_tables([before, rows(8)]))
+
+
+def test_a_delete_meanwhile_is_not_undone(table):
+    gone = next(iter(table.entries()))
+    table.before_commit = once(lambda t: t.drop(gone))
+    report = add(table)
+    assert table.rows().num_rows == 2 * ROWS, "rows of a file that was deleted do not come back"
+    assert [commit.files for commit in report.commits] == [2]
+    assert report.notes == [f"{table.folder / gone}: another commit removed it meanwhile"]
+    assert len(table.files()) == 3 + 2, "what was built for it is gone"
+    assert all(columns == {"id"} for columns in filters(table).values())
+
+
+def test_a_compaction_meanwhile_is_worked_on_instead(table):
+    before = table.rows()
+
+    def compact(t: PlainTable) -> None:
+        old = list(t.entries())
+        t.append(t.rows())
+        t.drop(*old)
+
+    table.before_commit = once(compact)
+    report = add(table)
+    assert [commit.files for commit in report.commits] == [1]
+    assert list(filters(table).values()) == [{"id"}]
+    same_rows(table, before)
+    assert table.rows().num_rows == 3 * ROWS, "no row is there twice"
+
+
+def test_a_second_add_meanwhile(table):
+    before = table.rows()
+    table.before_commit = once(add)
+    report = add(table, ["user"])
+    assert all(columns == {"id", "user"} for columns in filters(table).values())
+    assert len(report.commits) == 1
+    same_rows(table, before)
+
+
+def test_new_deletes_meanwhile_change_the_way(table):
+    """A new path would lose what names the old one, so what was built for it is not committed."""
+    first = next(iter(table.entries()))
+
+    def delete(t: PlainTable) -> None:
+        t.open_ways[first] = Ways(None, "the log cannot say so", "row-level deletes name its path")
+        t.drop(next(reversed(t.entries())))
+
+    table.before_commit = once(delete)
+    report = add(table)
+    assert first in table.entries()
+    assert [one.path for one in report.failed] == [str(table.folder / first)]
+    assert report.failed[0].reason == (
+        "cannot get a new version: the log cannot say so; row-level deletes name its path"
+    )
+    assert [commit.files for commit in report.commits] == [1]
+    assert len(table.files()) == 3 + 1
+
+
+def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
+    """Its tail takes the file's place while a copy is made: the copy is made once more."""
+    before, done = table.rows(), []
+    first = next(iter(table.entries()))
+
+    def grow(progress) -> None:
+        if progress.parts_done and not done:
+            done.append(1)
+            add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
+
+    report = add_on_table(table, {"columns": ["id"]}, CommitOptions("add"), grow)
+    assert done
+    assert report.failed == []
+    assert [commit.files for commit in report.commits] == [3]
+    same_rows(table, before)
+
+
+def test_others_that_are_always_first_end_the_call(table):
+    old = table.files()
+
+    def always(t: PlainTable) -> None:
+        name = next(iter(t.entries()))
+        entries = t.entries()
+        new = f"{len(t.files())}.parquet"
+        (t.folder / new).write_bytes((t.folder / name).read_bytes())
+        t.put({new: entries.pop(name), **entries})
+
+    table.before_commit = always
+    before = table.rows()
+    with pytest.raises(
+        ConflictError, match="other commits were first 10 times, the last time: .*: another commit changed it$"
+    ) as raised:
+        add(table)
+    assert raised.value.path == table.name
+    same_rows(table, before)
+    assert not [name for name in table.files() if "-bloom-" in name], "what was built is gone"
+    assert old < table.files()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_a_table_that_allows_no_way_is_refused_before_any_work(table):
+    before = table.files()
+    for name in table.entries():
+        table.open_ways[name] = Ways(None, "row tracking is on", "deletion vectors are on")
+    with pytest.raises(TableFormatError, match="row tracking is on; deletion vectors are on"):
+        add(table)
+    with pytest.raises(TableFormatError, match="cannot get new versions: row tracking is on$"):
+        add(table, how=CommitOptions("add", "same-path"))
+    assert table.files() == before
+
+
+def test_a_file_that_has_its_filters_needs_no_way(table):
+    add(table)
+    for name in [*table.entries()][:2]:
+        table.open_ways[name] = Ways(None, "x", "y")
+    assert add(table).failed == []
+
+
+def test_a_commit_that_fails_leaves_nothing(table):
+    before, version, files = table.rows(), table.version, table.files()
+
+    def fail(_: PlainTable) -> None:
+        raise StorageError("log", "no space left on device")
+
+    table.before_commit = fail
+    with pytest.raises(StorageError, match="no space left"):
+        add(table)
+    assert (table.files(), table.version) == (files, version)
+    same_rows(table, before)
+
+
+@pytest.mark.parametrize("kind", [UnknownCommitError, KeyboardInterrupt, OSError])
+def test_files_stay_where_nobody_knows_whether_a_commit_landed(table, kind):
+    """It may have: a file that a version names must never go."""
+    version = table.version
+
+    def die(t: PlainTable) -> None:
+        t.before_commit = lambda _: None
+        t.commit(t.snapshot(), pending, {})
+        raise kind("log", "the catalog does not answer")
+
+    pending = []
+    commit = table.commit
+
+    def keep(snapshot, changes, properties):
+        pending.extend(changes)
+        return commit(snapshot, changes, properties)
+
+    table.commit = keep  # type: ignore[method-assign]
+    table.before_commit = die
+    with pytest.raises(kind):
+        add(table)
+    assert table.version == version + 1
+    assert table.rows().num_rows == 3 * ROWS, "the version that landed reads"
+
+
+def test_a_damaged_file_among_others_is_told_and_the_others_are_committed(table):
+    first = next(iter(table.entries()))
+    size = table.entries()[first]
+    (table.folder / first).write_bytes(bytes(size))
+    report = add(table)
+    assert [one.path for one in report.failed] == [str(table.folder / first)]
+    assert [commit.files for commit in report.commits] == [2]
+    assert first in table.entries()
+
+
+def test_a_file_that_is_not_what_the_log_says_is_not_touched(table):
+    first = next(iter(table.entries()))
+    pq.write_table(rows(5), table.folder / first, row_group_size=500)
+    report = add(table)
+    assert "another program changed it" in report.failed[0].reason
+    assert first in table.entries()
+
+
+def test_control_c_takes_what_was_built(table):
+    files, seen = table.files(), []
+
+    def stop(progress) -> None:
+        seen.append(progress)
+        if progress.files_done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        add_on_table(table, {"columns": ["id"]}, CommitOptions("add"), stop)
+    assert seen
+    assert table.files() == files
+
+
+# --- what makes no sense --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [add_filters, remove_filters])
+def test_a_tables_change_is_its_commit(function, tmp_path):
+    name = f"delta:{tmp_path}"
+    for given, text in (
+        ({"output": "x"}, "output is for files"),
+        ({"in_place": True}, "in_place=True is for files"),
+        ({"commit": "elsewhere"}, "commit 'elsewhere' is neither"),
+        ({"files_per_commit": 0}, "files_per_commit 0 is not positive"),
+    ):
+        with pytest.raises(RequestError, match=text):
+            function(name, **given)
+    with pytest.raises(RequestError, match="leave out @3"):
+        function(f"{name}@3")
+    for given in ({"commit": "new-path"}, {"files_per_commit": 1}, {"catalog_properties": {"a": "b"}}):
+        with pytest.raises(RequestError, match="is for tables"):
+            function(str(tmp_path / "x.parquet"), in_place=True, **given)

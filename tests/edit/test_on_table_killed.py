@@ -1,0 +1,91 @@
+"""A run that is killed at any moment leaves every version of the table readable, and the next run ends the work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from plain_table import PlainTable
+
+from parquet_bloom.edit.on_table.adding import add_on_table
+from parquet_bloom.edit.on_table.commits import CommitOptions
+
+TESTS = Path(__file__).resolve().parents[1]
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+# Arguments: folder, way, the point at which to die.
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+import pyarrow as pa
+from plain_table import PlainTable
+from parquet_bloom.edit.on_table.adding import add_on_table
+from parquet_bloom.edit.on_table.commits import CommitOptions
+
+folder, way, point = sys.argv[1:]
+table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def progress(p):
+    if (point, p.files_done, p.parts_done) in (("in a file", 1, 1), ("after a file", 2, 0)):
+        die()
+
+put = table.put
+def put_and_die(entries):
+    if point == "before the commit":
+        die()
+    put(entries)
+    die()
+
+table.put = put_and_die
+add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way), progress)
+"""
+
+
+def made(folder: Path) -> PlainTable:
+    table = PlainTable(folder, SCHEMA)
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        table.append(pa.table([random.integers(0, 2**60, 2000), np.arange(2000)], schema=SCHEMA), 500)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("way", "point"),
+    [
+        ("new-path", "in a file"),
+        ("same-path", "before the commit"),
+        *[
+            pytest.param(way, point, marks=pytest.mark.more)
+            for way, point in (
+                ("same-path", "in a file"), ("new-path", "after a file"), ("same-path", "after a file"),
+                ("new-path", "before the commit"), ("new-path", "after the commit"), ("same-path", "after the commit"),
+            )
+        ],
+    ],
+)  # fmt: skip
+def test_killed(tmp_path, way, point):
+    table = made(tmp_path / "table")
+    rows, named, version = table.rows(), set(table.entries()), table.version
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(table.folder), way, point],
+        env={"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -9, done.stderr
+    committed = point == "after the commit"
+    assert table.version == version + committed
+    for at in range(1, table.version + 1):
+        assert table.rows(at).num_rows == 2000 * min(at, 3), "every version reads the rows it read"
+    add = add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way))
+    assert len(add.commits) == (0 if committed else 1)
+    assert table.rows().sort_by("id") == rows.sort_by("id")
+    left = table.files() - named - set(table.entries())
+    assert not [name for name in left if name.startswith(".")], "temporary files of the killed run are gone"
+    assert all("-bloom-" in name for name in left), "what no version names can be told by its name"
+    assert bool(left) == (way == "new-path" and not committed)

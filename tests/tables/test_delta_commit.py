@@ -1,0 +1,693 @@
+"""Commits of new versions of files to Delta tables: no row changes, for any reader, version or feed; others are met."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import delta_tables as made
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from object_store import KEY, REGION, SECRET, ObjectStore, serving
+from other_duckdb import Asked, delta_duckdb  # noqa: F401
+from test_delta_snapshot import rows_of, texts_of
+
+from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.tables.delta import commit as committing
+from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
+
+WAYS = ("new-path", "same-path")
+
+
+def grown(path: Path, to: Path) -> tuple[int, int]:
+    """Put the footer behind a file once more, which is a Parquet file of the same rows; its size, and the footer's."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    to.write_bytes(data + data[-8 - length :])
+    return len(data) + 8 + length, length
+
+
+def change(table: Table, file: TableFile, way: str) -> Change:
+    to = file if way == "same-path" else table.new_location(file)
+    size, footer = grown(Path(file.path), Path(to.path))
+    return Change(file, to, size, footer)
+
+
+def changed(
+    root: Path, way: str, only: Callable[[TableFile], bool] = lambda _: True
+) -> tuple[Table, Snapshot, list[Change]]:
+    """A commit that is prepared: new versions of all files, or of some."""
+    table = delta.open_delta(str(root), None)
+    snapshot = table.snapshot()
+    return table, snapshot, [change(table, file, way) for file in snapshot.files if only(file)]
+
+
+def ids(first: int, n: int = 100) -> pa.Table:
+    return pa.table({"id": range(first, first + n), "p": ["a" if i % 2 else "b c/%=é" for i in range(n)]})
+
+
+def opened(root: Path, version: int | None = None, **more: Any) -> DeltaTable:
+    return DeltaTable(root.as_uri(), version=version, **more)
+
+
+def live(root: Path, version: int | None = None) -> list[int]:
+    """The ids of a version by deltalake, sorted."""
+    return sorted(opened(root, version).to_pyarrow_table()["id"].to_pylist())
+
+
+def vacuum(root: Path) -> None:
+    """Take what the log's last version does not name, whoever wrote it."""
+    opened(root).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+
+
+def last_commit(root: Path) -> list[dict[str, Any]]:
+    last = max((root / "_delta_log").glob("*.json"))
+    return [json.loads(line) for line in last.read_text().splitlines()]
+
+
+# --- what a commit says ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_row_changes_for_anybody(tmp_path, way):
+    root = table_at(tmp_path, "t")  # Polars finds no file in a folder with a space or a #
+    before = [live(root, version) for version in (0, 1)]
+    table, snapshot, changes = changed(root, way)
+    assert table.commit(snapshot, changes, {"parquet-bloom": "id"}) == "2"
+    assert live(root) == before[1] == list(range(200))
+    assert [live(root, version) for version in (0, 1)] == before, "time travel too"
+    query = QueryBuilder().register("t", opened(root)).execute("SELECT id FROM t WHERE p = 'a' ORDER BY id")
+    assert pa.table(query.read_all())["id"].to_pylist() == before[1][1::2], "DataFusion, through deltalake"
+    assert sorted(pl.scan_delta(root.as_uri()).select("id").collect()["id"].to_list()) == before[1]
+    after = delta.open_delta(str(root), None).snapshot()
+    assert {file.path: file.size for file in after.files} == {c.location.path: c.size for c in changes}
+    assert texts_of(rows_of(after)) == texts_of(rows_of(snapshot))
+    opened(root).create_checkpoint()
+    assert live(root) == before[1]
+    vacuum(root)
+    assert live(root) == before[1], "nothing that lives is taken by a vacuum"
+    left = {str(path) for path in root.rglob("*.parquet") if "_delta_log" not in path.parts}
+    assert left == {c.location.path for c in changes}, "old versions of files went with it"
+
+
+def table_at(folder: Path, name: str = "t a#b") -> Path:
+    """A table of two versions, four files in two partitions, ids 0 to 199."""
+    root = folder / name
+    root.mkdir()
+    for first in (0, 100):
+        write_deltalake(root.as_uri(), ids(first), mode="append", partition_by=["p"])
+    return root
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("way", WAYS)
+def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):  # noqa: F811
+    root = table_at(tmp_path, "t")
+    table, snapshot, changes = changed(root, way)
+    table.commit(snapshot, changes, {})
+    for sql, expected in (
+        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}')", [[200, 19900]]),
+        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}') WHERE p = 'a' AND id < 50", [[25, 625]]),
+        ("SELECT count(*), sum(id)::INTEGER FROM delta_scan('{}', version => 0)", [[100, 4950]]),
+    ):
+        assert delta_duckdb(sql.format(root)) == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_commit_says_what_the_log_said(tmp_path, way):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, way)
+    entries = {file.entry.path: file.entry for file in snapshot.files}
+    table.commit(snapshot, changes, {"parquet-bloom": "id"})
+    info, *actions = last_commit(root)
+    assert info["commitInfo"]["parquet-bloom"] == "id"
+    assert {kind for action in actions for kind in action} == ({"add", "remove"} if way == "new-path" else {"add"})
+    assert not any(next(iter(action.values()))["dataChange"] for action in actions)
+    added = {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+    for old, entry in entries.items():
+        new = old if way == "same-path" else next(p for p in added if p.startswith(old.removesuffix(".parquet")))
+        assert added[new]["stats"] == entry.stats
+        assert added[new]["partitionValues"] == entry.values
+        assert added[new]["modificationTime"] == entry.modified > 0, "streams begin with the oldest"
+    if way == "new-path":
+        removed = {action["remove"]["path"]: action["remove"] for action in actions if "remove" in action}
+        assert set(removed) == set(entries), "a path is spelt as it was"
+        assert all(
+            removed[p]["partitionValues"] == e.values and removed[p]["size"] == e.size for p, e in entries.items()
+        )
+
+
+def test_no_change_is_no_commit(tmp_path):
+    table = delta.open_delta(str(table_at(tmp_path)), None)
+    assert table.commit(table.snapshot(), [], {}) == "1" == table.snapshot().version
+
+
+def test_a_new_name_grows_only_once(tmp_path):
+    root = table_at(tmp_path)
+    for _ in range(2):
+        table, snapshot, changes = changed(root, "new-path")
+        table.commit(snapshot, changes, {})
+    for file in delta.open_delta(str(root), None).snapshot().files:
+        assert len(re.findall("-bloom-[0-9a-f]{32}", file.path)) == 1
+    assert live(root) == list(range(200))
+
+
+def test_names_of_all_characters_stay_one_file(tmp_path):
+    plain = "".join(chr(code) for code in range(32, 127) if chr(code) not in "/%*")
+    names = [f"{c}-{i}.parquet" for i, c in enumerate(plain + "é")]
+    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]))
+    actions = []
+    for i, name in enumerate(names):
+        action = made.file_of(tmp_path, name, pa.table({"id": [i]}))
+        action["add"]["path"] = committing.quote(name, "!$&'()+,-.:;=@_~")
+        actions.append(action)
+    made.commit(tmp_path, 1, *actions)
+    for way in (*WAYS, "new-path"):
+        table, snapshot, changes = changed(tmp_path, way)
+        refused = {path: ways.refusal for path, ways in table.ways(snapshot).items() if ways.refusal}
+        assert not refused
+        table.commit(snapshot, changes, {})
+        assert live(tmp_path) == list(range(len(names))), "a path that deltalake spelt anew would leave two files"
+
+
+@pytest.mark.parametrize("spelt", ["p%3Da.parquet", "a*b.parquet", "a%c3%a9.parquet", "a b.parquet"])
+def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path, spelt):
+    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add(spelt))
+    table = delta.open_delta(str(tmp_path), None)
+    [ways] = table.ways(table.snapshot()).values()
+    assert ways.default is None
+    assert "written in a way that deltalake would change" in ways.refusal
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_change_feeds_see_no_row_twice(tmp_path, way):
+    write_deltalake(str(tmp_path), ids(0), configuration={"delta.enableChangeDataFeed": "true"})
+    table, snapshot, changes = changed(tmp_path, way)
+    table.commit(snapshot, changes, {})
+    write_deltalake(str(tmp_path), ids(100), mode="append")
+    feed = pa.table(opened(tmp_path).load_cdf(starting_version=0).read_all())
+    assert sorted(feed["id"].to_pylist()) == list(range(200))
+    assert set(feed["_change_type"].to_pylist()) == {"insert"}
+
+
+def test_tables_that_only_grow_take_it(tmp_path):
+    write_deltalake(str(tmp_path), ids(0), configuration={"delta.appendOnly": "true"})
+    for way in WAYS:
+        table, snapshot, changes = changed(tmp_path, way)
+        table.commit(snapshot, changes, {})
+    assert live(tmp_path) == list(range(100))
+
+
+def test_a_commit_to_a_table_of_mapped_columns(tmp_path):
+    fields = [made.mapped("id", "long", "col-1", 1), made.mapped("p", "string", "col-p", 2)]
+    add = made.file_of(
+        tmp_path, "a.parquet", pa.table({"col-1": [1, 2]}), stats={"numRecords": 2, "minValues": {"col-1": 1}}
+    )
+    add["add"]["partitionValues"] = {"col-p": "x"}
+    mapping = {"delta__columnMapping__mode": "name"}
+    made.commit(tmp_path, 0, made.protocol(2, 5), made.metadata(fields, ["p"], **mapping), add)
+    for way in WAYS:
+        table, snapshot, changes = changed(tmp_path, way)
+        table.commit(snapshot, changes, {})
+        [file] = table.snapshot().files
+        assert (file.entry.values, file.entry.stats) == ({"col-p": "x"}, add["add"]["stats"])
+        assert [next(iter(action)) for action in last_commit(tmp_path)] == [
+            "commitInfo",
+            *(["add", "remove"] if way == "new-path" else ["add"]),
+        ]
+
+
+# --- ways -----------------------------------------------------------------------------------------
+
+
+def test_a_new_path_is_the_default(tmp_path):
+    root = table_at(tmp_path)
+    table = delta.open_delta(str(root), None)
+    for ways in table.ways(table.snapshot()).values():
+        assert (ways.default, ways.refusal) == ("new-path", "")
+
+
+REFUSED = {
+    "a deletion vector": (made.add("a", deletionVector=made.inline([0])), "deletion vector"),
+    "row ids": (made.add("a", baseRowId=0, defaultRowCommitVersion=0), "has baseRowId, defaultRowCommitVersion, which"),
+    "tags": (made.add("a", tags={"ZCUBE_ID": "x"}), "has the tag ZCUBE_ID, which deltalake cannot"),
+    "a clustering provider": (made.add("a", clusteringProvider="liquid"), "has clusteringProvider"),
+    "an absolute path": (made.add("file:///elsewhere/a.parquet"), "outside the table's folder"),
+    "a path above": (made.add("../a.parquet"), "outside the table's folder"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
+    add, reason = REFUSED[name]
+    feature = ["deletionVectors"]
+    made.commit(
+        tmp_path, 0, made.protocol(feature, feature), made.metadata([made.field("id", "long")]), add, made.add("b")
+    )
+    table = delta.open_delta(str(tmp_path), None)
+    snapshot = table.snapshot()
+    refused, free = (table.ways(snapshot)[file.path] for file in snapshot.files)
+    assert refused.default is None
+    assert reason in refused.no_same_path
+    assert reason in refused.no_new_path
+    assert free.default == "new-path", "the other file is free"
+    with pytest.raises(TableFormatError, match=re.escape(reason)):
+        table.commit(snapshot, [Change(snapshot.files[0], snapshot.files[0], 5, 1)], {})
+    assert len(list((tmp_path / "_delta_log").iterdir())) == 1
+
+
+@pytest.mark.parametrize("tags", [{}, {"INSERTION_TIME": "1", "MIN_INSERTION_TIME": "1", "OPTIMIZE_TARGET_SIZE": "9"}])
+def test_tags_that_are_hints_alone_hinder_nothing(tmp_path, tags):
+    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("id", "long")]), made.add("a", tags=tags))
+    table = delta.open_delta(str(tmp_path), None)
+    assert [ways.default for ways in table.ways(table.snapshot()).values()] == ["new-path"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reason"),
+    [
+        (made.protocol([], ["rowTracking", "domainMetadata"]), "row tracking is on"),
+        (made.protocol([], ["icebergCompatV2", "columnMapping"]), "icebergCompatV2 is on"),
+        (made.protocol([], ["zebra", "clustering"]), "deltalake does not commit: clustering, zebra"),
+        (made.protocol(2, 6), "identityColumns"),
+    ],
+)
+def test_a_table_with_features_that_a_commit_would_break_is_refused(tmp_path, protocol, reason):
+    made.commit(tmp_path, 0, protocol, made.metadata([made.field("id", "long")]), made.add("a"))
+    table = delta.open_delta(str(tmp_path), None)
+    with pytest.raises(TableFormatError, match=reason):
+        table.ways(table.snapshot())
+
+
+WRITTEN = ["appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"]
+WRITTEN += ["invariants", "timestampNtz", "v2Checkpoint"]
+
+
+@pytest.mark.parametrize("feature", WRITTEN)
+def test_deltalake_commits_with_the_features_that_are_let_by(tmp_path, feature):
+    reader = [feature] if feature in ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint") else []
+    add = made.file_of(tmp_path, "a.parquet", pa.table({"id": [1, 2]}))
+    made.commit(tmp_path, 0, made.protocol(reader, [feature]), made.metadata([made.field("id", "long")]), add)
+    table, snapshot, changes = changed(tmp_path, "new-path")
+    assert table.commit(snapshot, changes, {}) == "1"
+    assert rows_of(table.snapshot())["id"].to_pylist() == [1, 2]
+
+
+# --- others ---------------------------------------------------------------------------------------
+
+
+def append(root: Path) -> None:
+    write_deltalake(root.as_uri(), ids(200), mode="append", partition_by=["p"])
+
+
+def second_add(root: Path, way: str) -> None:
+    table, snapshot, changes = changed(root, way)
+    table.commit(snapshot, changes, {})
+
+
+IN_THE_WAY: dict[str, Callable[[Path], Any]] = {
+    "delete": lambda root: opened(root).delete("id = 7"),
+    "compact": lambda root: opened(root).optimize.compact(),
+    "a second add of new paths": lambda root: second_add(root, "new-path"),
+    "a second add of the same paths": lambda root: second_add(root, "same-path"),
+    "properties": lambda root: opened(root).alter.set_table_properties({"delta.appendOnly": "true"}),
+    "restore": lambda root: opened(root).restore(0),
+}
+BESIDE: dict[str, Callable[[Path], Any]] = {
+    "append": append,
+    "two appends": lambda root: [append(root), append(root)],
+    "delete elsewhere": lambda root: opened(root).delete("p = 'a'"),
+}
+
+
+def whole_partition(file: TableFile) -> bool:
+    return file.constants["p"].as_py() != "a"
+
+
+@pytest.fixture(params=["before the commit", "between check and commit"])
+def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Let another program work at the moment that is tested."""
+    if request.param == "before the commit":
+        return lambda work: work()
+
+    def later(work: Callable[[], Any]) -> None:
+        real = committing.Transaction.attempt
+
+        def attempt(self: committing.Transaction, version: int) -> bool:
+            monkeypatch.setattr(committing.Transaction, "attempt", real)
+            work()
+            return real(self, version)
+
+        monkeypatch.setattr(committing.Transaction, "attempt", attempt)
+
+    return later
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", IN_THE_WAY)
+def test_who_touched_a_file_of_ours_was_faster(tmp_path, at_moment, way, name):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, way)
+    if name == "a second add of the same paths" and way == "same-path":
+        for file in snapshot.files:  # the other program starts from the old bytes
+            os.truncate(file.path, file.size)
+    at_moment(lambda: IN_THE_WAY[name](root))
+    with pytest.raises(ConflictError, match="nothing was committed"):
+        table.commit(snapshot, changes, {})
+    assert "parquetBloomCommit" not in str(last_commit(root)) or "second add" in name, "the other commit is the last"
+    wanted = {"delete": [i for i in range(200) if i != 7], "restore": list(range(100))}
+    assert live(root) == wanted.get(name, list(range(200))), "the rows are those of the other commit"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BESIDE)
+def test_who_touched_other_files_is_no_conflict(tmp_path, at_moment, way, name):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, way, whole_partition)
+    at_moment(lambda: BESIDE[name](root))
+    assert table.commit(snapshot, changes, {}) == ("4" if name == "two appends" else "3")
+    wanted = {
+        "append": list(range(300)),
+        "two appends": sorted([*range(300), *range(200, 300)]),
+        "delete elsewhere": list(range(0, 200, 2)),
+    }
+    assert live(root) == wanted[name]
+    sizes = {file.path: file.size for file in table.snapshot().files}
+    assert all(sizes[c.location.path] == c.size for c in changes)
+
+
+def test_a_vacuum_that_took_new_files_is_found(tmp_path):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    vacuum(root)
+    with pytest.raises(ConflictError, match="is gone before the commit; nothing was committed"):
+        table.commit(snapshot, changes, {})
+    assert live(root) == list(range(200))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_was_cut_is_found(tmp_path, way):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, way)
+    os.truncate(changes[0].location.path, changes[0].size - 1)
+    with pytest.raises(ConflictError, match=r"has \d+ bytes, not \d+ before the commit"):
+        table.commit(snapshot, changes, {})
+
+
+def test_another_size_of_the_same_path_may_be_the_old_one(tmp_path):
+    """So filters go out again: the bytes behind the size stay for versions that name them."""
+    root = table_at(tmp_path)
+    table, old, changes = changed(root, "same-path")
+    table.commit(old, changes, {})
+    snapshot = table.snapshot()
+    back = {file.path: file.size for file in old.files}
+    table.commit(snapshot, [Change(file, file, back[file.path], 1) for file in snapshot.files], {})
+    assert {file.path: file.size for file in table.snapshot().files} == back
+    assert live(root) == live(root, 2) == live(root, 1) == list(range(200))
+
+
+def test_a_log_that_was_cleaned_meanwhile_is_a_conflict(tmp_path):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    append(root)
+    append(root)
+    opened(root).create_checkpoint()
+    os.remove(root / "_delta_log" / f"{2:020d}.json")
+    with pytest.raises(ConflictError, match="cannot be read any more; nothing was committed"):
+        table.commit(snapshot, changes, {})
+
+
+def test_deltalake_alone_does_not_refuse_after_a_compaction(tmp_path):
+    """Why versions are read here: an append with a stale handle is let by, and rows come twice."""
+    from deltalake.transaction import AddAction
+
+    write_deltalake(str(tmp_path), ids(0))
+    write_deltalake(str(tmp_path), ids(100), mode="append")
+    stale = opened(tmp_path)
+    [file, _] = delta.open_delta(str(tmp_path), None).snapshot().files
+    opened(tmp_path).optimize.compact()
+    again = AddAction(file.entry.path, file.size, {}, 0, False, file.entry.stats)
+    stale.create_write_transaction([again], mode="append", schema=stale.schema())
+    assert len(live(tmp_path)) == 300, "the day this is refused, reading the versions between may go"
+
+
+def test_deltalake_commits_as_the_next_version_or_not_at_all(tmp_path):
+    """What makes check and commit one step."""
+    from deltalake.exceptions import CommitFailedError
+
+    write_deltalake(str(tmp_path), ids(0))
+    stale = opened(tmp_path)
+    write_deltalake(str(tmp_path), ids(100), mode="append")
+    with pytest.raises(CommitFailedError):
+        stale.create_write_transaction(
+            [], mode="append", schema=stale.schema(), commit_properties=CommitProperties(max_commit_retries=0)
+        )
+    assert opened(tmp_path).version() == 1
+
+
+@pytest.mark.parametrize(("way", "rows"), [("new-path", 400), ("same-path", 200)])
+def test_a_compaction_by_deltalake_that_is_late_does_not_notice(tmp_path, way, rows):
+    """As it does not notice another compaction either. The day it does, docs/tables-delta.md may say so."""
+    root = table_at(tmp_path)
+    began = opened(root)
+    table, snapshot, changes = changed(root, way)
+    table.commit(snapshot, changes, {})
+    began.optimize.compact()
+    assert len(live(root)) == rows
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def test_a_log_that_cannot_be_written_is_an_error_and_nothing_is_committed(tmp_path):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    (root / "_delta_log" / "_in_the_way").write_text("")
+    # A folder of the next version's name: nobody may write that.
+    (root / "_delta_log" / f"{2:020d}.json").mkdir()
+    with pytest.raises((StorageError, UnknownCommitError)):
+        table.commit(snapshot, changes, {})
+    (root / "_delta_log" / f"{2:020d}.json").rmdir()
+    assert live(root) == list(range(200))
+    assert table.commit(snapshot, changes, {}) == "2"
+
+
+def test_an_error_after_the_commit_is_none(tmp_path, monkeypatch):
+    """What comes after the log's file may fail: the log is asked, not the error."""
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    real = DeltaTable.create_write_transaction
+
+    def late(self: DeltaTable, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        raise OSError("the network is down")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    assert table.commit(snapshot, changes, {}) == "2"
+    assert live(root) == list(range(200))
+
+
+@pytest.mark.parametrize(("threads", "steps"), [(4, 4), pytest.param(8, 12, marks=pytest.mark.more)])
+def test_commits_side_by_side_keep_all_rows(tmp_path, threads, steps):
+    """Threads put new versions in place, append and delete; who is refused starts anew from the table as it is."""
+    from deltalake.exceptions import CommitFailedError
+
+    root = table_at(tmp_path)
+    done: list[str] = []
+    gone: set[int] = set()
+    failures: list[BaseException] = []
+
+    def step(rng: random.Random, delete: int) -> None:
+        what = rng.choice(["commit", "commit", "append", "delete"])
+        try:
+            if what == "append":
+                append(root)
+            elif what == "delete":
+                opened(root).delete(f"id = {delete}")
+                gone.add(delete)
+            else:
+                table, snapshot, changes = changed(root, "new-path", lambda _: rng.random() < 0.3)
+                if changes:
+                    table.commit(snapshot, changes, {})
+            done.append(what)
+        except (ConflictError, CommitFailedError):
+            done.append("refused")
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            for i in range(steps):
+                step(rng, seed * steps + i)
+        except BaseException as error:
+            failures.append(error)
+
+    running = [threading.Thread(target=work, args=(seed,)) for seed in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not failures
+    assert "commit" in done
+    appended = [i for i in range(200, 300) for _ in range(done.count("append"))]
+    assert live(root) == sorted([*(set(range(200)) - gone), *appended])
+
+
+def test_writing_needs_deltalake_and_reading_does_not(tmp_path, monkeypatch):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert len(table.snapshot().files) == 4
+    for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, changes, {})):
+        with pytest.raises(
+            RequestError, match=r"needs deltalake 1\.6\.6 or later; pip install 'parquet-bloom\[delta\]'"
+        ):
+            work()
+
+
+def test_reading_never_loads_deltalake(tmp_path):
+    root = table_at(tmp_path)
+    code = """
+import sys
+from parquet_bloom.tables.delta.table import open_delta
+table = open_delta(sys.argv[1], None)
+assert [dict(file.bounds) for file in table.snapshot().files]
+print("deltalake" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_other_storages_are_read_and_not_written(tmp_path):
+    import fsspec
+
+    root = table_at(tmp_path)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/kept", recursive=True)
+    try:
+        table = delta.open_delta("/kept", None, memory)
+        snapshot = table.snapshot()
+        assert sorted(file.relative for file in snapshot.files) == sorted(
+            file.relative for file in delta.open_delta(str(root), None).snapshot().files
+        )
+        [first, *_] = snapshot.files
+        for work in (lambda: table.ways(snapshot), lambda: table.commit(snapshot, [Change(first, first, 9, 1)], {})):
+            with pytest.raises(RequestError, match="on local disks and S3 alone"):
+                work()
+    finally:
+        memory.rm("/kept", recursive=True)
+
+
+# --- S3 -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with serving() as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
+    store.client.create_bucket(Bucket=name)
+    yield name
+    store.drop(name)
+
+
+def options_of(store: ObjectStore) -> dict[str, str]:
+    return {
+        "aws_access_key_id": KEY,
+        "aws_secret_access_key": SECRET,
+        "aws_region": REGION,
+        "aws_endpoint_url": store.endpoint,
+        "aws_allow_http": "true",
+    }
+
+
+def s3_ids(store: ObjectStore, uri: str) -> list[int]:
+    return sorted(DeltaTable(uri, storage_options=options_of(store)).to_pyarrow_table()["id"].to_pylist())
+
+
+def test_a_table_on_s3(store, bucket):
+    uri = f"s3://{bucket}/a table/t"
+    for first in (0, 100):
+        write_deltalake(uri, ids(first), mode="append", partition_by=["p"], storage_options=options_of(store))
+    table = delta.open_delta(store.uri(f"{bucket}/a%20table/t"), None)
+    assert SECRET not in table.name
+    snapshot = table.snapshot()
+    assert sum(file.rows or 0 for file in snapshot.files) == 200
+    assert all(SECRET not in str(file) for file in snapshot.files)
+    changes = []
+    for file in snapshot.files:
+        to = table.new_location(file)
+        data = store.get(file.path)
+        store.put(to.path, data)
+        changes.append(Change(file, to, len(data), 1))
+    write_deltalake(uri, ids(200), mode="append", partition_by=["p"], storage_options=options_of(store))
+    assert table.commit(snapshot, changes, {}) == "3", "an append meanwhile is no conflict"
+    assert s3_ids(store, uri) == list(range(300))
+    with pytest.raises(ConflictError, match="was removed or changed by version 3"):
+        table.commit(snapshot, changes, {})
+    assert table.snapshot().version == "3"
+    assert delta.open_delta(f"{bucket}/a table/t", "0", store.filesystem).snapshot().version == "0"
+
+
+def test_on_s3_a_version_is_made_only_if_there_is_none(store, bucket):
+    """Another commit arrives after deltalake looked and before its own is sent: the store's condition holds it back."""
+    uri = f"s3://{bucket}/t"
+    write_deltalake(uri, ids(0), storage_options=options_of(store))
+    table = delta.open_delta(f"{bucket}/t", None, store.filesystem)
+    snapshot = table.snapshot()
+    [file] = snapshot.files
+    to = table.new_location(file)
+    store.put(to.path, store.get(file.path))
+    other = json.dumps(made.add("other.parquet", stats={"numRecords": 1}))
+    version = f"t/_delta_log/{1:020d}.json"
+    met: list[str] = []
+
+    def another(request: Any) -> None:
+        if request.method == "PUT" and request.path.endswith(version) and not met:
+            met.append(request.path)
+            store.put(f"{bucket}/{version}", other.encode())
+
+    store.wire.before = another
+    try:
+        assert table.commit(snapshot, [Change(file, to, file.size, 1)], {}) == "2"
+    finally:
+        store.wire.before = None
+    assert met, "the other commit came in between"
+    assert store.get(f"{bucket}/{version}") == other.encode(), "it was not overwritten"
+    assert sorted(f.relative for f in table.snapshot().files) == sorted(["other.parquet", to.path.rsplit("/")[-1]])
+
+
+def test_a_store_that_fails_leaves_the_question_open(store, bucket):
+    uri = f"s3://{bucket}/t"
+    write_deltalake(uri, ids(0), storage_options=options_of(store))
+    table = delta.open_delta(f"{bucket}/t", None, store.filesystem)
+    snapshot = table.snapshot()
+    [file] = snapshot.files
+    to = table.new_location(file)
+    store.put(to.path, store.get(file.path))
+
+    def broken(request: Any) -> None:
+        if request.method == "PUT" and "_delta_log" in request.path:
+            raise OSError("the store fails")
+
+    store.wire.before = broken
+    try:
+        with pytest.raises(UnknownCommitError, match="nobody can tell whether the commit landed"):
+            table.commit(snapshot, [Change(file, to, file.size, 1)], {})
+    finally:
+        store.wire.before = None
+    assert s3_ids(store, uri) == list(range(100))

@@ -1,0 +1,283 @@
+"""Statistics of a Delta log: what each writer cuts off or rounds, and what is too odd to be believed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import random
+import struct
+from decimal import Decimal
+from typing import Any
+
+import delta_tables as made
+import numpy as np
+import pytest
+
+from parquet_bloom.tables.delta.actions import Add
+from parquet_bloom.tables.delta.schema import read_schema
+from parquet_bloom.tables.delta.statistics import Bounds, rows_of
+from parquet_bloom.tables.snapshot import FileBounds
+
+STAMP = dt.datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
+MICROS = (STAMP - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+
+
+def bounds_of(kind: Any, lower: Any, upper: Any, text: bool = True, **more: Any) -> FileBounds | None:
+    """The bounds of a column x whose statistics are values for JSON, or (no text) of a checkpoint's columns."""
+    schema = read_schema("t", made.metadata([made.field("x", kind)])["metaData"])
+    told = {"numRecords": 10, "minValues": {"x": lower}, "maxValues": {"x": upper}} | more
+    add = Add("a", {}, 1, json.dumps(told)) if text else Add("a", {}, 1, None, told)
+    return Bounds(schema, add).get(("x",))
+
+
+def span(kind: Any, lower: Any, upper: Any, text: bool = True) -> tuple[Any, Any]:
+    found = bounds_of(kind, lower, upper, text)
+    return (None, None) if found is None else (found.lower, found.upper)
+
+
+# --- timestamps -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-01T12:00:00.123Z",
+        "2026-01-01T12:00:00.123456Z",
+        "2026-01-01 12:00:00.123Z",
+        "2026-01-01T14:00:00.123+02:00",
+        "2026-01-01T06:30:00.123-0530",
+    ],
+)
+def test_timestamps_that_were_cut_to_milliseconds_still_hold_the_value(text):
+    lower, upper = span("timestamp", text, text)
+    assert lower <= MICROS <= upper
+    assert upper - lower <= 2000, "and not much more"
+
+
+def test_a_timestamp_cut_towards_zero_before_1970_holds_the_value():
+    lower, upper = span("timestamp", "1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.999Z")
+    assert lower <= -1500 <= upper, "-1.5 ms were cut to -1 ms"
+
+
+@pytest.mark.parametrize("offset", [1172, -2670, -52])  # Amsterdam to 1937, Monrovia to 1972, Accra to 1915
+def test_a_zone_whose_offset_has_seconds_loses_them(offset):
+    value = dt.datetime(1912, 5, 5, tzinfo=dt.UTC)
+    minutes = int(offset / 60)
+    there = (value + dt.timedelta(seconds=offset)).strftime("%Y-%m-%dT%H:%M:%S.000")
+    zone = f"{'-' if offset < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "Z"
+    lower, upper = span("timestamp", there + zone, there + zone)
+    assert lower <= (value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1) <= upper
+
+
+def test_timestamps_of_columns_have_the_same_trap():
+    lower, upper = span("timestamp", STAMP.replace(microsecond=123000), STAMP.replace(microsecond=123000), False)
+    assert lower <= MICROS <= upper
+    naive = STAMP.replace(microsecond=123000, tzinfo=None)
+    lower, upper = span("timestamp_ntz", naive, naive, False)
+    assert lower <= MICROS <= upper
+    assert span("timestamp", naive, naive, False) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T12:00:00.123", "2026-01-01T12:00:00.123Z", "2026-01-01 12:00:00.1234"])
+def test_timestamps_without_a_zone(text):
+    lower, upper = span("timestamp_ntz", text, text)
+    assert lower <= MICROS <= upper
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("timestamp", "2026-01-01T12:00:00.123"),
+        ("timestamp", "2026-01-01"),
+        ("timestamp_ntz", "2026-01-01T12:00:00.123+02:00"),
+        ("timestamp", "+10000-01-01T00:00:00.000Z"),
+        ("timestamp", "12026-01-01T00:00:00.000Z"),
+        ("timestamp", "2026-02-30T00:00:00.000Z"),
+        ("timestamp", "noon"),
+        ("timestamp", 5),
+    ],
+)
+def test_timestamps_that_nobody_can_place_are_not_known(kind, text):
+    assert span(kind, text, text) == (None, None)
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", ["", "\x7f", "\U0010ffff", "z"])
+@pytest.mark.parametrize("length", [1, 31, 32, 33])
+def test_a_greatest_text_covers_what_it_is_the_start_of(length, behind):
+    value = "k" * 40
+    lower, upper = span("string", value[:length], value[:length] + behind)
+    assert lower <= value.encode() <= upper
+    assert upper < b"l" + b"k" * length, "a text that begins otherwise lies above"
+
+
+@pytest.mark.parametrize("value", ["中" * 40, "\U0001f600" * 40, "é" * 40])
+def test_a_text_that_was_cut_within_a_character_ends_before_it(value):
+    raw = value.encode()
+    for cut in range(1, 70):
+        text = raw[:cut].decode(errors="replace")  # U+FFFD for the rest, above many characters
+        lower, upper = span("string", text, text)
+        assert lower <= raw <= upper
+    units = value.encode("utf-16-le", "surrogatepass")
+    for cut in range(1, 40):
+        text = units[: 2 * cut].decode("utf-16-le", "surrogatepass")  # as the JVM cuts
+        lower, upper = span("string", text, text)
+        assert lower <= raw <= upper
+
+
+def test_an_empty_text_is_a_bound_and_others_are_none():
+    assert span("string", "", "") == (b"", b"\xff")
+    assert span("string", 5, ["a"]) == (None, None)
+    assert span("binary", "a", "b") == (None, None), "nobody agrees how bytes are texts"
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_integers_are_exact_or_not_known():
+    assert span("long", -(2**63), 2**63 - 1) == (-(2**63), 2**63 - 1)
+    assert span("long", 1.0, 5e3) == (1, 5000)
+    assert span("long", 9.007199254740993e15, 2.0**60) == (None, None), "a double may have lost the last digits"
+    assert span("long", 1.5, True) == (None, None)
+    assert span("integer", "1", "5") == (None, None)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_decimals_that_went_through_a_double_hold_the_value(seed):
+    rng = random.Random(seed)
+    scale = rng.randint(0, 20)
+    unscaled = rng.choice([rng.randrange(10**38), rng.randrange(10**16), 10 ** rng.randint(0, 37) - 1, 10**15 + 1])
+    unscaled *= rng.choice([1, -1])
+    double = float(Decimal(unscaled).scaleb(-scale, made.WIDE))
+    lower, upper = span(f"decimal(38,{scale})", double, double)
+    assert lower <= unscaled <= upper
+    divided = unscaled / 10**scale  # rounded in another place
+    lower, upper = span(f"decimal(38,{scale})", divided, divided)
+    assert lower <= unscaled <= upper
+
+
+def test_decimals_of_few_digits_are_exact():
+    assert span("decimal(10,2)", 1.5, 12345678.91) == (150, 1234567891)
+    assert span("decimal(5,2)", 0.005, 0.005) == (0, 1), "what lies between two values bounds both ways"
+    schema = read_schema("t", made.metadata([made.field("x", "decimal(38,10)")])["metaData"])
+    text = '{"numRecords":1,"minValues":{"x":12345678901234567890.1234567891},"maxValues":{"x":NaN}}'
+    assert Bounds(schema, Add("a", {}, 1, text))[("x",)].lower == 123456789012345678901234567891, (
+        "digits are read as they stand"
+    )
+
+
+def test_decimals_that_are_columns_are_read_too():
+    assert span("decimal(5,2)", Decimal("1.50"), Decimal("2.50"), False) == (150, 250)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_floats_hold_the_value_however_they_are_written(seed):
+    rng = random.Random(seed)
+    [double] = struct.unpack("<d", rng.randbytes(8))
+    [single] = struct.unpack("<f", rng.randbytes(4))
+    if math.isfinite(double):
+        for text in (repr(double), f"{double:.17g}"):
+            lower, upper = span("double", float(text), float(text))
+            assert lower <= math.nextafter(double, -math.inf), "a reader of numbers may be one step off"
+            assert upper >= math.nextafter(double, math.inf)
+    if math.isfinite(single):
+        shortest = float(str(np.float32(single)))
+        for value in (single, shortest):
+            lower, upper = span("float", value, value)
+            assert lower <= single <= upper
+
+
+def test_infinity_and_nan_are_no_numbers_of_json():
+    assert span("double", "-Infinity", "Infinity") == (-math.inf, math.inf)
+    assert span("double", "NaN", "NaN") == (None, None)
+    assert span("double", 1.0, "NaN")[1] is None, "to Spark NaN is the greatest"
+    assert span("float", 1.0, 1e300)[1] == math.inf
+    found = bounds_of("double", 1.0, 2.0)
+    assert found is not None
+    assert not found.nan_free, "deltalake leaves NaN out of both"
+
+
+def test_days_and_flags():
+    assert span("date", "1970-01-02", "9999-12-31") == (1, 2932896)
+    assert span("date", dt.date(1970, 1, 2), dt.date(1970, 1, 2), False) == (1, 1)
+    assert span("date", "1970-01-02T00:00:00Z", 5) == (None, None)
+    lower, upper = span("date", "0001-01-01", "0001-01-01")
+    assert lower <= -719164 <= -719162 <= upper, "by the Julian calendar it is two days earlier"
+    lower, upper = span("timestamp_ntz", "0001-01-01T00:00:00", "0001-01-01T00:00:00")
+    assert lower <= -719164 * 86_400_000_000 <= upper
+    assert span("boolean", False, True) == (0, 1)
+    assert span("boolean", 0, "true") == (None, None)
+
+
+# --- counts and odd statistics --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nulls", "expected"),
+    [
+        (0, FileBounds(1, 2, 0)),
+        (3, FileBounds(1, 2, 3)),
+        (10, FileBounds(1, 2, 10)),  # bounds say that there is a value: not all are NULL
+        (11, FileBounds(1, 2)),
+        (-1, FileBounds(1, 2)),
+        ("3", FileBounds(1, 2)),
+        (True, FileBounds(1, 2)),
+        ({"x": 1}, FileBounds(1, 2)),
+    ],
+)
+def test_counts_of_null(nulls, expected):
+    assert bounds_of("long", 1, 2, nullCount={"x": nulls}) == expected
+
+
+def test_all_null_is_said_where_no_bound_says_otherwise():
+    assert bounds_of("long", None, None, nullCount={"x": 10}) == FileBounds(null_count=10, has_values=False)
+    assert bounds_of("long", None, None, nullCount={"x": 10}, tightBounds=False) == FileBounds(has_values=False)
+    assert bounds_of("long", None, None, nullCount={"x": 10}, numRecords=None) is None
+
+
+def test_bounds_that_contradict_each_other_are_none():
+    assert bounds_of("long", 5, 1) is None
+
+
+def test_counts_of_null_within_a_struct_are_believed_for_numbers_alone():
+    fields = [made.field("st", {"type": "struct", "fields": [made.field("x", "long"), made.field("y", "string")]})]
+    schema = read_schema("t", made.metadata(fields)["metaData"])
+    told = {"numRecords": 3, "nullCount": {"st": {"x": 0, "y": 0}}, "minValues": {"st": {"x": 1, "y": "a"}}}
+    found = Bounds(schema, Add("a", {}, 1, json.dumps(told)))
+    assert dict(found) == {("st", "x"): FileBounds(1, None, 0), ("st", "y"): FileBounds(b"a")}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "5", "null", '{"numRecords":"5"}', '{"minValues":5,"maxValues":{"x":{}}}']
+)
+def test_statistics_that_are_none_say_nothing(text):
+    schema = read_schema("t", made.metadata([made.field("x", "long")])["metaData"])
+    add = Add("a", {}, 1, text or None)
+    assert rows_of(add) is None
+    assert dict(Bounds(schema, add)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('{"numRecords":5}', 5),
+        (' { "numRecords" : 5 , "minValues":{}}', 5),
+        ('{"minValues":{"numRecords":7},"numRecords":5}', 5),
+        ('{"minValues":{"numRecords":7}}', None),
+        ('{"numRecords":5.5}', None),
+        ('{"numRecords":-5}', None),
+    ],
+)
+def test_the_count_of_rows_is_the_one_of_the_file(text, rows):
+    assert rows_of(Add("a", {}, 1, text)) == rows
+
+
+def test_bounds_of_a_file_can_be_sent_to_another_process():
+    import pickle
+
+    schema = read_schema("t", made.metadata([made.field("x", "long")])["metaData"])
+    bounds = Bounds(schema, Add("a", {}, 1, '{"numRecords":1,"minValues":{"x":1}}'))
+    assert dict(pickle.loads(pickle.dumps(bounds))) == dict(bounds) == {("x",): FileBounds(1)}

@@ -1,0 +1,440 @@
+"""New files in a DuckLake table: every snapshot reads its rows from them, and DuckLake goes on working with it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows
+from object_store import serving
+
+import parquet_bloom
+from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
+from parquet_bloom.tables.ducklake.catalog import Queries
+from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
+from parquet_bloom.tables.snapshot import Change, Snapshot
+
+NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
+WITH_DELETES = (
+    "CREATE TABLE t (id BIGINT, s VARCHAR)",
+    "INSERT INTO t SELECT i, md5(i::VARCHAR) FROM range(1000) r(i)",
+    "INSERT INTO t SELECT i, md5(i::VARCHAR) FROM range(1000, 1500) r(i)",
+    "DELETE FROM t WHERE id < 100",
+    "DELETE FROM t WHERE id = 500",  # inlined in the catalog, where it may be
+    "UPDATE t SET s = 'new' WHERE id BETWEEN 1000 AND 1100",
+)
+
+
+@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
+def lake(request, tmp_path) -> Iterator[Lake]:
+    made = Lake(tmp_path, request.param == "sqlite")
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def small(tmp_path) -> Iterator[Lake]:
+    made = Lake(tmp_path, True)
+    yield made
+    made.release()
+
+
+def opened(lake: Lake) -> tuple[DuckLakeTable, Snapshot]:
+    lake.release()
+    table = open_ducklake(lake.name(), None, {})
+    return table, table.snapshot()
+
+
+def with_filters(table: DuckLakeTable, snapshot: Snapshot) -> list[Change]:
+    """New versions of all files, with filters, where a killed run would leave them."""
+    changes = []
+    for file in snapshot.files:
+        where = table.new_location(file)
+        parquet_bloom.add_filters(file.path, where.path, raw_files=True)
+        data = Path(where.path).read_bytes()
+        changes.append(Change(file, where, len(data), int.from_bytes(data[-8:-4], "little")))
+    return changes
+
+
+def rows_of_all_snapshots(lake: Lake) -> dict[int, list[str]]:
+    rows = {}
+    for version in lake.snapshots():
+        with suppress(DuckLakeError):  # there is no such table yet, or any more
+            rows[version] = sorted_rows(lake.answer(f"SELECT * FROM t AT (VERSION => {version})"))
+    return rows
+
+
+def changed(lake: Lake) -> list[Change]:
+    """Add filters to the whole table; its rows, in all snapshots, stay what they were."""
+    before = rows_of_all_snapshots(lake)
+    table, snapshot = opened(lake)
+    assert {ways.default for ways in table.ways(snapshot).values()} == {"new-path"}
+    changes = with_filters(table, snapshot)
+    assert changes
+    assert before
+    assert table.commit(snapshot, changes, {}) == snapshot.version, "no snapshot is added"
+    assert rows_of_all_snapshots(lake) == before
+    after = opened(lake)[1]
+    assert [file.path for file in after.files] == [change.location.path for change in changes]
+    assert [(file.size, file.bounds, file.constants) for file in after.files] == [
+        (change.size, change.file.bounds, change.file.constants) for change in changes
+    ]
+    assert sorted_rows(live_rows(after)) == before[max(before)]
+    return changes
+
+
+def marked(lake: Lake) -> list[bool]:
+    """Of each file of the table, whether it is one of ours."""
+    return ["-bloom-" in file.path for file in opened(lake)[1].files]
+
+
+def test_rows_and_deletes_stay_in_every_snapshot(lake):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    changes = changed(lake)
+    assert lake.sql("SELECT count(*) FROM t WHERE id = 50 OR id = 500") == [[0]], "deleted rows stay deleted"
+    assert lake.sql("SELECT id FROM t WHERE s = md5('700')") == [[700]]
+    assert all(Path(change.file.path).exists() for change in changes), "open readers go on with the old file"
+
+
+def test_what_comes_after_a_commit_is_as_it_would_be_without(lake):
+    lake.sql(*WITH_DELETES, "CALL ducklake_flush_inlined_data('lake')")
+    changed(lake)
+    lake.sql(
+        "DELETE FROM t WHERE id % 7 = 0",
+        "UPDATE t SET s = 'x' WHERE id = 601",
+        "INSERT INTO t SELECT 5000, 'y' FROM range(20)",
+    )
+    expected = sorted(i for i in range(100, 1500) if i != 500 and i % 7)
+    assert [row[0] for row in lake.sql("SELECT id FROM t WHERE id < 5000 ORDER BY id")] == expected
+    feed = lake.sql("SELECT change_type, count(*) FROM ducklake_table_changes('lake', 'main', 't', 2, 3) GROUP BY 1")
+    assert feed == [["insert", 1500]], "the change feed has each row once"
+    lake.sql("CALL ducklake_flush_inlined_data('lake')")
+    changed(lake)
+
+
+def test_cleaning_up_deletes_the_old_files_and_no_other(lake):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    before = rows_of_all_snapshots(lake)
+    changes = changed(lake)
+    cleaned = {row[0] for row in lake.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")}
+    assert {change.file.path for change in changes} <= cleaned
+    assert not any(Path(change.file.path).exists() for change in changes)
+    assert lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == [], "no file is a stranger"
+    assert rows_of_all_snapshots(lake) == before
+    changed(lake)
+    lake.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert rows_of_all_snapshots(lake) == before
+
+
+def test_files_are_merged_rewritten_and_expired_after_a_commit(lake):
+    lake.sql(
+        NOTHING_INLINED,
+        "CREATE TABLE t (id INT)",
+        *[f"INSERT INTO t SELECT * FROM range({k * 9}, {k * 9 + 9})" for k in range(4)],
+    )
+    changed(lake)
+    assert lake.sql("CALL ducklake_merge_adjacent_files('lake')")
+    assert lake.sql("SELECT count(*), count(DISTINCT id) FROM t") == [[36, 36]]
+    changed(lake)  # of a file that serves several snapshots
+    lake.sql("DELETE FROM t WHERE id % 3 = 0", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+    changed(lake)
+    lake.sql(
+        "CALL ducklake_expire_snapshots('lake', older_than => now())",
+        "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",
+    )
+    assert lake.sql("SELECT count(*), count(DISTINCT id) FROM t") == [[24, 24]]
+    folder = lake.data / "main" / "t"
+    assert {str(path) for path in folder.rglob("*.parquet")} >= {file.path for file in opened(lake)[1].files}
+    assert lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)") == []
+
+
+def test_partitioned_files_stay_in_their_folders(small):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t (id INT, k VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (k)")
+    small.sql("INSERT INTO t SELECT i, 'a/b=' || i % 3 FROM range(30) r(i)")
+    for change in changed(small):
+        folder = Path(change.location.path).parent
+        assert folder == Path(change.file.path).parent
+        assert folder.name.startswith("k=a%2Fb%3D")
+    assert small.sql("SELECT count(*) FROM t WHERE k = 'a/b=1'") == [[10]]
+
+
+def test_added_files_get_filters_too(small, tmp_path):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t (id BIGINT, k INT)")
+    outside = tmp_path / "outside" / "k=7"
+    outside.mkdir(parents=True)
+    small.sql(f"COPY (SELECT * FROM range(9) r(id)) TO '{outside}/x.parquet'")
+    small.sql(f"CALL ducklake_add_data_files('lake', 't', '{outside}/x.parquet', hive_partitioning => true)")
+    [change] = changed(small)
+    assert Path(change.location.path).parent == outside
+    small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert [path.name for path in outside.iterdir()] == [Path(change.location.path).name]
+
+
+def test_a_catalog_that_may_not_be_written_to_says_so_before_any_work(small, monkeypatch):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
+    table, snapshot = opened(small)
+    monkeypatch.setattr("os.access", lambda path, mode: path != str(small.catalog))  # root may write to any
+    [ways] = table.ways(snapshot).values()
+    assert ways.default is None
+    assert ways.refusal.endswith("; the catalog may not be written to")
+
+
+def test_names_do_not_grow(small):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
+    first, second = changed(small)[0], changed(small)[0]
+    assert len(first.location.path) == len(second.location.path)
+    assert first.location.path != second.location.path
+
+
+def test_files_in_a_store_are_read_and_replaced(small):
+    small.sql("CREATE TABLE t (id INT, k VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (k)")
+    small.sql("INSERT INTO t SELECT i, 'a b/ü%' || i % 2 FROM range(40) r(i)", "DELETE FROM t WHERE id < 20")
+    small.sql("DELETE FROM t WHERE id = 25")
+    expected = sorted_rows(small.answer("FROM t"))
+    small.release()
+    with serving() as store:
+        store.client.create_bucket(Bucket="lake")
+        for path in small.data.rglob("*.parquet"):
+            store.put(f"lake/files/{path.relative_to(small.data)}", path.read_bytes())
+        table = open_ducklake(small.name(), None, {"data_path": store.uri("lake/files")})
+        snapshot = table.snapshot()
+        assert sorted_rows(live_rows(snapshot)) == expected
+        changes = []
+        for file in snapshot.files:
+            where = table.new_location(file)
+            store.put(where.path, store.get(file.path))
+            changes.append(Change(file, where, file.size, int.from_bytes(store.get(file.path)[-8:-4], "little")))
+        missing = replace(changes[0], location=replace(changes[0].location, path=changes[0].location.path + "x"))
+        with pytest.raises(StorageError, match="is not there"):
+            table.commit(snapshot, [missing], {})
+        table.commit(snapshot, changes, {})
+        again = table.snapshot()
+        assert [str(file) for file in again.files] == [str(change.location) for change in changes]
+        assert all(str(file).startswith("s3://lake/files/main/t/k=") for file in again.files), "no secret in it"
+        assert sorted_rows(live_rows(again)) == expected
+
+
+# --- conflicts ----------------------------------------------------------------------------------
+
+OTHERS = {
+    "delete": ("DELETE FROM t WHERE id = 150", "deleted rows of it"),
+    "many deletes": ("DELETE FROM t WHERE id < 400", "deleted rows of it"),
+    "all deleted": ("DELETE FROM t", "took it out of the table|deleted rows of it"),
+    "update": ("UPDATE t SET s = 'other' WHERE id < 300", "deleted rows of it"),
+    "rewrite": ("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)", "took it out of the table"),
+    "dropped": ("DROP TABLE t", "took it out of the table"),
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "inlining"),
+    [("delete", 10), *((other, 0) for other in OTHERS)]
+    + [pytest.param(other, 10, marks=pytest.mark.more) for other in OTHERS if other != "delete"],
+)
+def test_a_commit_that_is_too_late_changes_nothing(small, other, inlining):
+    statement, reason = OTHERS[other]
+    small.sql(f"CALL lake.set_option('data_inlining_row_limit', {inlining})", *WITH_DELETES)
+    table, snapshot = opened(small)
+    changes = with_filters(table, snapshot)
+    small.sql(statement)
+    before = rows_of_all_snapshots(small)
+    small.release()
+    content = small.catalog.read_bytes()
+    with pytest.raises(ConflictError, match=reason):
+        table.commit(snapshot, changes, {})
+    assert small.catalog.read_bytes() == content, "all of one commit, or nothing"
+    assert rows_of_all_snapshots(small) == before
+
+
+def test_inserts_and_new_columns_are_no_conflict(lake):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    table, snapshot = opened(lake)
+    changes = with_filters(table, snapshot)
+    lake.sql(
+        "INSERT INTO t SELECT 9000, 'late' FROM range(50)",
+        "ALTER TABLE t ADD COLUMN more INT",
+        "ALTER TABLE t RENAME TO u",
+    )
+    latest = lake.snapshots()[-1]
+    before = lake.sql("SELECT count(*), sum(id) FROM u")
+    lake.release()
+    assert table.commit(snapshot, changes, {}) == str(latest)
+    assert lake.sql("SELECT count(*), sum(id) FROM u") == before
+    lake.sql("ALTER TABLE u RENAME TO t")
+    assert marked(lake) == [True, True, True, False]
+
+
+def test_of_two_commits_the_second_is_refused(lake):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    before = rows_of_all_snapshots(lake)
+    (one, first), (two, second) = opened(lake), opened(lake)
+    late = with_filters(two, second)
+    one.commit(first, with_filters(one, first), {})
+    with pytest.raises(ConflictError, match=r"another commit put .*-bloom-[0-9a-f]{32}\.parquet in its place"):
+        two.commit(second, late, {})
+    assert rows_of_all_snapshots(lake) == before
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM t WHERE id < 400",
+        "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+        pytest.param("UPDATE t SET s = 'z' WHERE id < 300", marks=pytest.mark.more),
+        pytest.param("INSERT INTO t SELECT i, 'late' FROM range(9000, 9100) r(i)", marks=pytest.mark.more),
+        pytest.param("CALL ducklake_merge_adjacent_files('lake')", marks=pytest.mark.more),
+    ],
+)
+def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, journal, statement):
+    small.sql(NOTHING_INLINED, *WITH_DELETES, "INSERT INTO t SELECT 7000, ''", "INSERT INTO t SELECT 7001, ''")
+    with sqlite3.connect(small.release().catalog) as catalog:
+        catalog.execute(f"PRAGMA journal_mode = {journal}")
+    catalog.close()
+    table, snapshot = opened(small)
+    changes = with_filters(table, snapshot)
+    before = sorted_rows(small.answer("FROM t"))
+    monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
+    small.sql("BEGIN", statement)
+    theirs = sorted_rows(small.answer("FROM t"))
+    if journal == "wal":
+        table.commit(snapshot, changes, {})
+        with pytest.raises(DuckLakeError, match="Failed to commit"):
+            small.sql("COMMIT")
+        expected = before
+    else:
+        with pytest.raises(StorageError, match="nothing was committed: database is locked"):
+            table.commit(snapshot, changes, {})
+        small.sql("COMMIT")
+        expected = theirs
+    assert sorted_rows(small.answer("FROM t")) == expected
+    assert sorted_rows(live_rows(opened(small)[1])) == expected
+    assert any(marked(small)) == (journal == "wal")
+
+
+def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, monkeypatch):
+    small.sql(NOTHING_INLINED, *WITH_DELETES)
+    table, snapshot = opened(small)
+    changes = with_filters(table, snapshot)
+    monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
+    other = sqlite3.connect(small.catalog, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="database is locked"):
+        table.commit(snapshot, changes, {})
+    monkeypatch.undo()
+
+    def later() -> None:
+        time.sleep(0.5)
+        other.execute("UPDATE ducklake_table_stats SET record_count = record_count")
+        other.execute("COMMIT")
+
+    waiting = threading.Thread(target=later)
+    waiting.start()
+    table.commit(snapshot, changes, {})
+    waiting.join()
+    other.close()
+    assert all(marked(small))
+
+
+def test_a_catalog_that_another_process_has_open_says_so(tmp_path):
+    lake = Lake(tmp_path, False)
+    lake.sql("CREATE TABLE t (id INT)")
+    with pytest.raises(StorageError, match="Could not set lock on file"):
+        open_ducklake(lake.name(), None, {}).snapshot()
+    lake.release()
+    assert open_ducklake(lake.name(), None, {}).snapshot().files == []
+
+
+# --- killed, or refused by the database ---------------------------------------------------------
+
+
+def test_a_run_that_was_killed_before_its_commit_leaves_the_table_as_it_was(lake):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    before = rows_of_all_snapshots(lake)
+    table, snapshot = opened(lake)
+    left = {change.location.path for change in with_filters(table, snapshot)}
+    assert rows_of_all_snapshots(lake) == before
+    assert {row[0] for row in lake.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")} == left
+    changed(lake)
+
+
+def test_what_was_cleaned_away_before_the_commit_is_not_committed(small):
+    small.sql(NOTHING_INLINED, *WITH_DELETES)
+    table, snapshot = opened(small)
+    changes = with_filters(table, snapshot)
+    small.sql("CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)")
+    small.release()
+    with pytest.raises(StorageError, match="is not there, where a file of"):
+        table.commit(snapshot, changes, {})
+    assert len(live_rows(opened(small)[1])) == 1399
+
+
+@pytest.mark.parametrize("statement", ["UPDATE", "INSERT", "COMMIT"])
+def test_a_database_that_fails_commits_nothing(lake, monkeypatch, statement):
+    lake.sql(NOTHING_INLINED, *WITH_DELETES)
+    before = rows_of_all_snapshots(lake)
+    table, snapshot = opened(lake)
+    changes = with_filters(table, snapshot)
+    run = Queries.run
+
+    def failing(self, sql, values=()):
+        if sql.startswith(statement):
+            raise StorageError(lake.catalog, "disk I/O error")
+        return run(self, sql, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Queries, "run", failing)
+        with pytest.raises(StorageError, match="disk I/O error"):
+            table.commit(snapshot, changes, {})
+    assert rows_of_all_snapshots(lake) == before
+
+
+def after_the_commit(lake: Lake, monkeypatch, also: str = "") -> ParquetBloomError | str:
+    """A commit whose answer is an error, though it landed; `also` fails too."""
+    table, snapshot = opened(lake)
+    changes = with_filters(table, snapshot)
+    run = Queries.run
+    seen = []
+
+    def failing(self, sql, values=()):
+        rows = run(self, sql, values)
+        seen.append(sql)
+        if sql == "COMMIT" or (also and "COMMIT" in seen and sql.startswith(also)):
+            raise StorageError(lake.catalog, "connection lost")
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Queries, "run", failing)
+        try:
+            return table.commit(snapshot, changes, {})
+        except ParquetBloomError as error:
+            return error
+
+
+def test_a_commit_that_landed_is_told_from_one_that_did_not(small, monkeypatch):
+    small.sql(NOTHING_INLINED, *WITH_DELETES)
+    before = rows_of_all_snapshots(small)
+    assert after_the_commit(small, monkeypatch) == str(max(before))
+    assert all(marked(small))
+    unknown = after_the_commit(small, monkeypatch, "SELECT")
+    assert isinstance(unknown, UnknownCommitError), "the new files must stay, as the table has them"
+    assert rows_of_all_snapshots(small) == before
+
+
+def test_changes_that_would_not_be_found_again_are_refused(small, tmp_path):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
+    table, snapshot = opened(small)
+    [change] = with_filters(table, snapshot)
+    with pytest.raises(RequestError, match="does not change in place"):
+        table.commit(snapshot, [replace(change, location=snapshot.files[0])], {})
+    elsewhere = replace(change.location, path=str(tmp_path / "x.parquet"))
+    with pytest.raises(RequestError, match="lies in the folder of the old one"):
+        table.commit(snapshot, [replace(change, location=elsewhere)], {})
+    with pytest.raises(StorageError, match="bytes, where a file of 1 bytes was written"):
+        table.commit(snapshot, [replace(change, size=1)], {})

@@ -1,0 +1,213 @@
+"""Equality deletes: the rows that they delete are those a plain comparison finds; what is not sure is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from iceberg_log import (
+    Warehouse,
+    add_deletes,
+    append,
+    by_text,
+    data_file,
+    entries,
+    equality_deletes,
+    live_rows,
+    position_deletes,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from parquet_bloom.errors import TableFormatError
+
+KINDS: dict[str, tuple[Any, list[Any]]] = {
+    "id": (LongType(), [0, 1, 2, 2**60]),
+    "name": (StringType(), ["", "a", "b"]),
+    "flag": (BooleanType(), [True, False]),
+    "day": (DateType(), [dt.date(1969, 1, 1), dt.date(2020, 2, 2)]),
+    "at": (TimestamptzType(), [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(1960, 1, 1, tzinfo=dt.UTC)]),
+    "price": (DecimalType(9, 2), [Decimal("1.25"), Decimal("-1.25")]),
+    "key": (UUIDType(), [uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes]),
+    "raw": (BinaryType(), [b"", b"\x00"]),
+}
+SCHEMA = Schema(*[NestedField(i + 1, name, kind) for i, (name, (kind, _)) in enumerate(KINDS.items())])
+SMALL = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Any:
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()
+
+
+def ids(warehouse: Warehouse) -> list[Any]:
+    return sorted(row["id"] for row in live_rows(warehouse.read()))
+
+
+def some_row(rng: random.Random) -> dict[str, Any]:
+    return {name: rng.choice([None, *values]) for name, (_, values) in KINDS.items()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_deletes_delete_what_a_plain_comparison_finds(warehouse: Warehouse, seed: int) -> None:
+    rng = random.Random(seed)
+    table = warehouse.create(SCHEMA)
+    wanted: list[dict[str, Any]] = []
+    for _ in range(3):
+        rows = [some_row(rng) for _ in range(60)]
+        append(table, rows)
+        wanted += rows
+        for _ in range(2):
+            columns = rng.sample(list(KINDS), rng.randint(2, 3))
+            gone = [some_row(rng) for _ in range(3)]
+            arrow = pa.Table.from_pylist(gone, schema=schema_to_pyarrow(SCHEMA))
+            add_deletes(table, equality_deletes(table, columns, arrow, entries(table)[0].data_file))
+            keys = {tuple(row[name] for name in columns) for row in gone}
+            wanted = [row for row in wanted if tuple(row[name] for name in columns) not in keys]
+    assert 0 < len(wanted) < 180, "some rows live, and some do not"
+    assert by_text(live_rows(warehouse.read())) == by_text(wanted)
+
+
+def test_rows_of_later_files_and_other_partitions_live(warehouse: Warehouse) -> None:
+    by_name = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    table = warehouse.create(SMALL, partition_spec=by_name)
+    append(table, [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}, {"id": 2, "name": "a"}])
+    a = next(e.data_file for e in entries(table) if e.data_file.partition[0] == "a")
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1]}), a))
+    append(table, [{"id": 1, "name": "a"}])
+    assert by_text(live_rows(warehouse.read())) == by_text(
+        [{"id": 1, "name": "b"}, {"id": 2, "name": "a"}, {"id": 1, "name": "a"}]
+    )
+
+
+def test_rows_of_files_of_the_same_commit_live(warehouse: Warehouse) -> None:
+    """An upsert deletes the old row and adds the new one with the same key, in one commit."""
+    table = warehouse.create(SMALL)
+    append(table, [{"id": 1, "name": "old"}, {"id": 2, "name": "other"}])
+    file = data_file(table, [{"id": 1, "name": "new"}])
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1]}), file), data=[file])
+    assert by_text(live_rows(warehouse.read())) == by_text([{"id": 1, "name": "new"}, {"id": 2, "name": "other"}])
+
+
+def test_deletes_of_an_unpartitioned_spec_are_of_all_files(warehouse: Warehouse) -> None:
+    table = warehouse.create(SMALL, partition_spec=UNPARTITIONED_PARTITION_SPEC)
+    append(table, [{"id": 1, "name": "a"}])
+    flat = entries(table)[0].data_file
+    with table.update_spec() as change:
+        change.add_identity("name")
+    append(table, [{"id": 1, "name": "b"}, {"id": 2, "name": "b"}])
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1]}), flat))
+    assert ids(warehouse) == [2]
+
+
+def test_positions_and_values_delete_together(warehouse: Warehouse) -> None:
+    table = warehouse.create(SMALL)
+    append(table, [{"id": i, "name": "a"} for i in range(5)])
+    [entry] = entries(table)
+    add_deletes(table, position_deletes(table, {entry.data_file.file_path: [0]}, entry.data_file))
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [3, 99]}), entry.data_file))
+    assert ids(warehouse) == [1, 2, 4]
+    [file] = warehouse.read().files
+    assert file.deletes.rows is None
+    assert file.deletes.positions().tolist() == [0, 3]
+
+
+def test_columns_that_were_promoted_renamed_added_and_dropped(warehouse: Warehouse) -> None:
+    table = warehouse.create(Schema(NestedField(1, "id", IntegerType()), NestedField(2, "name", StringType())))
+    append(table, [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}])
+    file = entries(table)[0].data_file
+    add_deletes(table, equality_deletes(table, ["name"], pa.table({"name": ["c"]}), file))
+    with table.update_schema() as change:
+        change.update_column("id", LongType())
+        change.rename_column("id", "number")
+        change.delete_column("name")
+    with table.update_schema() as change:
+        change.add_column("name", LongType())  # another column of the old name
+    add_deletes(table, equality_deletes(table, ["number"], pa.table({"number": [2]}), file))
+    assert [row["number"] for row in live_rows(warehouse.read())] == [1]
+    nulls = pa.table({"name": pa.array([None], pa.int64())})
+    add_deletes(table, equality_deletes(table, ["name"], nulls, file))
+    assert live_rows(warehouse.read()) == [], "the file lacks the column, so it is NULL there"
+
+
+def test_a_partition_value_stands_for_a_column_that_the_file_lacks(warehouse: Warehouse) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    table = warehouse.create(SMALL, partition_spec=spec)
+    append(table, [{"id": 1, "name": "a"}])
+    [entry] = entries(table)
+    path = entry.data_file.file_path.removeprefix("file://")
+    pq.write_table(pq.ParquetFile(path).read(columns=["id"]), path)
+    add_deletes(table, equality_deletes(table, ["name"], pa.table({"name": ["b"]}), entry.data_file))
+    assert ids(warehouse) == [1]
+    add_deletes(table, equality_deletes(table, ["name"], pa.table({"name": ["a"]}), entry.data_file))
+    assert ids(warehouse) == []
+
+
+def refused(warehouse: Warehouse) -> str:
+    [file] = warehouse.read().files
+    with pytest.raises(TableFormatError) as told:
+        file.deletes.positions()
+    assert "compact the table with its deletes first" in str(told.value), "it says what to do"
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+def test_floats_and_nested_columns_are_refused(warehouse: Warehouse) -> None:
+    inner = StructType(NestedField(3, "x", LongType()))
+    table = warehouse.create(Schema(NestedField(1, "id", DoubleType()), NestedField(2, "s", inner)))
+    append(table, [{"id": 0.0, "s": {"x": 1}}])
+    [entry] = entries(table)
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [-0.0]}), entry.data_file))
+    assert "by id" in refused(warehouse)
+    nested = equality_deletes(table, ["id"], pa.table({"id": [5.0]}), entry.data_file)
+    nested._data[14] = [3]
+    other = Warehouse.create(warehouse, table.schema(), "ns.other")
+    append(other, [{"id": 0.0, "s": {"x": 1}}])
+    add_deletes(other, nested)
+    [file] = warehouse.read("ns.other").files
+    with pytest.raises(TableFormatError, match="field 3"):
+        file.deletes.positions()
+
+
+def test_files_without_field_ids_are_refused(warehouse: Warehouse) -> None:
+    table = warehouse.create(SMALL)
+    append(table, [{"id": 1, "name": "a"}])
+    [entry] = entries(table)
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1]}), entry.data_file))
+    pq.write_table(pa.table({"id": [1], "name": ["a"]}), entry.data_file.file_path.removeprefix("file://"))
+    assert "field ids" in refused(warehouse)
+
+
+def test_deletes_in_other_formats_are_refused(warehouse: Warehouse) -> None:
+    table = warehouse.create(SMALL)
+    append(table, [{"id": 1, "name": "a"}])
+    [entry] = entries(table)
+    made = equality_deletes(table, ["id"], pa.table({"id": [1]}), entry.data_file)
+    made._data[2] = "AVRO"
+    add_deletes(table, made)
+    assert "in AVRO" in refused(warehouse)

@@ -1,0 +1,459 @@
+"""Snapshots of Iceberg tables: the rows are pyiceberg's, a deleted row is never shown, names lead where they should."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import random
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from iceberg_log import (
+    Warehouse,
+    add_deletes,
+    append,
+    as_version_3,
+    by_text,
+    data_file,
+    deletion_vectors,
+    entries,
+    live_rows,
+    position_deletes,
+)
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError
+from parquet_bloom.tables.iceberg import delete_files
+from parquet_bloom.tables.iceberg.table import open_iceberg
+from parquet_bloom.tables.snapshot import Snapshot
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Any:
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()
+
+
+def rows_of(*ids: int, name: str = "x") -> list[dict[str, Any]]:
+    return [{"id": i, "name": name} for i in ids]
+
+
+def scanned(table: Table, snapshot: int | None = None) -> list[str]:
+    return by_text(table.refresh().scan(snapshot_id=snapshot).to_arrow().to_pylist())
+
+
+def ids(snapshot: Snapshot) -> list[int]:
+    return sorted(row["id"] for row in live_rows(snapshot))
+
+
+# --- names and versions ---------------------------------------------------------------------------
+
+
+def test_an_empty_table_has_no_files(warehouse: Warehouse) -> None:
+    warehouse.create(SCHEMA)
+    snapshot = warehouse.read()
+    assert (snapshot.files, snapshot.version) == ([], "-1")
+    assert [field.name for field in snapshot.fields] == ["id", "name"]
+    assert snapshot.table == "iceberg:cat/ns.t"
+
+
+def test_namespaces_may_have_dots(warehouse: Warehouse) -> None:
+    warehouse.catalog.create_namespace(("ns", "inner"))
+    append(warehouse.create(SCHEMA, ("ns", "inner", "t")), rows_of(1))
+    assert ids(warehouse.read("ns.inner.t")) == [1]
+
+
+@pytest.mark.parametrize("name", ["t", "cat", "cat/", "cat/t", "/ns.t", "cat/ns..t"])
+def test_a_name_that_names_no_table_is_refused(name: str) -> None:
+    with pytest.raises(RequestError, match="write iceberg:CATALOG/namespace.table"):
+        open_iceberg(name, None, {})
+
+
+def test_what_is_not_there_is_told_in_one_line(warehouse: Warehouse, tmp_path: Path) -> None:
+    append(warehouse.create(SCHEMA), rows_of(1))
+    with pytest.raises(RequestError, match=r"^iceberg:cat/ns.u: the catalog has no such table$"):
+        warehouse.open("ns.u")
+    with pytest.raises(RequestError, match="has no snapshot 17, or not any longer"):
+        warehouse.open(version="17")
+    with pytest.raises(RequestError, match="neither a snapshot's id nor an ISO time"):
+        warehouse.open(version="yesterday")
+    with pytest.raises(RequestError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
+        open_iceberg("nowhere/ns.t", None, {})
+    with pytest.raises(StorageError) as told:
+        open_iceberg("cat/ns.t", None, {"type": "sql", "uri": f"sqlite:///{tmp_path}/no/folder.db"})
+    assert "\n" not in str(told.value), "one line"
+
+
+def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [m for m in sys.modules if m.startswith("parquet_bloom.tables.iceberg.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    for module in [m for m in sys.modules if m.startswith("pyiceberg.")]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(RequestError, match=r"pip install 'parquet-bloom\[iceberg\]'"):
+        open_iceberg("cat/ns.t", None, {})
+
+
+def test_versions_are_snapshots_and_times(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    first = table.current_snapshot()
+    append(table, rows_of(2))
+    assert ids(warehouse.read(version=str(first.snapshot_id))) == [1]
+    then = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC)
+    for text in (then.isoformat(), then.replace(tzinfo=None).isoformat(), "9999-12-31"):
+        assert ids(warehouse.read(version=text)) == ([1, 2] if text.startswith("9999") else [1]), text
+    with pytest.raises(RequestError, match="has no snapshot 1999-12-31"):
+        warehouse.open(version="1999-12-31")
+
+
+def test_a_snapshot_is_read_anew_each_time(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    ours = warehouse.open()
+    first = ours.snapshot()
+    append(table, rows_of(2))
+    assert ids(ours.snapshot()) == [1, 2]
+    assert ids(first) == [1]
+
+
+def test_properties_say_which_filters_people_want(warehouse: Warehouse) -> None:
+    prefix = "write.parquet.bloom-filter-"
+    warehouse.create(
+        SCHEMA,
+        properties={
+            f"{prefix}enabled.column.id": "true",
+            f"{prefix}enabled.column.name": "false",
+            f"{prefix}enabled.column.inner.x": "TRUE",
+            f"{prefix}fpp.column.id": "0.001",
+            f"{prefix}fpp.column.name": "few",
+            f"{prefix}max-bytes": "1048576",
+        },
+    )
+    assert warehouse.read().wishes == {"columns": ["id", "inner.x"], "fpp": {"id": 0.001}, "max_bytes": 1048576}
+
+
+# --- schemas and specs ----------------------------------------------------------------------------
+
+
+def test_columns_that_were_renamed_added_and_dropped(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    old = table.current_snapshot().snapshot_id
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+        change.add_column("more", DoubleType())
+    append(table, [{"id": 2, "title": "y", "more": 0.5}])
+    with table.update_schema() as change:
+        change.delete_column("title")
+        change.add_column("name", LongType())  # an old name, and another column
+    snapshot = warehouse.read()
+    assert [(field.name, field.field_id) for field in snapshot.fields] == [("id", 1), ("more", 3), ("name", 4)]
+    assert by_text(live_rows(snapshot)) == scanned(warehouse.load())
+    assert ("name",) not in snapshot.files[0].bounds, "bounds are of another column that had the name"
+    before = warehouse.read(version=str(old))
+    assert [field.name for field in before.fields] == ["id", "name"], "a version has the schema of then"
+    assert live_rows(before) == rows_of(1)
+
+
+def test_promoted_columns_keep_their_bounds(warehouse: Warehouse) -> None:
+    from pyiceberg.types import IntegerType
+
+    table = warehouse.create(Schema(NestedField(1, "id", IntegerType())))
+    append(table, [{"id": -3}, {"id": 9}])
+    with table.update_schema() as change:
+        change.update_column("id", LongType())
+    append(table, [{"id": 2**40}])
+    snapshot = warehouse.read()
+    told = sorted((file.bounds[("id",)].lower, file.bounds[("id",)].upper) for file in snapshot.files)
+    assert told == [(-3, 9), (2**40, 2**40)]
+
+
+def test_files_of_several_specs_have_each_its_own_evidence(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    append(table, rows_of(1, name="a") + rows_of(2, name="b"))
+    with table.update_spec() as change:
+        change.remove_field("name")
+        change.add_field("id", BucketTransform(4), "id_bucket")
+        change.add_field("name", TruncateTransform(1), "name_cut")
+    append(table, rows_of(3, name="abc"))
+    snapshot = warehouse.read()
+    told = [({k: v.as_py() for k, v in file.constants.items()}, len(file.buckets)) for file in snapshot.files]
+    assert sorted(told, key=str) == [({"name": "a"}, 0), ({"name": "b"}, 0), ({}, 1)]
+    assert by_text(live_rows(snapshot)) == scanned(warehouse.load())
+
+
+def test_a_partition_value_holds_where_the_file_lacks_the_column(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    append(table, rows_of(1, name="a"))
+    [entry] = entries(table)
+    path = entry.data_file.file_path.removeprefix("file://")
+    pq.write_table(pq.ParquetFile(path).read(columns=["id"]), path)
+    assert live_rows(warehouse.read()) == rows_of(1, name="a")
+
+
+def test_columns_of_files_without_ids_go_by_the_name_mapping(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = warehouse.create(SCHEMA)
+    path = str(tmp_path / "foreign.parquet")
+    pq.write_table(pa.table({"id": [7], "name": ["z"]}), path)
+    table.add_files([path])
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+    field = warehouse.read().fields[1]
+    assert (field.name, {field.physical, *field.aliases}) == ("title", {"name", "title"}), "all names it ever had"
+
+
+def test_defaults_of_added_columns_come_along(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["schemas"][0]["fields"].append(
+        {"id": 3, "name": "price", "type": "decimal(5, 2)", "required": False, "initial-default": "1.25"}
+    )
+    metadata["last-column-id"] = 3
+    path.write_text(json.dumps(metadata))
+    assert live_rows(warehouse.read()) == [{"id": 1, "name": "x", "price": Decimal("1.25")}]
+
+
+# --- deleted rows ---------------------------------------------------------------------------------
+
+
+def test_position_deletes_hide_rows(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(10)))
+    [entry] = entries(table)
+    add_deletes(table, position_deletes(table, {entry.data_file.file_path: [0, 3, 9]}, entry.data_file))
+    add_deletes(table, position_deletes(table, {entry.data_file.file_path: [3, 4]}, entry.data_file))
+    append(table, rows_of(10, 11))
+    snapshot = warehouse.read()
+    assert ids(snapshot) == [1, 2, 5, 6, 7, 8, 10, 11]
+    assert by_text(live_rows(snapshot)) == scanned(warehouse.load())
+    assert sorted(file.deletes is None for file in snapshot.files) == [False, True], "newer files have no deletes"
+    assert next(f.deletes.rows for f in snapshot.files if f.deletes) is None, "two files may name one row"
+
+
+@pytest.mark.parametrize("bounds", [True, False], ids=["path bounds", "no path bounds"])
+def test_position_deletes_of_many_files_lie_in_one(warehouse: Warehouse, bounds: bool) -> None:
+    table = warehouse.create(SCHEMA)
+    for i in range(3):
+        append(table, rows_of(10 * i, 10 * i + 1))
+    paths = {e.data_file.file_path: [0] for e in entries(table)[:2]}
+    add_deletes(table, position_deletes(table, paths, entries(table)[0].data_file, bounds))
+    assert len(ids(warehouse.read())) == 4
+    assert by_text(live_rows(warehouse.read())) == scanned(warehouse.load())
+
+
+def test_older_position_deletes_and_those_of_other_partitions_do_not_apply(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    append(table, rows_of(1, 2, name="a") + rows_of(3, 4, name="b"))
+    a, b = sorted(entries(table), key=lambda e: e.data_file.partition[0])
+    both = {a.data_file.file_path: [0], b.data_file.file_path: [0]}
+    add_deletes(table, position_deletes(table, both, a.data_file))
+    assert ids(warehouse.read()) == [2, 3, 4], "the file with deletes is of partition a, whatever paths it holds"
+
+
+def test_position_deletes_apply_to_files_of_the_same_commit(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    file = data_file(table, rows_of(1, 2, 3))
+    add_deletes(table, position_deletes(table, {file.file_path: [1]}, file), data=[file])
+    assert ids(warehouse.read()) == [1, 3]
+    assert by_text(live_rows(warehouse.read())) == scanned(warehouse.load())
+
+
+def test_the_partition_of_nan_has_its_deletes(warehouse: Warehouse) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "d"))
+    table = warehouse.create(Schema(NestedField(1, "d", DoubleType())), partition_spec=spec)
+    append(table, [{"d": value} for value in (math.nan, 0.0, 1.5)])
+    for entry in entries(table):
+        add_deletes(table, position_deletes(table, {entry.data_file.file_path: [0]}, entry.data_file, bounds=False))
+    assert live_rows(warehouse.read()) == []
+
+
+@pytest.mark.parametrize("kind", ["ORC", "AVRO"])
+def test_position_deletes_in_other_formats(warehouse: Warehouse, kind: str) -> None:
+    from pyarrow import orc
+
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(5)))
+    [entry] = entries(table)
+    made = position_deletes(table, {entry.data_file.file_path: [1, 2]}, entry.data_file)
+    path = made.file_path.removeprefix("file://")
+    rows = pq.read_table(path)
+    if kind == "ORC":
+        orc.write_table(rows, path)
+    else:
+        output = table.io.new_output(made.file_path)
+        with AvroOutputFile[Record](output, delete_files._SCHEMA, "deletes") as sink:
+            sink.write_block([Record(*row.values()) for row in rows.to_pylist()])
+    made._data[2] = kind
+    add_deletes(table, made)
+    assert ids(warehouse.read()) == [0, 3, 4]
+
+
+@pytest.mark.parametrize("length", [16, 17], ids=["both alike", "upper longer"])
+def test_a_cut_path_bound_still_stands_for_the_file(warehouse: Warehouse, length: int) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(5)))
+    [entry] = entries(table)
+    made = position_deletes(table, {entry.data_file.file_path: [1]}, entry.data_file)
+    path = entry.data_file.file_path.encode()
+    made._data[10], made._data[11] = {delete_files.PATH: path[:16]}, {delete_files.PATH: path[:length]}
+    add_deletes(table, made)
+    assert ids(warehouse.read()) == [0, 2, 3, 4]
+    ours = warehouse.open()
+    assert [way.default for way in ours.ways(ours.snapshot()).values()] == ["same-path"]
+
+
+def test_deletion_vectors_hide_rows_and_replace_position_deletes(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    for i in range(2):
+        append(table, rows_of(*range(100 * i, 100 * i + 100)))
+    files = {e.data_file.file_path: e.data_file for e in entries(table)}
+    one, two = files
+    add_deletes(table, position_deletes(table, {one: [5]}, files[one]))
+    gone = {one: [0, 5, 99], two: list(range(7, 60))}
+    add_deletes(table, *deletion_vectors(table, gone, files))
+    modern = as_version_3(warehouse, "ns.modern")
+    snapshot = warehouse.read("ns.modern")
+    assert len(ids(snapshot)) == 200 - 3 - 53
+    assert by_text(live_rows(snapshot)) == scanned(modern)
+    assert sorted(file.deletes.rows for file in snapshot.files if file.deletes) == [3, 53]
+
+
+def test_only_live_vectors_of_a_shared_file_count(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    for i in range(2):
+        append(table, rows_of(10 * i, 10 * i + 1))
+    files = {e.data_file.file_path: e.data_file for e in entries(table)}
+    one, two = files
+    made = deletion_vectors(table, {one: [0], two: [0, 1]}, files)
+    add_deletes(table, made[0])  # the other blob of the file belongs to nobody
+    assert len(ids(warehouse.read())) == 3, "a vector is where its entry says, not all that lies in the file"
+
+
+def test_a_damaged_vector_is_told_and_not_passed_over(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(*range(10)))
+    [entry] = entries(table)
+    [made] = deletion_vectors(table, {entry.data_file.file_path: [1]}, {entry.data_file.file_path: entry.data_file})
+    add_deletes(table, made)
+    path = Path(made.file_path.removeprefix("file://"))
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    [file] = warehouse.read().files
+    with pytest.raises(DamagedFileError, match="CRC-32"):
+        file.deletes.positions()
+    path.unlink()
+    with pytest.raises(StorageError):
+        file.deletes.positions()
+
+
+def test_random_deletes_give_the_rows_of_pyiceberg(warehouse: Warehouse) -> None:
+    rng = random.Random(3)
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    for step in range(12):
+        if step % 3 == 0:
+            append(table, [{"id": rng.randrange(1000), "name": rng.choice("abc")} for _ in range(30)])
+            continue
+        live = entries(table)
+        part = rng.choice(live).data_file.partition
+        near = [e.data_file for e in live if e.data_file.partition == part]
+        chosen = rng.sample(near, rng.randint(1, len(near)))
+        gone = {f.file_path: rng.sample(range(f.record_count), rng.randint(1, f.record_count)) for f in chosen}
+        add_deletes(table, position_deletes(table, gone, near[0], rng.random() < 0.5))
+        assert by_text(live_rows(warehouse.read())) == scanned(warehouse.load())
+
+
+# --- what cannot be read --------------------------------------------------------------------------
+
+
+def test_a_table_of_other_files_is_refused(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    other = data_file(table, rows_of(2))
+    other._data[2] = "ORC"
+    with table.transaction() as change, change.update_snapshot().fast_append() as adding:
+        adding.append_data_file(other)
+    with pytest.raises(TableFormatError, match="has data files in ORC; only Parquet is read"):
+        warehouse.read()
+
+
+def test_metadata_that_pyiceberg_does_not_know_are_told_in_one_line(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    text = path.read_text()
+    path.write_text(text.replace('"type":"long"', '"type":"variant"'))
+    with pytest.raises(
+        TableFormatError, match=r"iceberg:cat/ns.t: has metadata that pyiceberg cannot read.*variant"
+    ) as told:
+        warehouse.open()
+    assert "\n" not in str(told.value)
+    path.write_text(text)
+    [manifest] = table.current_snapshot().manifests(table.io)
+    Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"no Avro")
+    with pytest.raises((TableFormatError, StorageError), match="^iceberg:cat/ns.t: "):
+        warehouse.read()
+
+
+@pytest.mark.parametrize("which", ["list", "manifest"])
+def test_metadata_that_are_cut_off_never_pass_for_fewer_files(warehouse: Warehouse, which: str) -> None:
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
+    append(table, [{"id": i, "name": "abc"[i % 3]} for i in range(9)])
+    snapshot = table.current_snapshot()
+    [manifest] = snapshot.manifests(table.io)
+    path = Path((snapshot.manifest_list if which == "list" else manifest.manifest_path).removeprefix("file://"))
+    data = path.read_bytes()
+    marker = data[-16:]
+    ends = [at + 16 for at in range(len(data) - 16) if data[at : at + 16] == marker]  # of the header, and of blocks
+    for kept in [*range(0, len(data), 97), *ends]:
+        path.write_bytes(data[:kept])
+        with pytest.raises((TableFormatError, StorageError)):
+            warehouse.read()
+    path.write_bytes(data)
+    assert len(live_rows(warehouse.read())) == 9
+
+
+def test_a_time_with_a_zone_is_of_that_zone(warehouse: Warehouse) -> None:
+    schema = Schema(NestedField(1, "at", TimestamptzType()))
+    table = warehouse.create(schema)
+    append(table, [{"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}])
+    assert warehouse.read().fields[0].type == pa.timestamp("us", "UTC")
+
+
+def test_catalogs_are_configured_as_pyiceberg_has_it(warehouse: Warehouse, tmp_path: Path) -> None:
+    append(warehouse.create(SCHEMA), rows_of(1, 2, 3))
+    told = "".join(f"    {name}: {value}\n" for name, value in warehouse.properties.items())
+    (tmp_path / ".pyiceberg.yaml").write_text(f"catalog:\n  cat:\n{told}")
+    command = [
+        sys.executable,
+        "-m",
+        "parquet_bloom",
+        "read",
+        "iceberg:cat/ns.t",
+        "--where",
+        "id > 1",
+        "--format",
+        "csv",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ['"id","name"', '2,"x"', '3,"x"'], done.stderr

@@ -1,0 +1,85 @@
+"""An Iceberg table whose warehouse is an S3 bucket: read, and given a file on a new path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from iceberg_log import Warehouse, add_deletes, append, by_text, entries, live_rows, position_deletes
+from object_store import KEY, REGION, SECRET, ObjectStore, serving
+from pyarrow.fs import S3FileSystem
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+import parquet_bloom as pb
+from parquet_bloom.errors import ConflictError, StorageError
+from parquet_bloom.tables.snapshot import Change
+
+SCHEMA = Schema(NestedField(1, "id", LongType()))
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def warehouse(store: ObjectStore, tmp_path: Path) -> Iterator[Warehouse]:
+    store.client.create_bucket(Bucket="lake")
+    made = Warehouse(
+        tmp_path, warehouse="s3://lake/tables", **{"s3.endpoint": store.endpoint, "s3.access-key-id": KEY},
+        **{"s3.secret-access-key": SECRET, "s3.region": REGION},
+    )  # fmt: skip
+    yield made
+    made.close()
+    store.drop("lake")
+
+
+def test_a_table_on_s3_is_read_and_committed_to(warehouse: Warehouse, store: ObjectStore) -> None:
+    table = warehouse.create(SCHEMA)
+    for i in range(2):
+        append(table, [{"id": 10 * i + j} for j in range(10)])
+    first = entries(table)[0].data_file
+    add_deletes(table, position_deletes(table, {first.file_path: [4]}, first))
+    before = by_text(table.scan().to_arrow().to_pylist())
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    assert isinstance(snapshot.filesystem, S3FileSystem), "readers of ours take pyarrow's"
+    assert all(file.path.startswith("lake/tables/") and file.shown == f"s3://{file.path}" for file in snapshot.files)
+    assert by_text(live_rows(snapshot)) == before
+    ways = ours.ways(snapshot)
+    file = next(file for file in snapshot.files if ways[file.path].default == "new-path")
+    place = ours.new_location(file)
+    pb.add_filters(file.path, place.path, columns=["id"], filesystem=file.filesystem, force=True)
+    size = len(store.get(place.path))
+    ours.commit(snapshot, [Change(file, place, size, 1)], {})
+    table = warehouse.load()
+    assert by_text(table.scan().to_arrow().to_pylist()) == before
+    assert by_text(live_rows(warehouse.read())) == before
+    named = {entry.data_file.file_path: entry.data_file.file_size_in_bytes for entry in entries(table)}
+    assert named[f"s3://{place.path}"] == size, "the log names it as it names others"
+    with pytest.raises(ConflictError):
+        ours.commit(snapshot, [Change(file, place, size, 1)], {})
+
+
+def test_a_bucket_that_is_gone_is_told_in_one_line(warehouse: Warehouse, store: ObjectStore) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, [{"id": 1}])
+    ours = warehouse.open()
+    for name in store.names("lake"):
+        store.client.delete_object(Bucket="lake", Key=name)
+    with pytest.raises(StorageError) as told:
+        ours.snapshot()
+    text = str(told.value)
+    assert text.startswith("iceberg:cat/ns.t: "), "the error names the table"
+    assert SECRET not in text
+    assert "\n" not in text
+
+
+def test_secrets_are_not_in_what_is_shown(warehouse: Warehouse) -> None:
+    append(warehouse.create(SCHEMA), [{"id": 1}])
+    snapshot: Any = warehouse.read()
+    assert SECRET not in repr((snapshot.table, snapshot.files))

@@ -1,0 +1,81 @@
+"""Names of tables: what is a version, what is none, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import parquet_bloom
+from parquet_bloom.errors import RequestError
+from parquet_bloom.tables.named.names import parse
+
+NAMES = {
+    "delta:lake/events": ("delta", "lake/events", None),
+    "delta:lake/events@17": ("delta", "lake/events", "17"),
+    "delta:a@b/events@17": ("delta", "a@b/events", "17"),
+    "delta:lake/me@home": ("delta", "lake/me@home", None),
+    "delta:lake@17/events": ("delta", "lake@17/events", None),
+    "delta:lake@2026-01-31": ("delta", "lake", "2026-01-31"),
+    "delta:lake@2026-01-31T12:00:00.5Z": ("delta", "lake", "2026-01-31T12:00:00.5Z"),
+    "delta:lake@2026-01-31 12:00+01:00": ("delta", "lake", "2026-01-31 12:00+01:00"),
+    "delta:lake@2026-01": ("delta", "lake@2026-01", None),
+    "delta:lake@-1": ("delta", "lake@-1", None),
+    "delta:s3://key:secret@123": ("delta", "s3://key:secret@123", None),
+    "delta:s3://key:secret@123/t@4": ("delta", "s3://key:secret@123/t", "4"),
+    "iceberg:prod/web.raw.events@7051729674891": ("iceberg", "prod/web.raw.events", "7051729674891"),
+    "ducklake:meta.ducklake/main.events": ("ducklake", "meta.ducklake/main.events", None),
+    "./delta:lake": None, "Delta:lake": None, "s3://bucket/delta:lake": None, "hudi:lake": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_name(text: str) -> None:
+    assert parse(text) == NAMES[text]
+
+
+@pytest.mark.parametrize("text", ["delta:", "delta:@5", "iceberg:", "ducklake:@2026-01-01"])
+def test_a_name_without_a_place(text: str) -> None:
+    with pytest.raises(RequestError, match=f"^{text} names no table; write {text.split(':')[0]}:"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("sources", "options", "said"),
+    [
+        (["delta:a", "delta:b"], {}, "delta:a and delta:b: a table is read alone"),
+        (["plain", "iceberg:c/d.e"], {}, "plain and iceberg:c/d.e: a table is read alone"),
+        ("delta:a", {"raw_files": True}, "raw_files=True reads what lies in a folder"),
+        ("delta:a", {"catalog_properties": {"type": "sql"}}, "catalog_properties are for iceberg: and ducklake:"),
+    ],
+)
+def test_what_makes_no_sense_together(sources: str | list[str], options: dict[str, object], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        parquet_bloom.count(sources, **options)  # type: ignore[arg-type]
+
+
+def test_properties_of_a_catalog_that_files_do_not_have(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="not for files"):
+        parquet_bloom.count(parquet_file(tmp_path), catalog_properties={"type": "sql"})
+
+
+def test_a_file_system_is_for_files_and_delta() -> None:
+    from pyarrow import fs
+
+    with pytest.raises(RequestError, match="a file system is given for files and delta:, iceberg: has its catalog's"):
+        parquet_bloom.count("iceberg:prod/web.events", filesystem=fs.LocalFileSystem())
+
+
+def test_a_path_is_always_a_file_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet_file(tmp_path).rename(tmp_path / "delta:lake")
+    assert parquet_bloom.count(Path("delta:lake")) == 2
+    assert parquet_bloom.count("./delta:lake") == 2
+
+
+def parquet_file(folder: Path) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": [1, 2]}), folder / "x.parquet")
+    return folder / "x.parquet"

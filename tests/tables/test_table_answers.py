@@ -1,0 +1,286 @@
+"""Random tables by deltalake, pyiceberg and DuckLake, random predicates: our answers are those of their rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import unquote
+
+import delta_tables as made
+import iceberg_log
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from ducklakes import Lake
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
+from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
+from table_judges import Asked, Values, hold
+
+import parquet_bloom
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Iceberg scan planning"),
+    pytest.mark.filterwarnings("ignore:Delete operation did not match"),
+    pytest.mark.filterwarnings("ignore::parquet_bloom.errors.TableWarning"),
+]
+
+# --- Delta ------------------------------------------------------------------------------------------
+
+
+def delta_rows(root: Path) -> pa.Table:
+    """The rows as deltalake reads them, in types that pyarrow takes rows of."""
+    table = pa.table(DeltaTable(str(root)).to_pyarrow_table())
+    kinds = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return table.cast(pa.schema([pa.field(one.name, kinds.get(one.type, one.type)) for one in table.schema]))
+
+
+def delete_by_vectors(root: Path, rng: Random) -> list[int]:
+    """Delete some rows of some files by deletion vectors; the deleted values of `row`."""
+    log = sorted((root / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
+    live = {path.removeprefix("file://") for path in DeltaTable(str(root)).file_uris()}
+    commit: list[dict[str, Any]] = [made.protocol(["deletionVectors"], ["deletionVectors"])]
+    gone: list[int] = []
+    for action in actions:
+        add = action.get("add")
+        if add is None or str(root / unquote(add["path"])) not in live or rng.random() < 0.4:
+            continue
+        rows = pq.ParquetFile(root / unquote(add["path"])).read(["row"])["row"].to_pylist()
+        dead = [at for at in range(len(rows)) if rng.random() < 0.4]
+        gone += [rows[at] for at in dead]
+        remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
+        commit += [{"remove": remove}, {"add": add | {"deletionVector": made.inline(dead)}}]
+    made.commit(root, len(log), *commit)
+    return gone
+
+
+def hold_delta(seed: int, root: Path, predicates: int, asked: Asked) -> None:
+    rng = Random(seed)
+    made.random_table(root, rng, rng.randrange(2, 7))
+    whole = delta_rows(root)
+    frame = pl.scan_delta(str(root)).select("row").collect()
+    assert sorted(frame["row"]) == sorted(whole["row"].to_pylist()), "Polars and deltalake agree"
+    plain = {**made.KINDS, **made.PARTITIONS, "row": (pa.int64(), range(40))}
+    values: Values = {
+        name: plain[name]
+        for name in whole.column_names
+        if not pa.types.is_nested(plain[name][0]) and whole.schema.field(name).type == plain[name][0]
+    }
+    if rng.random() < 0.5:
+        filtered = [path.removeprefix("file://") for path in DeltaTable(str(root)).file_uris()]
+        parquet_bloom.add_filters(filtered, in_place=True, force=True, columns=["row"], placement="footer", sync=False)
+    hold(f"delta:{root}", whole, values, rng, predicates, asked)
+    hold(str(root), whole, values, rng, 1, asked)
+    if rng.random() < 0.7 and not list((root / "_delta_log").glob("*.checkpoint.parquet")):
+        gone = set(delete_by_vectors(root, rng))
+        left = pa.array([i for i, row in enumerate(whole["row"].to_pylist()) if row not in gone], pa.int64())
+        hold(f"delta:{root}", whole.take(left), values, rng, predicates, asked)
+
+
+def test_delta(tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(5):
+        hold_delta(seed, tmp_path / str(seed), 8, asked)
+    assert asked.excluded > 20, f"the log excludes files: {asked}"
+    assert asked.by.keys() >= {"partition", "bounds"}
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("part", range(10))
+def test_much_of_delta(part: int, tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(100 * part + 100, 100 * part + 130):
+        hold_delta(seed, tmp_path / str(seed), 40, asked)
+    assert asked.excluded
+
+
+# --- Iceberg ----------------------------------------------------------------------------------------
+
+DAYS = [dt.date(2026, 1, 1), dt.date(2026, 3, 5), dt.date(1969, 12, 31)]
+TEXTS = ["", "a", "ab", "abcdefghijklmnopq", "é" * 20, "\U0001f600" * 17, "zz"]
+NUMBERS = [-5, 0, 1, 7, 1000, 2**31 - 1]
+TRANSFORMS = {"n": BucketTransform(4), "s": TruncateTransform(2), "d": DayTransform(), "p": IdentityTransform()}
+
+
+class IcebergTable:
+    """A table that grows, changes its schema and its partition spec, and loses rows in both of Iceberg's ways."""
+
+    def __init__(self, root: Path, rng: Random) -> None:
+        root.mkdir()
+        self.rng, self.next = rng, 0
+        self.lake = iceberg_log.Warehouse(root)
+        schema = pa.schema(
+            [("row", pa.int64()), ("n", pa.int32()), ("s", pa.string()), ("d", pa.date32()), ("p", pa.string()),
+             ("f", pa.float32())]
+        )  # fmt: skip
+        self.table = self.lake.create(schema)
+        self.values: dict[str, list[Any]] = {
+            "n": NUMBERS, "s": TEXTS, "d": DAYS, "p": ["x", "y", ""], "f": [0.0, -0.0, 1.5, -2.25, float("nan")],
+        }  # fmt: skip
+
+    def append(self) -> None:
+        few = {name: self.rng.sample(known, self.rng.randint(1, len(known))) for name, known in self.values.items()}
+        nulls = self.rng.choice([0, 0.2])
+        rows = []
+        for row in range(self.next, self.next + self.rng.randint(1, 20)):
+            cells = {n: None if self.rng.random() < nulls else self.rng.choice(some) for n, some in few.items()}
+            rows.append({"row": row} | cells)
+        self.next += len(rows)
+        iceberg_log.append(self.table, rows, row_group_size=self.rng.choice([3, 100]))
+
+    def change(self) -> None:
+        name = self.rng.choice(list(self.values))
+        match self.rng.choice(["rename", "add", "again", "promote", "spec", "delete", "positions"]):
+            case "rename":
+                with self.table.update_schema() as update:
+                    update.rename_column(name, name + "_")
+                self.values[name + "_"] = self.values.pop(name)
+            case "add":
+                added = f"c{len(self.values)}_{self.next}"
+                with self.table.update_schema() as update:
+                    update.add_column(added, StringType())
+                self.values[added] = TEXTS
+            case "again" if not any(
+                part.source_id == self._id(name) for spec in self.table.specs().values() for part in spec.fields
+            ):
+                kind = self.table.schema().find_type(name)
+                with self.table.update_schema() as update:
+                    update.delete_column(name)
+                with self.table.update_schema() as update:
+                    update.add_column(name, kind)
+            case "promote":
+                kind = self.table.schema().find_type(name)
+                wider = LongType() if isinstance(kind, IntegerType) else DoubleType() if name.startswith("f") else None
+                if wider is not None:
+                    with self.table.update_schema() as update:
+                        update.update_column(name, wider)
+            case "spec" if name[0] in TRANSFORMS and not self.table.spec().fields:
+                with self.table.update_spec() as update:
+                    update.add_field(name, TRANSFORMS[name[0]], f"part_{name}")
+            case "delete" if self._id("p") in self._partitioned() or not self._partitioned():
+                self.table.delete(f"row = {self.rng.randrange(self.next)}")
+            case "positions":
+                self.delete_positions()
+
+    def _id(self, name: str) -> int:
+        return next((one.field_id for one in self.table.schema().fields if one.name == name), -1)
+
+    def _partitioned(self) -> set[int]:
+        """The columns that some spec partitions by; pyiceberg rewrites files of identity alone."""
+        return {part.source_id for spec in self.table.specs().values() for part in spec.fields}
+
+    def delete_positions(self) -> None:
+        for entry in iceberg_log.entries(self.table):
+            if self.rng.random() < 0.5:
+                file = entry.data_file
+                gone = [at for at in range(file.record_count) if self.rng.random() < 0.3]
+                if gone:
+                    deleted = iceberg_log.position_deletes(self.table, {file.file_path: gone}, file)
+                    iceberg_log.add_deletes(self.table, deleted)
+
+
+def hold_iceberg(seed: int, root: Path, predicates: int, asked: Asked) -> None:
+    rng = Random(seed)
+    made = IcebergTable(root, rng)
+    for _ in range(rng.randrange(3, 7)):
+        made.append()
+        for _ in range(rng.randrange(3)):
+            made.change()
+    whole = made.lake.load().scan().to_arrow()
+    by_polars = pl.scan_iceberg(made.lake.load()).select("row").collect()["row"].to_list()
+    assert sorted(by_polars) == sorted(whole["row"].to_pylist()), "Polars and pyiceberg agree"
+    if rng.random() < 0.5:
+        paths = [task.file.file_path.removeprefix("file://") for task in made.table.scan().plan_files()]
+        parquet_bloom.add_filters(paths, in_place=True, force=True, columns=["row"], sync=False)
+    values: Values = {name: (whole.schema.field(name).type, known) for name, known in made.values.items()} | {
+        "row": (pa.int64(), range(40))
+    }
+    hold("iceberg:cat/ns.t", whole, values, rng, predicates, asked, catalog_properties=made.lake.properties)
+    made.lake.close()
+
+
+def test_iceberg(tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(5):
+        hold_iceberg(seed, tmp_path / str(seed), 6, asked)
+    assert asked.excluded > 20, f"the log excludes files: {asked}"
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("part", range(10))
+def test_much_of_iceberg(part: int, tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(100 * part + 100, 100 * part + 115):
+        hold_iceberg(seed, tmp_path / str(seed), 30, asked)
+    assert asked.excluded
+
+
+# --- DuckLake ---------------------------------------------------------------------------------------
+
+
+def hold_ducklake(seed: int, root: Path, predicates: int, asked: Asked) -> None:
+    rng = Random(seed)
+    lake = Lake(root, rng.random() < 0.5, "DATA_INLINING_ROW_LIMIT 0")
+    lake.sql("CREATE TABLE t (row BIGINT, n INTEGER, s VARCHAR, d DATE, f FLOAT)")
+    if rng.random() < 0.4:
+        lake.sql("ALTER TABLE t SET PARTITIONED BY (s)")
+    names = {"n": NUMBERS, "s": TEXTS[:4], "d": DAYS, "f": [0.0, 1.5, -2.25]}
+    row = 0
+    for _ in range(rng.randrange(3, 6)):
+        few = {name: rng.sample(known, rng.randint(1, len(known))) for name, known in names.items()}
+        lines = []
+        for _ in range(rng.randint(1, 15)):
+            cells = [None if rng.random() < 0.1 else rng.choice(few[name]) for name in names]
+            lines.append(f"({row}, {', '.join(map(sql_text, cells))})")
+            row += 1
+        columns = ", ".join(f'"{name}"' for name in names)
+        lake.sql(f"INSERT INTO t (row, {columns}) VALUES {', '.join(lines)}")
+        match rng.choice(["delete", "update", "rename", "add", "promote", "nothing"]):
+            case "delete":
+                lake.sql(f"DELETE FROM t WHERE row % {rng.randint(2, 5)} = 0")
+            case "update":
+                lake.sql(f"UPDATE t SET d = DATE '2026-03-05' WHERE row % {rng.randint(2, 5)} = 1")
+            case "rename":
+                old = rng.choice([name for name in names if name[0] != "s"])
+                lake.sql(f"ALTER TABLE t RENAME COLUMN {old} TO {old}_")
+                names = {name + "_" if name == old else name: known for name, known in names.items()}
+            case "add":
+                lake.sql(f"ALTER TABLE t ADD COLUMN c{row} VARCHAR DEFAULT 'ab'")
+                names[f"c{row}"] = TEXTS[:4]
+            case "promote":
+                name = next(name for name in names if name[0] == "n")
+                lake.sql(f"ALTER TABLE t ALTER {name} SET TYPE BIGINT")
+    whole = pa.Table.from_pylist(lake.answer("SELECT * FROM t"))
+    kinds = {"n": pa.int64(), "d": pa.date32(), "f": pa.float32()}
+    values: Values = {name: (kinds.get(name[0], pa.string()), known) for name, known in names.items()}
+    values = {name: kind for name, kind in values.items() if name in whole.column_names}
+    whole = whole.cast(pa.schema([("row", pa.int64()), *[(name, kind) for name, (kind, _) in values.items()]]))
+    name = lake.release().name()
+    hold(f"ducklake:{name}", whole, values, rng, predicates, asked)
+
+
+def sql_text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return f"DATE '{value}'" if isinstance(value, dt.date) else repr(value)
+
+
+def test_ducklake(tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(3):
+        hold_ducklake(seed, tmp_path / str(seed), 6, asked)
+    assert asked.excluded > 10, f"the log excludes files: {asked}"
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("part", range(10))
+def test_much_of_ducklake(part: int, tmp_path: Path) -> None:
+    asked = Asked()
+    for seed in range(100 * part + 100, 100 * part + 115):
+        hold_ducklake(seed, tmp_path / str(seed), 30, asked)
+    assert asked.excluded
