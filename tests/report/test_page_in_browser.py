@@ -147,6 +147,7 @@ def test_the_keyboard_reaches_all_in_the_order_of_the_page(opened: Open, report:
     assert all(later >= earlier - 40 for earlier, later in pairwise(tops)), "from top to bottom"
 
 
+@pytest.mark.more
 def test_every_picture_and_field_has_a_name(opened: Open, report: Path) -> None:
     page = opened(report)
     for picture in page.locator("svg.picture").all():
@@ -192,6 +193,7 @@ def test_a_narrow_screen_scrolls_pictures_and_not_the_page(opened: Open, report:
     assert page.evaluate("document.querySelector('figure .scroll').scrollWidth") > 500
 
 
+@pytest.mark.more
 def test_it_prints_with_every_table(opened: Open, report: Path) -> None:
     page = opened(report)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -203,6 +205,7 @@ def test_it_prints_with_every_table(opened: Open, report: Path) -> None:
     assert page.pdf()[:5] == b"%PDF-"
 
 
+@pytest.mark.more
 def test_without_scripts_it_still_has_pictures_and_tables(opened: Open, report: Path) -> None:
     page = opened(report, java_script_enabled=False)
     assert page.locator("svg.picture").count() == 6

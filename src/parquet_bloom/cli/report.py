@@ -22,13 +22,20 @@ from parquet_bloom.cli.progress import Watch
 @sources_argument
 @click.option("--output", "-o", required=True, metavar="FILE", help="Write the page here.")
 @click.option("--where", metavar="PREDICATE", help="Show what folders' names, bounds and filters leave of it.")
+@click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @raw_files_option
 @json_option
 @footer_limits
 @memory_option
 def command(
-    sources: tuple[str, ...], output: str, where: str | None, overwrite: bool, raw_files: bool, as_json: bool
+    sources: tuple[str, ...],
+    output: str,
+    where: str | None,
+    count_rows: bool,
+    overwrite: bool,
+    raw_files: bool,
+    as_json: bool,
 ) -> int:
     """Write one HTML page about files and their filters: what to do, gain and cost, pictures of the largest file.
 
@@ -43,7 +50,13 @@ def command(
 
     with Watch("report", quiet=as_json) as watch:
         page = write_report(
-            sources, output, where=where, overwrite=overwrite, raw_files=raw_files, progress=watch.files
+            sources,
+            output,
+            where=where,
+            count_rows=count_rows,
+            overwrite=overwrite,
+            raw_files=raw_files,
+            progress=watch.files,
         )
     if as_json:
         print_json("report", page)

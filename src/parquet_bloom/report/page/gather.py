@@ -10,9 +10,11 @@ from typing import Any
 from parquet_bloom.audit.inspect import FileInfo, inspect
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.read import count
 from parquet_bloom.report.page.heat import ColumnHeat, columns_of
 from parquet_bloom.report.page.layout import Layout, layout_of
 from parquet_bloom.search.check import Verdicts, check
+from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.storage.paths import DataFile, locate
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
@@ -29,6 +31,7 @@ class Content:
 
     names     of the sources, as they were given
     where     the predicate as text; None without one, and then there are no verdicts
+    matching  rows for which it is TRUE; None if nobody counted them
     file      the largest file, its filters included; of how many whose size was looked at
     leaves    its columns; layout: its bytes; heat: its filters by column
     """
@@ -37,6 +40,7 @@ class Content:
     where: str | None
     advice: Advice
     verdicts: Verdicts | None
+    matching: int | None
     file: FileInfo
     looked_at: int
     leaves: tuple[Leaf, ...]
@@ -50,14 +54,17 @@ def gather(
     where: Any,
     filesystem: Any,
     raw_files: bool,
+    count_rows: bool,
     progress: ProgressCallback | None,
 ) -> Content:
     """Look at a data set; errors as `advise` and `check` have them."""
     named = [source] if isinstance(source, str | os.PathLike) else list(source)
     advice = advise(source, filesystem=filesystem, raw_files=raw_files, progress=progress)
-    verdicts = None
+    verdicts = matching = None
     if where is not None:
-        verdicts = check(source, where, filesystem=filesystem, raw_files=raw_files, progress=progress)
+        options: SearchOptions = {"raw_files": raw_files, "progress": progress}
+        verdicts = check(source, where, filesystem=filesystem, **options)
+        matching = count(source, where, filesystem, **options) if count_rows else None
     some = spread(locate(source, filesystem, refusing(raw_files)).files)
     largest = _largest(some)
     file = inspect([largest], progress=progress).files[0]
@@ -65,7 +72,8 @@ def gather(
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
     return Content(
-        [os.fspath(one) for one in named], None if where is None else str(where), advice, verdicts, file, len(some),
+        [os.fspath(one) for one in named], None if where is None else str(where), advice, verdicts, matching, file,
+        len(some),
         outline.leaves, layout, columns_of(file), engines(),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from parquet_bloom.storage.secrets import without_secret
 MOST_ROWS = 200  # of a table; a page stays small whatever the files hold
 _MOST_TEXT = 2000  # characters of one text, and of a name
 _MOST_NAME = 80
+_MOST_JSON = 700_000
 
 Child = Element | str | None
 Cell = tuple[str, float] | str  # what is shown, and what it is sorted by where that is a number
@@ -70,17 +71,24 @@ def html_text(root: Element) -> str:
 
 
 def json_in_script(value: Any) -> str:
-    """A JSON document that cannot end the script element that it stands in, nor begin a comment there."""
-    text = json_text(_all_shown(value))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    """A JSON document that cannot end the script element that it stands in, nor begin a comment there.
+
+    Its texts are cut where they would make it larger than a page may be: no more than they have to be.
+    """
+    for most in (_MOST_TEXT, 400, _MOST_NAME):
+        text = json_text(_all_shown(value, most))
+        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        if len(text) < _MOST_JSON:
+            break
+    return text
 
 
-def _all_shown(value: Any) -> Any:
+def _all_shown(value: Any, most: int) -> Any:
     if isinstance(value, str):
-        return shown(value)
+        return shown(value, most)
     if isinstance(value, dict):
-        return {shown(key): _all_shown(one) for key, one in value.items()}
-    return [_all_shown(one) for one in value] if isinstance(value, list | tuple) else value
+        return {shown(key): _all_shown(one, most) for key, one in value.items()}
+    return [_all_shown(one, most) for one in value] if isinstance(value, list | tuple) else value
 
 
 def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]], total: int | None = None) -> Element:

@@ -103,6 +103,7 @@ def data_of(content: Content) -> dict[str, Any]:
             "where": content.where,
             "steps": plain(steps_of(content.verdicts)),
             "totals": totals(content.verdicts),
+            "matching": content.matching,
             "unused": plain(content.verdicts.unused[:MOST_ROWS]),
         }
     return found

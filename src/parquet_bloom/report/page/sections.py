@@ -152,12 +152,16 @@ def predicate(content: Content) -> Element | None:
          (size(s.bytes), s.bytes)]
         for s in steps
     ]  # fmt: skip
+    if content.matching is not None:
+        rows.append(["rows that match", "-", "-", (f"{content.matching:,}", content.matching), "-"])
     behind = table("What is left", ("step", "files", "row groups", "rows", "bytes"), rows)
     last = steps[-1]
     says = (
         f"{plural(last.row_groups, 'row group')} of {steps[0].row_groups:,} are left to be read, with "
         f"{plural(last.rows, 'row')} and {size(last.bytes)}."
     )
+    if content.matching is not None:
+        says += f" {plural(content.matching, 'row')} of these {'matches' if content.matching == 1 else 'match'}."
     unused = [f"{part} is not used to skip: {reason}" for part, reason in content.verdicts.unused]
     return section(
         "predicate", "Where a predicate leads", element("pre", element("code", content.where), tabindex="0"),

@@ -18,6 +18,7 @@ def write_report(
     output: PathLike,
     *,
     where: Any = None,
+    count_rows: bool = False,
     overwrite: bool = False,
     filesystem: Any = None,
     raw_files: bool = False,
@@ -28,6 +29,7 @@ def write_report(
     source      a file, a folder, a glob, a URI, or a list of them
     output      a local file; it takes its place when all of it is written
     where       a predicate as `check` takes it: the page shows what folders' names, bounds and filters leave of it
+    count_rows  read the row groups that are left, and count the rows for which it is TRUE
     overwrite   replace an output that exists
     filesystem  any pyarrow or fsspec file system; source then names files on it
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
@@ -40,7 +42,7 @@ def write_report(
     Raises StorageError if output exists and overwrite is not given; else as `advise` and `check` do.
     """
     path = new_target(output, overwrite)
-    content = gather(source, where, filesystem, raw_files, progress)
+    content = gather(source, where, filesystem, raw_files, count_rows, progress)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:
         out.write(text)
