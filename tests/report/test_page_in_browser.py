@@ -195,12 +195,15 @@ def test_a_narrow_screen_scrolls_pictures_and_not_the_page(opened: Open, report:
 
 @pytest.mark.more
 def test_it_prints_with_every_table(opened: Open, report: Path) -> None:
-    page = opened(report)
+    page = opened(report, width=720, scheme="dark")  # as wide as A4
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", "paper is light"
+    wide = "() => [...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > 720).length"
+    assert page.evaluate(wide) == 0, "no table is cut off at the paper's edge"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 0
-    page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.pdf()[:5] == b"%PDF-"
 

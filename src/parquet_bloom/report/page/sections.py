@@ -153,11 +153,13 @@ def predicate(content: Content) -> Element | None:
         for s in steps
     ]  # fmt: skip
     if content.matching is not None:
-        rows.append(["rows that match", "-", "-", (f"{content.matching:,}", content.matching), "-"])
+        none = ("-", 0.0)
+        rows.append(["rows that match", none, none, (f"{content.matching:,}", content.matching), none])
     behind = table("What is left", ("step", "files", "row groups", "rows", "bytes"), rows)
     last = steps[-1]
+    are = "is" if last.row_groups == 1 else "are"
     says = (
-        f"{plural(last.row_groups, 'row group')} of {steps[0].row_groups:,} are left to be read, with "
+        f"{plural(last.row_groups, 'row group')} of {steps[0].row_groups:,} {are} left to be read, with "
         f"{plural(last.rows, 'row')} and {size(last.bytes)}."
     )
     if content.matching is not None:
