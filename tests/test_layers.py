@@ -51,6 +51,7 @@ ORDER = [
     "spark",
     "spark/data_source",
     "report",
+    "report/page",  # one HTML page
     "cli",
 ]
 CHANGE = {"edit", "edit/on_table", "change"}

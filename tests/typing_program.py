@@ -37,6 +37,7 @@ from parquet_bloom import (
     PrunedFiles,
     RemovedFile,
     RemoveReport,
+    ReportPage,
     RequestError,
     RowGroupVerdict,
     Scan,
@@ -75,6 +76,8 @@ def engines() -> None:
     assert_type(gains, BenchReport)
     assert_type(gains.engines, list[EngineGain])
     assert_type(gains.sentence, str)
+    page = parquet_bloom.write_report("events/", "report.html", where="id = 5", overwrite=True, progress=print)
+    assert_type(page, ReportPage)
 
 
 def add(path: Path, rates: Mapping[str, float]) -> None:

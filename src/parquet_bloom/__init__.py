@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
+    from parquet_bloom.report.page.write import write_report
+    from parquet_bloom.report.written import ReportPage
     from parquet_bloom.search.check import ColumnFilters, Verdicts, check
     from parquet_bloom.search.options import SearchOptions
     from parquet_bloom.search.scan import Scan
@@ -93,6 +95,7 @@ _HOMES = {
     "PrunedFiles": "read",
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
+    "ReportPage": "report.written",
     "RowGroupVerdict": "search.verdicts",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
@@ -117,6 +120,7 @@ _HOMES = {
     "remove_filters": "change",
     "scan_polars": "polars_scan",
     "verify": "audit.verify",
+    "write_report": "report.page.write",
     "write_table": "edit.write",
 }
 
@@ -163,6 +167,7 @@ __all__ = [
     "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",
+    "ReportPage",
     "RequestError",
     "RowGroupVerdict",
     "Scan",
@@ -199,6 +204,7 @@ __all__ = [
     "scan_polars",
     "set_limits",
     "verify",
+    "write_report",
     "write_table",
 ]
 

@@ -101,6 +101,10 @@ def test_looking(printed: Any, keys: Path, tmp_path: Path) -> None:
     assert printed("verify", "verify", keys, "--output-format", "json")["gates"][0]["holds"] is True
 
 
+def test_a_page(printed: Any, keys: Path, tmp_path: Path) -> None:
+    printed("report", "report", keys, "-o", tmp_path / "report.html", "--where", "id = 5", "--json")
+
+
 def test_advising(printed: Any, keys: Path, tmp_path: Path) -> None:
     (tmp_path / "queries.sql").write_text("id = 5\nnonsense")
     found = printed("advise", "advise", keys, "--queries", tmp_path / "queries.sql", "--json")

@@ -25,7 +25,20 @@ from parquet_bloom.errors import ParquetBloomError, TextError, worded
 from parquet_bloom.report.gates import annotation
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-_COMMANDS = ("add", "remove", "inspect", "verify", "check", "read", "advise", "engines", "bench", "index", "spark")
+_COMMANDS = (
+    "add",
+    "remove",
+    "inspect",
+    "verify",
+    "check",
+    "read",
+    "advise",
+    "engines",
+    "bench",
+    "report",
+    "index",
+    "spark",
+)
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
 

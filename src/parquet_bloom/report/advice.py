@@ -51,8 +51,8 @@ def _row(column: ColumnAdvice) -> tuple[str, ...]:
     least, most = size(round(low)), size(round(high))
     taken = least if least == most else f"{least} to {most}"
     return (
-        column.column, f"{column.fpp:g}", taken, _seconds(column.seconds), _share(column.absent.row_groups),
-        _share(column.present.row_groups), f"{column.in_vain:.2g}",
+        column.column, f"{column.fpp:g}", taken, in_seconds(column.seconds), in_percent(column.absent.row_groups),
+        in_percent(column.present.row_groups), f"{column.in_vain:.2g}",
     )  # fmt: skip
 
 
@@ -67,12 +67,14 @@ def _by_engines(columns: Sequence[ColumnAdvice]) -> dict[str, list[str]]:
     return used
 
 
-def _share(interval: Interval) -> str:
+def in_percent(interval: Interval) -> str:
+    """A share as people read it: "98 to 100 %"."""
     low, high = (round(100 * end) for end in (interval.low, interval.high))
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def _seconds(interval: Interval) -> str:
+def in_seconds(interval: Interval) -> str:
+    """Seconds as people read them: "< 1 s", "3 to 10 s"."""
     if interval.high < 1:
         return "< 1 s"
     low, high = round(interval.low), max(1, round(interval.high))

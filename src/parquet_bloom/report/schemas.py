@@ -35,6 +35,7 @@ def documents() -> dict[str, dict[str, Any]]:
     from parquet_bloom.audit.inspect import InspectReport
     from parquet_bloom.audit.verify import VerifyReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
+    from parquet_bloom.report.written import ReportPage
     from parquet_bloom.worth.advice.advise import Advice
     from parquet_bloom.worth.bench import BenchReport
     from parquet_bloom.worth.engines import EnginesReport
@@ -45,7 +46,7 @@ def documents() -> dict[str, dict[str, Any]]:
     kinds = {
         "add": AddReport, "remove": RemoveReport, "inspect": InspectReport, "verify": VerifyReport,
         "advise": Advice, "engines": EnginesReport, "bench": BenchReport, "index-build": BuildReport,
-        "index-inspect": IndexInfo, "index-query": Matches,
+        "index-inspect": IndexInfo, "index-query": Matches, "report": ReportPage,
     }  # fmt: skip
     found = {name: _Maker().document(name, kind) for name, kind in kinds.items()}
     for name in ("inspect", "verify"):

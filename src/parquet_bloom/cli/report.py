@@ -1,0 +1,65 @@
+"""`parquet-bloom report`: library call parquet_bloom.write_report."""
+
+from __future__ import annotations
+
+import click
+
+from parquet_bloom.cli.common import (
+    footer_limits,
+    json_option,
+    memory_option,
+    print_json,
+    raw_files_option,
+    say,
+    say_failed,
+    sources_argument,
+)  # fmt: skip
+from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
+
+
+@click.command("report", cls=Command)
+@sources_argument
+@click.option("--output", "-o", required=True, metavar="FILE", help="Write the page here.")
+@click.option("--where", metavar="PREDICATE", help="Show what folders' names, bounds and filters leave of it.")
+@click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
+@click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
+@raw_files_option
+@json_option
+@footer_limits
+@memory_option
+def command(
+    sources: tuple[str, ...],
+    output: str,
+    where: str | None,
+    count_rows: bool,
+    overwrite: bool,
+    raw_files: bool,
+    as_json: bool,
+) -> int:
+    """Write one HTML page about files and their filters: what to do, gain and cost, pictures of the largest file.
+
+    \b
+    parquet-bloom report events/ -o report.html
+    parquet-bloom report events/ --where "trace_id = '4bf92f3577b34da6'" -o report.html
+
+    The page is one file that needs no network; the data behind its pictures is in it as JSON.
+    """
+    from parquet_bloom.report.page.write import write_report
+    from parquet_bloom.report.tables import plural, size
+
+    with Watch("report", quiet=as_json) as watch:
+        page = write_report(
+            sources,
+            output,
+            where=where,
+            count_rows=count_rows,
+            overwrite=overwrite,
+            raw_files=raw_files,
+            progress=watch.files,
+        )
+    if as_json:
+        print_json("report", page)
+    else:
+        say(f"{page.path}: {size(page.bytes)}, about {plural(page.files, 'file')}")
+    return say_failed(page.failed, page.files)

@@ -1,0 +1,312 @@
+"""The parts of a page, each a heading with what stands below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from xml.etree.ElementTree import Element
+
+from parquet_bloom.report.advice import in_percent, in_seconds
+from parquet_bloom.report.failures import failure_lines
+from parquet_bloom.report.page import pictures
+from parquet_bloom.report.page.funnel import steps_of
+from parquet_bloom.report.page.gather import Content
+from parquet_bloom.report.page.heat import COLUMNS, LEVELS, fill_of, outliers_of, points_of
+from parquet_bloom.report.page.layout import KINDS
+from parquet_bloom.report.page.markup import Cell, Child, element, figure, name, shown, table
+from parquet_bloom.report.tables import count, plural, share, size
+from parquet_bloom.worth.advice.advise import ColumnAdvice
+from parquet_bloom.worth.advice.gain import Interval
+
+_LINES = 50  # of flags, commands and failures
+_MOST_COMMAND = 1500  # characters: a longer one would be cut, and a cut one does something else
+
+
+def section(identity: str, heading: str, *children: Child) -> Element:
+    """A part of the page that the list of contents leads to."""
+    title = element("h2", heading, id=f"{identity}-heading")
+    return element("section", title, *children, id=identity, aria_labelledby=f"{identity}-heading")
+
+
+def paragraph(text: str, class_: str | None = None) -> Element:
+    """A paragraph."""
+    return element("p", text, class_=class_)
+
+
+def _items(lines: Sequence[str]) -> Element | None:
+    """A list; None of nothing."""
+    more = [f"... and {len(lines) - _LINES:,} more"] if len(lines) > _LINES else []
+    return element("ul", *(element("li", line) for line in [*lines[:_LINES], *more])) if lines else None
+
+
+# --- what to do first -----------------------------------------------------------------------------
+
+
+def first(content: Content) -> Element:
+    """Columns that should have filters, commands, what is wrong, which files could not be read."""
+    advice = content.advice
+    advised = advice.advised
+    some = ", ".join(map(name, advised[:8])) + (f" and {len(advised) - 8:,} more" if len(advised) > 8 else "")
+    says = f"{plural(len(advised), 'column')} should have filters: {some}." if advised else (
+        "No column needs a filter that it lacks."
+    )  # fmt: skip
+    parts: list[Child] = [paragraph(says, "lead")]
+    wrong = [one for one in content.file.filters if one.problems]
+    if wrong:
+        verb = "contradicts itself" if len(wrong) == 1 else "contradict themselves"
+        parts.append(paragraph(f"{plural(len(wrong), 'filter')} of {name(content.file.path)} {verb}.", "wrong"))
+    parts += [element("pre", element("code", _command(command)), tabindex="0") for command in advice.commands[:_LINES]]
+    if advice.flags:
+        parts += [element("h3", "What to look at"), _items(advice.flags)]
+    failed = [*advice.failed, *([] if content.verdicts is None else content.verdicts.failed)]
+    lines = list(dict.fromkeys(failure_lines(failed)))
+    if lines:
+        parts += [element("h3", "Files that could not be read"), _items(lines)]
+    parts.append(_gains(advice.columns))
+    others = [column for column in advice.columns if not column.advised]
+    if others:
+        rows = [(name(one.column), one.type, one.reason) for one in others]
+        behind = table("Columns without advice", ("column", "type", "no filter, as"), rows, len(rows))
+        parts.append(element("details", element("summary", "Why the other columns need none"), behind))
+    return section("first", "What to do first", *parts)
+
+
+def _command(command: str) -> str:
+    if len(shown(command)) > _MOST_COMMAND:
+        return "the command is too long for this page; parquet-bloom advise prints it"
+    return command
+
+
+def _gains(columns: Iterable[ColumnAdvice]) -> Element | None:
+    rows = [_gain_row(column) for column in columns if column.advised]
+    if not rows:
+        return None
+    heading = (
+        "column", "rate", "filters", "time to add", "row groups an absent key is spared", "a present key",
+        "requests an absent key is spared", "read in vain", "used by",
+    )  # fmt: skip
+    return table("What filters gain a lookup, beyond what bounds spare it", heading, rows, len(rows))
+
+
+def _gain_row(column: ColumnAdvice) -> list[Cell]:
+    assert column.filter_bytes is not None
+    assert column.seconds is not None
+    assert column.absent is not None
+    assert column.present is not None
+    used = ", ".join(["this package", *column.engines])
+    return [
+        name(column.column), (f"{column.fpp:g}", column.fpp or 0.0), _bytes(column.filter_bytes),
+        (in_seconds(column.seconds), column.seconds.likely),
+        (in_percent(column.absent.row_groups), column.absent.row_groups.likely),
+        (in_percent(column.present.row_groups), column.present.row_groups.likely),
+        _number(column.absent.requests), (f"{column.in_vain:.2g}", column.in_vain or 0.0), used,
+    ]  # fmt: skip
+
+
+def _between(low: str, high: str, likely: float) -> Cell:
+    return (low if low == high else f"{low} to {high}"), likely
+
+
+def _bytes(one: Interval) -> Cell:
+    return _between(size(round(one.low)), size(round(one.high)), one.likely)
+
+
+def _number(one: Interval) -> Cell:
+    return _between(f"{one.low:,.0f}", f"{one.high:,.0f}", one.likely)
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def cost(content: Content) -> Element:
+    """What filters take today, what those that are advised would take."""
+    advised = [column for column in content.advice.columns if column.advised]
+    sums = [Interval(0.0, 0.0, 0.0)] * 2
+    for column in advised:
+        assert column.filter_bytes is not None
+        assert column.seconds is not None
+        both = zip(sums, (column.filter_bytes, column.seconds), strict=True)
+        sums = [Interval(*(a + b for a, b in zip(one, other, strict=True))) for one, other in both]
+    today = content.file.filter_bytes
+    groups = content.advice.row_groups
+    lines = [
+        ("Filters in the largest file today", f"{size(today)}, {share(today / max(1, content.file.size))} of it"),
+        ("Filters that are advised", _bytes(sums[0])[0] if advised else "none"),
+        ("Of all column chunks", share(sums[0].likely / max(1, content.advice.bytes)) if advised else "0 %"),
+        ("Time to add them here", in_seconds(sums[1]) if advised else "none"),
+        ("Bytes that one lookup reads of filters", f"about {size(48 * groups)} (48 of each that is asked)"),
+    ]
+    pairs = [element("div", element("dt", term), element("dd", text)) for term, text in lines]
+    return section("cost", "What it costs", element("dl", *pairs, class_="box"))
+
+
+# --- the predicate --------------------------------------------------------------------------------
+
+
+def predicate(content: Content) -> Element | None:
+    """The funnel of a predicate; None without one."""
+    if content.verdicts is None or content.where is None:
+        return None
+    steps = steps_of(content.verdicts)
+    rows: list[list[Cell]] = [
+        [s.name, (f"{s.files:,}", s.files), (f"{s.row_groups:,}", s.row_groups), (f"{s.rows:,}", s.rows),
+         (size(s.bytes), s.bytes)]
+        for s in steps
+    ]  # fmt: skip
+    if content.matching is not None:
+        none = ("-", 0.0)
+        rows.append(["rows that match", none, none, (f"{content.matching:,}", content.matching), none])
+    behind = table("What is left", ("step", "files", "row groups", "rows", "bytes"), rows)
+    last = steps[-1]
+    are = "is" if last.row_groups == 1 else "are"
+    says = (
+        f"{plural(last.row_groups, 'row group')} of {steps[0].row_groups:,} {are} left to be read, with "
+        f"{plural(last.rows, 'row')} and {size(last.bytes)}."
+    )
+    if content.matching is not None:
+        says += f" {plural(content.matching, 'row')} of these {'matches' if content.matching == 1 else 'match'}."
+    unused = [f"{part} is not used to skip: {reason}" for part, reason in content.verdicts.unused]
+    return section(
+        "predicate", "Where a predicate leads", element("pre", element("code", content.where), tabindex="0"),
+        paragraph(says), _items(unused), figure(pictures.funnel(steps), "Row groups, step by step.", behind),
+    )  # fmt: skip
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def drawn_file(content: Content) -> Element:
+    """The largest file to scale: all of it, what lies behind its column chunks, its columns."""
+    layout, file = content.layout, content.file
+    kinds: list[list[Cell]] = [
+        [kind, (f"{taken:,}", taken), (share(taken / max(1, layout.size)), taken)]
+        for kind, taken in ((text, layout.of_kind(at)) for at, text in enumerate(KINDS))
+    ]
+    columns: list[list[Cell]] = [
+        [name(text), (f"{data:,}", data), (f"{filters:,}", filters)]
+        for text, data, filters in sorted(
+            zip(layout.names, layout.chunk_bytes.tolist(), layout.filter_bytes.tolist(), strict=True),
+            key=lambda row: -row[1] - row[2],
+        )
+    ]
+    behind = table("Bytes by kind", ("kind", "bytes", "share"), kinds)
+    by_column = table("Bytes by column", ("column", "column chunks", "filters"), columns, len(columns))
+    says = (
+        f"{name(file.path)}: {size(file.size)}, {plural(file.row_groups, 'row group')}, {plural(file.rows, 'row')}, "
+        f"{plural(file.columns, 'column')}, by {name(file.created_by or 'an unnamed writer')}."
+    )
+    if content.advice.files > 1:
+        says += f" It is the largest of {plural(content.looked_at, 'file')} whose size was looked at."
+    parts: list[Child] = [paragraph(says), _legend([(f"kind{at}", text) for at, text in enumerate(KINDS)])]
+    parts.append(figure(pictures.strip(layout, 0, layout.size, "The file's bytes"), "All bytes, to scale.", behind))
+    if 0 < layout.tail < layout.size and 2 * layout.tail > layout.size:
+        tail = pictures.strip(layout, layout.tail, layout.size, "The bytes behind the column chunks")
+        parts.append(figure(tail, "What lies behind the column chunks, enlarged."))
+    parts.append(figure(pictures.bars(layout), "Bytes by column, the largest first.", by_column))
+    return section("file", "The file, to scale", *parts)
+
+
+def _legend(entries: Sequence[tuple[str, str]]) -> Element:
+    made = []
+    for class_, text in entries:
+        swatch = element("svg", element("rect", width=14, height=14, class_=class_), width=14, height=14)
+        swatch.set("aria-hidden", "true")
+        made.append(element("li", swatch, f" {text}"))
+    return element("ul", *made, class_="legend")
+
+
+# --- its filters ----------------------------------------------------------------------------------
+
+
+def filters(content: Content) -> Element:
+    """The filters of the largest file by column and row group, and between size and rate."""
+    if not content.heat:
+        return section("filters", "Its filters", paragraph("The largest file has no filters."))
+    map_ = figure(
+        pictures.heat_map(content.heat, content.file.row_groups), _heat_caption(content), _column_table(content),
+        _outlier_table(content), controls=_figures(),
+    )  # fmt: skip
+    points, without = points_of(content.file)
+    order = [one.column for one in content.heat]
+    rows: list[list[Cell]] = [
+        [
+            name(one.column),
+            (f"{one.bits:.1f}", one.bits),
+            (f"{one.fpp:.2g}", one.fpp),
+            (f"{one.filters:,}", one.filters),
+        ]
+        for one in points
+    ]
+    behind = table("Where filters lie", ("column", "bits for each distinct value", "rate", "filters"), rows)
+    caption = "Size against rate: the curve is what split block filters give; each point is filters of this file; "
+    caption += "what lies beyond the edges is drawn on them."
+    if without:
+        caption += f" {plural(without, 'filter')} have no place here: empty, full, or of another kind."
+    legend = _legend([(f"point column{min(7, at)}", name(text)) for at, text in enumerate(order[:7])])
+    return section(
+        "filters", "Its filters", map_, element("h3", "Size against rate"), legend,
+        figure(pictures.curve(points, order), caption, behind),
+    )  # fmt: skip
+
+
+def _figures() -> Element:
+    choices: list[Child] = [element("legend", "Shades show")]
+    texts = {"fpp": "false positive rate (the worst)", "fill": "bits that are set", "bytes": "bytes of a filter"}
+    for figure_, text in texts.items():
+        box = element("input", type="radio", name="figure", value=figure_)
+        if figure_ == "fpp":
+            box.set("checked", "")
+        choices.append(element("label", box, f" {text}"))
+    return element("fieldset", *choices, _scale(), class_="choice")
+
+
+def _scale() -> Element:
+    scales = []
+    for figure_, edges in LEVELS.items():
+        words = [_edge(figure_, edge) for edge in edges]
+        texts = [*(f"< {word}" for word in words), f"{words[-1]} or more"]
+        made = _legend([(f"level{at + 1}", text) for at, text in enumerate(texts)])
+        made.set("data-of", figure_)
+        scales.append(made)
+    return element("div", *scales, class_="scales")
+
+
+def _edge(figure_: str, edge: float) -> str:
+    if figure_ == "bytes":
+        return size(round(edge))
+    return share(edge) if figure_ == "fill" else f"{edge:.2g}"
+
+
+def _heat_caption(content: Content) -> str:
+    more = len(content.heat) - COLUMNS
+    bins = len(content.heat[0].cells)
+    caption = "A row a column, a cell a row group."
+    if bins < content.file.row_groups:
+        caption = f"A row a column, a cell about {content.file.row_groups / bins:,.0f} row groups."
+    return caption + (f" {plural(more, 'column')} more in the table." if more > 0 else "")
+
+
+def _column_table(content: Content) -> Element:
+    rows: list[list[Cell]] = [
+        [
+            name(one.column), (f"{one.filters:,}", one.filters), (size(one.bytes), one.bytes),
+            (f"{one.fpp_median or 0:.2g}", one.fpp_median or 0), (f"{one.fpp_worst or 0:.2g}", one.fpp_worst or 0),
+            (share(one.fill), one.fill or 0), (f"{one.problems:,}", one.problems),
+        ]
+        for one in content.heat
+    ]  # fmt: skip
+    heading = ("column", "filters", "bytes", "median rate", "worst rate", "bits set", "problems")
+    return table("Filters by column", heading, rows, len(rows))
+
+
+def _outlier_table(content: Content) -> Element:
+    found = outliers_of(content.file)
+    rows: list[list[Cell]] = [
+        [
+            name(one.column), (f"{one.row_group:,}", one.row_group), (f"{one.fpp:.2g}", one.fpp),
+            (share(fill_of(one)), fill_of(one)), (f"{one.num_bytes:,}", one.num_bytes),
+            (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)), "; ".join([*one.problems, *one.notes]) or "-",
+        ]
+        for one in found
+    ]  # fmt: skip
+    heading = ("column", "row group", "rate", "bits set", "bytes", "distinct values", "what is odd")
+    return table("Filters, those with problems and the highest rates first", heading, rows, len(rows))
