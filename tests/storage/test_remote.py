@@ -537,7 +537,7 @@ def test_without_boto3_nothing_is_published_on_an_error(
 FORGETS = """
 import importlib.util, sys
 from pyarrow import fs
-import parquet_bloom.edit.add as add, parquet_bloom.storage.source as storage
+import parquet_bloom, parquet_bloom.storage.source as storage
 from parquet_bloom.errors import StorageError
 
 importlib.util.find_spec = lambda name: None
@@ -550,7 +550,7 @@ def changed(self):
 
 storage.Source.check_unchanged = changed
 try:
-    add.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
+    parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
         endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1"))
 except StorageError as error:
     print(error)
