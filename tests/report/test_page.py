@@ -14,9 +14,19 @@ from pages import EVIL, GROUPS, Page, write_events
 from samples import FIXTURES, command
 
 import parquet_bloom
-from parquet_bloom import RequestError, StorageError, TableFormatError, TextError, write_report
+from parquet_bloom import (
+    Outcomes,
+    RequestError,
+    RowGroupVerdict,
+    StorageError,
+    TableFormatError,
+    TextError,
+    write_report,
+)
 from parquet_bloom.report.page import markup
+from parquet_bloom.report.page.funnel import steps_of
 from parquet_bloom.report.page.layout import CHUNK, FILTER, FOOTER, INDEX, KINDS, Layout, _without_gaps, layout_of
+from parquet_bloom.search.evidence import STAGES
 from parquet_bloom.storage.source import Source
 
 WHERE = "trace = '0123456789abcdef' AND day = 2"
@@ -83,6 +93,18 @@ def test_the_heat_map_and_the_curve_have_every_filter(page: Page, folder: Path) 
     assert sum(p["filters"] for p in placed["points"]) + placed["without_a_place"] == len(file.filters)
     tips = [attributes["data-tip"] for _, attributes in page.elements if "data-tip" in attributes]
     assert len(tips) >= 3 * GROUPS, "marks tell what they are"
+
+
+def test_what_decided_takes_a_row_group_away_at_its_step() -> None:
+    stages = [stage for stage in STAGES if stage != "index"]  # no index is given to `check`
+    verdicts = [
+        RowGroupVerdict(f"{at}.parquet", 0, Outcomes(7), stage is not None, stage, 0, "", 10, 100 + at)
+        for at, stage in enumerate(stages)
+    ]
+    steps = {step.name: step for step in steps_of(verdicts)}
+    assert [step.row_groups for step in steps.values()] == [6, 5, 2, 1], "all, folders, bounds, filters"
+    last = steps["after filters"]
+    assert (last.files, last.rows, last.bytes) == (1, 10, 100), "nothing decided about what is left"
 
 
 def test_rows_that_match_are_counted_if_asked(folder: Path, tmp_path: Path, page: Page) -> None:
