@@ -281,3 +281,48 @@ def test_an_engine_that_uses_no_filter_on_a_type(tmp_path: Path) -> None:
     assert any("DuckDB" in name for name in by_name(asked)["id"].engines)
     with pytest.raises(parquet_bloom.RequestError, match="nothing is known of it"):
         advise(path, engine="oracle")
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_is_advised_on_by_its_live_files(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    rng = np.random.default_rng(9)
+    folder = tmp_path / "events"
+    for day in ("a", "b"):
+        rows = {"id": hexes(rng, 3000), "n": rng.integers(0, 4, 3000), "day": [day] * 3000}
+        deltalake.write_deltalake(folder, pa.table(rows), mode="append", partition_by=["day"])
+    deltalake.write_deltalake(folder, pa.table({"id": hexes(rng, 500), "n": rng.integers(0, 4, 500),
+                                                "day": ["c"] * 500, "late": hexes(rng, 500)}),
+                              mode="append", partition_by=["day"], schema_mode="merge")  # fmt: skip
+    deltalake.DeltaTable(folder).delete("day = 'b'")
+    advice = advise(f"delta:{folder}")
+    assert (advice.files, advice.rows) == (2, 3500), "the file of a deleted day is dead"
+    assert "id" in advice.advised
+    assert "late" in by_name(advice), "a column that came with a later file"
+    assert "day" not in by_name(advice), "a partition's value is in the log, and in no file"
+    assert advise(folder).advised == advice.advised, "a folder with a log is its table"
+    [add, _] = advice.commands
+    assert "--in-place" not in add
+    parquet_bloom.add_filters(f"delta:{folder}", columns=advice.advised, fpp="auto")
+    assert advise(f"delta:{folder}").advised == []
+
+
+def test_columns_have_the_names_of_the_table(tmp_path: Path) -> None:
+    catalog = pytest.importorskip("pyiceberg.catalog.sql").SqlCatalog(
+        "c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}"
+    )
+    rng = np.random.default_rng(10)
+    rows = pa.table({"old": hexes(rng, 3000)})
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    with table.update_schema() as change:
+        change.rename_column("old", "new")
+    table.append(pa.table({"new": hexes(rng, 3000)}))
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    advice = advise("iceberg:c/n.t", catalog_properties=properties)
+    assert advice.advised == ["new"]
+    assert by_name(advice)["new"].row_groups_of_a_key is not None
+    assert advice.row_groups == 2

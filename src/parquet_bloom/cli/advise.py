@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    catalog_option,
     footer_limits,
     json_option,
     memory_option,
@@ -25,18 +26,21 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--queries", metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for.")
 @click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or 'datafusion 54'.")
 @raw_files_option
+@catalog_option
 @all_option
 @json_option
 @footer_limits
 @memory_option
 def command(
-    sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool, show_all: bool, as_json: bool
-) -> int:
+    sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool,
+    catalog_properties: dict[str, str] | None, show_all: bool, as_json: bool,
+) -> int:  # fmt: skip
     """Say which columns should have filters, what they gain and what they cost; nothing is written.
 
     \b
     parquet-bloom advise events/
     parquet-bloom advise events/ --queries queries.sql --engine duckdb
+    parquet-bloom advise delta:lake/events
 
     Reads footers, and a sample of each column in up to six row groups. Figures are told as the interval that they
     are likely to lie in.
@@ -45,7 +49,10 @@ def command(
     from parquet_bloom.worth.advice.advise import advise
 
     with Watch("advise", quiet=as_json) as watch:
-        advice = advise(sources, queries=queries, engine=engine, raw_files=raw_files, progress=watch.files)
+        advice = advise(
+            sources, queries=queries, engine=engine, raw_files=raw_files, catalog_properties=catalog_properties,
+            progress=watch.files,
+        )  # fmt: skip
     if as_json:
         print_json("advise", advice)
     else:

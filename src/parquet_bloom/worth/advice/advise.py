@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,13 +15,17 @@ from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.forms.known import FORMATS
+from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.storage.paths import FailedFile, locate
+from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.results import Printed
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.columns import named_leaves
+from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.named.sources import find
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
@@ -122,16 +126,19 @@ def advise(
     engine: str | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Advice:
     """Say which columns of a data set should have Bloom filters, what they gain and what they cost; nothing is written.
 
-    source      a file, a folder, a glob, a URI, or a list of them
+    source      a file, a folder, a glob, a URI, or a list of them; or one table, "delta:PATH_OR_URI",
+                "iceberg:CATALOG/namespace.table", "ducklake:CATALOG/schema.table": its live files
     queries     a text file of WHERE clauses or SQL statements: columns that no query asks for values are not advised
     engine      that will read the files, as "duckdb" or "duckdb 1.4": columns whose filters it does not use are not
                 advised; None: any
     filesystem  any pyarrow or fsspec file system; source then names files on it
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
     progress    is called with a Progress for every column
 
     Reads the footers of up to 500 files, and up to 262,144 values or 16 MiB of each column in up to six row groups.
@@ -143,7 +150,7 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    data, failed = _read(source, filesystem, raw_files)
+    data, failed = _read(source, filesystem, raw_files, catalog_properties)
     scale = data.scale
     advice = Advice(
         data.files, len(data.read), round(data.row_groups * scale), round(data.bytes * scale), round(data.rows * scale),
@@ -162,31 +169,48 @@ def advise(
     return advice
 
 
-def _read(source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: bool) -> tuple[Survey, list[FailedFile]]:
-    file_set = locate(source, filesystem, refusing(raw_files))
+def _read(
+    source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: bool,
+    catalog_properties: Mapping[str, str] | None,
+) -> tuple[Survey, list[FailedFile]]:  # fmt: skip
+    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+    file_set, snapshot = found.file_set, found.snapshot
     files, outlines, failed = [], [], list(file_set.failed)
 
-    def outline(file: Any) -> Any:
+    def outline(file: DataFile) -> Outline | ParquetBloomError:
         try:
             with Source(file) as opened:
-                return opened.outline()
+                own = opened.outline()
+            if snapshot is None:
+                return own
+            # Columns have the names that the table has for them; what it does not have is nameless.
+            named = named_leaves(own.leaves, snapshot, own.metadata.schema, file)
+            return replace(own, leaves=tuple(named), memory={})
         except ParquetBloomError as error:
             return error
 
     some = spread(file_set.files)
-    for file, found in zip(some, side_by_side(outline, some), strict=True):
-        if isinstance(found, ParquetBloomError):
+    for file, seen in zip(some, side_by_side(outline, some), strict=True):
+        if isinstance(seen, ParquetBloomError):
             if file_set.single:
-                raise found
-            failed.append(FailedFile(str(file), found))
-        elif found.n_row_groups:
+                raise seen
+            failed.append(FailedFile(str(file), seen))
+        elif seen.n_row_groups:
             files.append(file)
-            outlines.append(found)
+            outlines.append(seen)
     if not outlines:
         if failed:
             raise failed[0].error
         raise RequestError("no file has a row group; there is nothing to advise on")
-    return Survey(len(file_set.files), files, outlines, outlines[0].leaves), failed
+    return Survey(len(file_set.files), files, outlines, _columns(outlines, snapshot is not None)), failed
+
+
+def _columns(outlines: Sequence[Outline], is_table: bool) -> tuple[Leaf, ...]:
+    """The columns of the first file; of a table those of any, as files may be older than columns."""
+    if not is_table:
+        return outlines[0].leaves
+    known = {leaf.path: leaf for outline in reversed(outlines) for leaf in outline.leaves if leaf.path}
+    return tuple(known.values())
 
 
 def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engine: str | None) -> ColumnAdvice:
@@ -245,8 +269,9 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     for column in advised:
         words += ["--column", column.column]
     first = advised[0].column
+    where = [] if named_table(source) is not None else ["--in-place"]
     return [
-        shlex.join([*words, "--fpp", "auto", "--in-place"]),
+        shlex.join([*words, "--fpp", "auto", *where]),
         shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
     ]
 

@@ -65,7 +65,7 @@ class Survey:
         found = []
         for at, outline in enumerate(self.outlines):
             same = outline.leaves[leaf.index] if leaf.index < len(outline.leaves) else None
-            if same != leaf:
+            if same != leaf or not leaf.path:
                 same = next((one for one in outline.leaves if one.path == leaf.path), None)
             if same is not None and (same.physical, same.logical) == (leaf.physical, leaf.logical):
                 found.append((at, same))
@@ -145,7 +145,8 @@ def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[Gr
         for file, group in (groups[place] for place in places):
             if file not in readers:
                 source = opened.enter_context(Source(data.read[file]))
-                readers[file] = source, ColumnReader(source, columns[file])
+                own = source.footer().leaves[columns[file].index]  # a table may have another name for it
+                readers[file] = source, ColumnReader(source, own)
             source, reader = readers[file]
             footer = source.footer()
             started = time.perf_counter()
