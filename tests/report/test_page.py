@@ -14,9 +14,19 @@ from pages import EVIL, GROUPS, Page, write_events
 from samples import FIXTURES, command
 
 import parquet_bloom
-from parquet_bloom import StorageError, TextError, write_report
+from parquet_bloom import (
+    Outcomes,
+    RequestError,
+    RowGroupVerdict,
+    StorageError,
+    TableFormatError,
+    TextError,
+    write_report,
+)
 from parquet_bloom.report.page import markup
+from parquet_bloom.report.page.funnel import steps_of
 from parquet_bloom.report.page.layout import CHUNK, FILTER, FOOTER, INDEX, KINDS, Layout, _without_gaps, layout_of
+from parquet_bloom.search.evidence import STAGES
 from parquet_bloom.storage.source import Source
 
 WHERE = "trace = '0123456789abcdef' AND day = 2"
@@ -83,6 +93,18 @@ def test_the_heat_map_and_the_curve_have_every_filter(page: Page, folder: Path) 
     assert sum(p["filters"] for p in placed["points"]) + placed["without_a_place"] == len(file.filters)
     tips = [attributes["data-tip"] for _, attributes in page.elements if "data-tip" in attributes]
     assert len(tips) >= 3 * GROUPS, "marks tell what they are"
+
+
+def test_what_decided_takes_a_row_group_away_at_its_step() -> None:
+    stages = [stage for stage in STAGES if stage != "index"]  # no index is given to `check`
+    verdicts = [
+        RowGroupVerdict(f"{at}.parquet", 0, Outcomes(7), stage is not None, stage, 0, "", 10, 100 + at)
+        for at, stage in enumerate(stages)
+    ]
+    steps = {step.name: step for step in steps_of(verdicts)}
+    assert [step.row_groups for step in steps.values()] == [6, 5, 2, 1], "all, folders, bounds, filters"
+    last = steps["after filters"]
+    assert (last.files, last.rows, last.bytes) == (1, 10, 100), "nothing decided about what is left"
 
 
 def test_rows_that_match_are_counted_if_asked(folder: Path, tmp_path: Path, page: Page) -> None:
@@ -169,6 +191,30 @@ def test_an_output_is_replaced_only_if_asked(folder: Path, tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["report.html"], "no temporary file stays"
     write_report(folder, output, overwrite=True)
     assert Page(output).data["predicate"] is None
+
+
+def test_no_page_takes_the_place_of_a_data_file(folder: Path, tmp_path: Path) -> None:
+    data, link = tmp_path / "data.parquet", tmp_path / "link.html"
+    data.write_bytes(next(folder.glob("day=2/*")).read_bytes())
+    link.symlink_to(data)
+    before = data.read_bytes()
+    for output in (data, link):
+        with pytest.raises(RequestError, match="is itself a source"):
+            write_report(tmp_path, output, overwrite=True)
+    assert data.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["data.parquet", "link.html"]
+
+
+def test_files_of_a_table_are_refused_but_for_raw_files(folder: Path, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    table = tmp_path / "table"
+    for mode in ("error", "append"):
+        deltalake.write_deltalake(table, pa.table({"id": list(range(1000))}), mode=mode)
+    with pytest.raises(TableFormatError):
+        write_report(table, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+    report = write_report(table, tmp_path / "report.html", where="id = 5", raw_files=True)
+    assert (report.files, report.row_groups) == (2, 2)
 
 
 def test_a_wrong_filter_and_a_file_that_cannot_be_read_are_told(folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.audit.inspect import FileInfo, inspect
-from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.read import count
 from parquet_bloom.report.page.heat import ColumnHeat, columns_of
@@ -49,33 +49,49 @@ class Content:
     engines: EnginesReport
 
 
-def gather(
-    source: PathLike | Sequence[PathLike],
-    where: Any,
-    filesystem: Any,
-    raw_files: bool,
-    count_rows: bool,
-    progress: ProgressCallback | None,
-) -> Content:
-    """Look at a data set; errors as `advise` and `check` have them."""
-    named = [source] if isinstance(source, str | os.PathLike) else list(source)
-    advice = advise(source, filesystem=filesystem, raw_files=raw_files, progress=progress)
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a page is asked for; fields as `write_report` has them."""
+
+    source: PathLike | Sequence[PathLike]
+    where: Any
+    filesystem: Any
+    raw_files: bool
+    count_rows: bool
+    progress: ProgressCallback | None
+
+
+def gather(request: Request, output: str) -> Content:
+    """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
+    source, filesystem = request.source, request.filesystem
+    options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
+    files = locate(source, filesystem, refusing(request.raw_files)).files
+    _refuse_source(files, output)
+    advice = advise(source, filesystem=filesystem, raw_files=request.raw_files, progress=request.progress)
     verdicts = matching = None
-    if where is not None:
-        options: SearchOptions = {"raw_files": raw_files, "progress": progress}
-        verdicts = check(source, where, filesystem=filesystem, **options)
-        matching = count(source, where, filesystem, **options) if count_rows else None
-    some = spread(locate(source, filesystem, refusing(raw_files)).files)
+    if request.where is not None:
+        verdicts = check(source, request.where, filesystem=filesystem, **options)
+        matching = count(source, request.where, filesystem, **options) if request.count_rows else None
+    some = spread(files)
     largest = _largest(some)
-    file = inspect([largest], progress=progress).files[0]
+    file = inspect([largest], raw_files=True, progress=request.progress).files[0]
     with Source(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
+    named = [source] if isinstance(source, str | os.PathLike) else source
     return Content(
-        [os.fspath(one) for one in named], None if where is None else str(where), advice, verdicts, matching, file,
-        len(some),
-        outline.leaves, layout, columns_of(file), engines(),
+        [os.fspath(one) for one in named], None if request.where is None else str(request.where), advice, verdicts,
+        matching, file, len(some), outline.leaves, layout, columns_of(file), engines(),
     )  # fmt: skip
+
+
+def _refuse_source(files: Sequence[DataFile], output: str) -> None:
+    """No page takes the place of a data file, whatever may be overwritten."""
+    if not os.path.exists(output):
+        return
+    for file in files:
+        if file.is_local and os.path.exists(file.path) and os.path.samefile(file.path, output):
+            raise RequestError(f"{output} is itself a source; a page in its place would destroy its data")
 
 
 def _largest(files: Sequence[DataFile]) -> DataFile:
@@ -89,5 +105,7 @@ def _largest(files: Sequence[DataFile]) -> DataFile:
         except ParquetBloomError:
             return -1
 
+    if len(files) == 1:
+        return files[0]
     sizes = side_by_side(size, files)
     return files[max(range(len(files)), key=sizes.__getitem__)]

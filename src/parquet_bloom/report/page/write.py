@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parquet_bloom.report.page.gather import gather
+from parquet_bloom.report.page.gather import Content, Request, gather
 from parquet_bloom.report.page.page import page_of
 from parquet_bloom.report.written import ReportPage
 from parquet_bloom.storage.progress import ProgressCallback
@@ -39,17 +39,23 @@ def write_report(
     the largest file, all of which are read; the rest is from footers and samples, as `advise` and `check` take them.
     The data behind its pictures is in it as JSON, in the script element `data`.
 
-    Raises StorageError if output exists and overwrite is not given; else as `advise` and `check` do.
+    Raises StorageError if output exists and overwrite is not given, RequestError if it is one of the files; else as
+    `advise` and `check` do.
     """
     path = new_target(output, overwrite)
-    content = gather(source, where, filesystem, raw_files, count_rows, progress)
+    content = gather(Request(source, where, filesystem, raw_files, count_rows, progress), path)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:
         out.write(text)
-    verdicts = content.verdicts
-    failed = {one.path: one for one in (*content.advice.failed, *([] if verdicts is None else verdicts.failed))}
-    return ReportPage(
-        path, len(text), content.advice.files, content.file.path, content.advice.advised,
-        None if verdicts is None else len(verdicts), None if verdicts is None else verdicts.skipped,
-        list(failed.values()),
-    )  # fmt: skip
+    return _told(path, len(text), content)
+
+
+def _told(path: str, size: int, content: Content) -> ReportPage:
+    advice, verdicts = content.advice, content.verdicts
+    page = ReportPage(path, size, advice.files, content.file.path, advice.advised)
+    failed = list(advice.failed)
+    if verdicts is not None:
+        page.row_groups, page.skipped = len(verdicts), verdicts.skipped
+        failed += verdicts.failed
+    page.failed = list({one.path: one for one in failed}.values())
+    return page
