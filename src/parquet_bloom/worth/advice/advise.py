@@ -151,21 +151,22 @@ def advise(
     if engine is not None:
         check_engine(engine)
     data, failed = _read(source, filesystem, raw_files, catalog_properties)
-    scale = data.scale
-    advice = Advice(
-        data.files, len(data.read), round(data.row_groups * scale), round(data.bytes * scale), round(data.rows * scale),
-        failed=failed,
-    )  # fmt: skip
-    if log is not None:
-        advice.queries = log.queries, log.lost
-    meter = Meter(progress, data.read[:1], unit="columns")
-    for done, leaf in enumerate(data.leaves):
-        advice.columns.append(_column(data, advice, leaf, log, engine))
-        meter.part(done + 1, len(data.leaves))
-    meter.finish()
-    advice.columns.sort(key=_rank)
-    advice.flags = flags_of(data)
-    advice.commands = _commands(advice, source)
+    with data:
+        scale = data.scale
+        advice = Advice(
+            data.files, len(data.read), round(data.row_groups * scale), round(data.bytes * scale),
+            round(data.rows * scale), failed=failed,
+        )  # fmt: skip
+        if log is not None:
+            advice.queries = log.queries, log.lost
+        meter = Meter(progress, data.read[:1], unit="columns")
+        for done, leaf in enumerate(data.leaves):
+            advice.columns.append(_column(data, advice, leaf, log, engine))
+            meter.part(done + 1, len(data.leaves))
+        meter.finish()
+        advice.columns.sort(key=_rank)
+        advice.flags = flags_of(data)
+        advice.commands = _commands(advice, source)
     return advice
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.chunks.stored import StoredFilters
 from parquet_bloom.errors import DamagedFileError, parameter
 from parquet_bloom.facts.advice import notes_of
 from parquet_bloom.formats.metadata.schema import BOOLEAN, Leaf
 from parquet_bloom.kernels import split_block
-from parquet_bloom.storage.source import Source
 from parquet_bloom.worth.advice.survey import Survey
 
 SATURATED = 0.5  # a rate above which a filter admits more absent values than it denies
@@ -73,18 +73,18 @@ def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, floa
         outline = data.outlines[at]
         if not left:
             return
-        with Source(data.read[at]) as source:
-            source.adopt(outline)
-            filters = StoredFilters(source)
-            for group in range(min(outline.n_row_groups, left)):
-                for stored in filters.of(group, same):
-                    try:
-                        found = stored.describe()
-                    except DamagedFileError:
-                        continue
-                    if found.bloom is not None:
-                        left -= 1
-                        bloom = found.bloom
-                        yield bloom.bits_set, bloom.fpp, bloom.num_bytes, bloom.estimated_ndv
+        if not filter_ranges_of(outline, same.index).exists.any():
+            continue
+        filters = StoredFilters(data.open(at))
+        for group in range(min(outline.n_row_groups, left)):
+            for stored in filters.of(group, same):
+                try:
+                    found = stored.describe()
+                except DamagedFileError:
+                    continue
+                if found.bloom is not None:
+                    left -= 1
+                    bloom = found.bloom
+                    yield bloom.bits_set, bloom.fpp, bloom.num_bytes, bloom.estimated_ndv
         if at >= 4 * _LOOKED_AT:
             return

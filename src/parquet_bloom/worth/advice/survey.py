@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,12 +32,27 @@ class Survey:
     files      how many there are; of `read` of them, evenly spread, the footer was read
     outlines   of these
     leaves     of the first of them; a column of another file counts if name and type are the same
+    opened     of the files that are looked into, which stay open: a large footer is decoded once for all columns
     """
 
     files: int
     read: list[DataFile]
     outlines: list[Outline]
     leaves: tuple[Leaf, ...]
+    opened: dict[int, Source] = field(default_factory=dict)
+
+    def __enter__(self) -> Survey:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self.opened.values():
+            source.close()
+
+    def open(self, at: int) -> Source:
+        """A file whose footer was read, open until the survey ends. Raises StorageError."""
+        if at not in self.opened:
+            self.opened[at] = Source(self.read[at])
+        return self.opened[at]
 
     @property
     def scale(self) -> float:
@@ -140,18 +154,14 @@ def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[Gr
     sampled: Groups = []
     samples: list[Sample] = []
     rates: list[float] = []
-    with ExitStack() as opened:
-        readers: dict[int, tuple[Source, ColumnReader]] = {}
-        for file, group in (groups[place] for place in places):
-            if file not in readers:
-                source = opened.enter_context(Source(data.read[file]))
-                own = source.footer().leaves[columns[file].index]  # a table may have another name for it
-                readers[file] = source, ColumnReader(source, own)
-            source, reader = readers[file]
-            footer = source.footer()
-            started = time.perf_counter()
-            if (found := sample_of(reader, footer, group)) is not None:
-                rates.append((time.perf_counter() - started) / max(1, len(found.hashes)))
-                samples.append(found)
-                sampled.append((file, group))
+    readers: dict[int, ColumnReader] = {}
+    for file, group in (groups[place] for place in places):
+        footer = data.open(file).footer()
+        if file not in readers:  # a table may have another name for it
+            readers[file] = ColumnReader(data.open(file), footer.leaves[columns[file].index])
+        started = time.perf_counter()
+        if (found := sample_of(readers[file], footer, group)) is not None:
+            rates.append((time.perf_counter() - started) / max(1, len(found.hashes)))
+            samples.append(found)
+            sampled.append((file, group))
     return sampled, samples, min(rates, default=0.0)  # the first one also compiles
