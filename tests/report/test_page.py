@@ -19,7 +19,6 @@ from parquet_bloom import (
     RequestError,
     RowGroupVerdict,
     StorageError,
-    TableFormatError,
     TextError,
     write_report,
 )
@@ -97,7 +96,8 @@ def test_the_heat_map_and_the_curve_have_every_filter(page: Page, folder: Path) 
 
 def test_what_decided_takes_a_row_group_away_at_its_step() -> None:
     stages = [stage for stage in STAGES if stage != "index"]  # no index is given to `check`
-    verdicts = [
+    verdicts = parquet_bloom.Verdicts()
+    verdicts += [
         RowGroupVerdict(f"{at}.parquet", 0, Outcomes(7), stage is not None, stage, 0, "", 10, 100 + at)
         for at, stage in enumerate(stages)
     ]
@@ -205,16 +205,14 @@ def test_no_page_takes_the_place_of_a_data_file(folder: Path, tmp_path: Path) ->
     assert sorted(os.listdir(tmp_path)) == ["data.parquet", "link.html"]
 
 
-def test_files_of_a_table_are_refused_but_for_raw_files(folder: Path, tmp_path: Path) -> None:
+def test_a_tables_folder_is_shown_through_its_log_or_raw(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
     table = tmp_path / "table"
-    for mode in ("error", "append"):
+    for mode in ("error", "overwrite"):
         deltalake.write_deltalake(table, pa.table({"id": list(range(1000))}), mode=mode)
-    with pytest.raises(TableFormatError):
-        write_report(table, tmp_path / "report.html")
-    assert not (tmp_path / "report.html").exists()
-    report = write_report(table, tmp_path / "report.html", where="id = 5", raw_files=True)
-    assert (report.files, report.row_groups) == (2, 2)
+    live = write_report(table, tmp_path / "live.html", where="id = 5")
+    raw = write_report(table, tmp_path / "raw.html", where="id = 5", raw_files=True)
+    assert ((live.files, live.row_groups), (raw.files, raw.row_groups)) == ((1, 1), (2, 2)), "one of two files is dead"
 
 
 def test_a_wrong_filter_and_a_file_that_cannot_be_read_are_told(folder: Path, tmp_path: Path) -> None:
@@ -280,3 +278,18 @@ def test_many_row_groups_columns_and_long_names_make_no_large_page(tmp_path: Pat
     assert report.bytes < 1_000_000
     filters = [one["filters"] for one in Page(tmp_path / "tall.html").data["heat_map"]]
     assert filters == [10_000, 10_000]
+
+
+def test_a_table_is_shown_by_its_live_files(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = tmp_path / "events"
+    for day in ("a", "b", "c"):
+        rows = pa.table({"id": [f"{day}{i:05}" for i in range(2000)], "day": [day] * 2000})
+        deltalake.write_deltalake(table, rows, mode="append", partition_by=["day"])
+    deltalake.DeltaTable(table).delete("day = 'c'")
+    page = tmp_path / "page.html"
+    parquet_bloom.write_report(f"delta:{table}", page, where="day = 'a' AND id = 'a00007'")
+    steps = json.loads(page.read_text().split('type="application/json"')[1].split(">", 1)[1].split("</script>")[0])
+    left = {one["name"]: one["files"] for one in steps["predicate"]["steps"]}
+    assert left["all"] == 2, "the file of a deleted day is dead"
+    assert left["after partitions"] == 1, "the log's partition values exclude the other one, and it was not opened"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from parquet_bloom.predicates.outcomes import Outcomes
+from parquet_bloom.search.check import Verdicts
 from parquet_bloom.search.verdicts import RowGroupVerdict
 
 _STEPS = (  # what is left, and by which evidence
-    ("after folders' names", {"partition"}),
+    ("after partitions", {"partition"}),  # folders' names, or those of a table's log
     ("after bounds", {"no rows", "literal", "bounds"}),
     ("after filters", {"filter"}),
 )
@@ -25,9 +27,20 @@ class Step:
     bytes: int
 
 
-def steps_of(verdicts: Sequence[RowGroupVerdict]) -> list[Step]:
-    """All of the data set, then what is left after each kind of evidence."""
-    left = list(verdicts)
+def steps_of(verdicts: Verdicts) -> list[Step]:
+    """All of the data set, then what is left after each kind of evidence.
+
+    A file that a table's log excludes was not opened: it counts as one row group, with the log's rows and bytes.
+    """
+    left = [
+        *verdicts,
+        *(
+            RowGroupVerdict(
+                one.path, 0, Outcomes.FALSE, True, one.decided_by, 0, one.reason, one.rows or 0, one.size or 0
+            )
+            for one in verdicts.excluded
+        ),
+    ]
     steps = [_step("all", left)]
     for title, stages in _STEPS:
         left = [one for one in left if one.decided_by not in stages]

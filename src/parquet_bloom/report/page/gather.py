@@ -15,11 +15,12 @@ from parquet_bloom.report.page.heat import ColumnHeat, columns_of
 from parquet_bloom.report.page.layout import Layout, layout_of
 from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.storage.paths import DataFile, locate
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.named.sources import find
 from parquet_bloom.worth.advice.advise import Advice, advise
 from parquet_bloom.worth.advice.survey import spread
 from parquet_bloom.worth.engines import EnginesReport, engines
@@ -65,7 +66,7 @@ def gather(request: Request, output: str) -> Content:
     """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source, filesystem = request.source, request.filesystem
     options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
-    files = locate(source, filesystem, refusing(request.raw_files)).files
+    files = find(source, filesystem, refusing(request.raw_files)).file_set.files
     _refuse_source(files, output)
     advice = advise(source, filesystem=filesystem, raw_files=request.raw_files, progress=request.progress)
     verdicts = matching = None

@@ -28,7 +28,7 @@ def write_report(
 
     source      a file, a folder, a glob, a URI, or a list of them
     output      a local file; it takes its place when all of it is written
-    where       a predicate as `check` takes it: the page shows what folders' names, bounds and filters leave of it
+    where       a predicate as `check` takes it: the page shows what partitions, bounds and filters leave of it
     count_rows  read the row groups that are left, and count the rows for which it is TRUE
     overwrite   replace an output that exists
     filesystem  any pyarrow or fsspec file system; source then names files on it
