@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
+from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError, parameter
+from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.in_table import InTable
 from parquet_bloom.search.options import Options
@@ -41,6 +42,7 @@ from parquet_bloom.tables.snapshot import Snapshot, TableFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_TRIED = 16  # files, in the order of the log, until one has a footer
 _LISTED = "path string, size bigint, file binary"
 
 
@@ -83,16 +85,25 @@ def live_files(name: str, properties: Mapping[str, str] | None) -> Snapshot:
 
 
 def hold_columns(snapshot: Snapshot, names: Sequence[str]) -> None:
-    """Raise UnknownColumnError for a name that neither the table has nor, by itself, its first file."""
+    """Raise UnknownColumnError for a name that neither the table has nor, by itself, its first sound file."""
     unresolved = unresolved_of(names)
     missing = unresolved(DatasetSchema(leaves_of(snapshot.fields), ()))
-    if missing and snapshot.files:
-        first = snapshot.files[0]
-        with Source(first) as source:
-            shown = tuple(shown_leaves(source.footer(), snapshot, first))
+    shown = _first_shown(snapshot) if missing else None
+    if shown is not None:
         missing = {name: error for name, error in missing.items() if name in unresolved(DatasetSchema(shown, ()))}
     for error in missing.values():
         raise UnknownColumnError(f"{snapshot.table}: " + error.message) from error
+
+
+def _first_shown(snapshot: Snapshot) -> tuple[Leaf, ...] | None:
+    """The leaves of the first file that has a footer, as people name them; None if none of the first has."""
+    for file in snapshot.files[:_TRIED]:
+        try:
+            with Source(file) as source:
+                return tuple(shown_leaves(source.footer(), snapshot, file))
+        except ParquetBloomError:
+            continue
+    return None
 
 
 def look(spark: Any, snapshot: Snapshot, schema: pa.Schema, work: Work, packing: Packing = by_name) -> DataFrame:
@@ -105,7 +116,32 @@ def search(spark: Any, name: str, predicate: Any, options: Options, schema: pa.S
 
     Raises as search.search.Search does, for what is wrong with the predicate by the table's schema.
     """
-    asked = Search(name, predicate, None, options)
+    asked = ask(name, predicate, options, rows_of)
+    found = _rows(spark, asked.snapshot, asked.left, schema, asked.work, by_name)
+    if not asked.told or "skipped" not in schema.names:
+        return found
+    rows = [tuple(row.get(name) for name in schema.names) for row in asked.told]
+    return found.unionAll(spark.createDataFrame(rows, ddl(schema)))
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLog:
+    """What the log of a table said to a predicate.
+
+    left  files in which a row can match, each with what the predicate may give over its rows
+    told  rows of the other files
+    work  of executors on the files that are left
+    """
+
+    snapshot: Snapshot
+    left: list[tuple[TableFile, int]]
+    told: list[Row]
+    work: Work
+
+
+def ask(source: Any, predicate: Any, options: Options, rows_of: RowsOf) -> AskedLog:
+    """Ask the log of a table, by its name or Snapshot. Raises as `search`."""
+    asked = Search(source, predicate, None, options)
     asked.ask_log()
     table = asked.table
     assert table is not None
@@ -118,11 +154,7 @@ def search(spark: Any, name: str, predicate: Any, options: Options, schema: pa.S
             told.append(excluded(one))
     plain = replace(options, catalog_properties=None, raw_files=False)
     work = functools.partial(_searched, predicate=asked.predicate, options=plain, rows_of=rows_of)
-    found = _rows(spark, table.snapshot, left, schema, work, by_name)
-    if not told or "skipped" not in schema.names:
-        return found
-    rows = [tuple(row.get(name) for name in schema.names) for row in told]
-    return found.unionAll(spark.createDataFrame(rows, ddl(schema)))
+    return AskedLog(table.snapshot, left, told, work)
 
 
 def _rows(
