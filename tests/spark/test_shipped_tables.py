@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from evolving_tables import a_tree, evolved
 from pyarrow import fs
@@ -18,7 +19,7 @@ from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.options import Options
 from parquet_bloom.spark.looks import jobs, rows, tables
 from parquet_bloom.storage.source import Source
-from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
+from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
 
 
 def shipped(
@@ -81,6 +82,17 @@ def test_executors_say_of_a_table_that_changed_what_one_machine_says(seed: int, 
 @pytest.mark.parametrize("seed", range(1000, 1200))
 def test_executors_say_so_of_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
     check_table(seed, tmp_path, 30)
+
+
+def test_what_the_log_alone_knows_travels(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": pa.array(range(10, 20), pa.int64())}), path, write_statistics=False)
+    file = TableFile(str(path), bounds={("n",): FileBounds(10, 19, 0)})
+    snapshot: Any = Snapshot("delta:made", "0", (Field("n", pa.int64()),), False, [file])
+    asked = tables.ask(snapshot, "n > 5", Options("largest"), rows.verdicts)
+    [local] = parquet_bloom.check(snapshot, "n > 5", nan="largest")
+    [found] = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
+    assert found["outcome"] == local.outcome.names == ["TRUE"], "the file has no bounds of its own"
 
 
 def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
