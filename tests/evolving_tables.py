@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 import parquet_bloom
 from parquet_bloom.formats.bounds import domain_of
+from parquet_bloom.formats.literals import as_literal
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import Operand, operand
+from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
 
@@ -276,3 +278,25 @@ def evolved(seed: int, folder: Path) -> Evolving:
         for _ in range(rng.randrange(3)):
             made.change()
     return made
+
+
+def a_tree(table: Evolving, rng: Random, depth: int = 2) -> Predicate:
+    """A random predicate over the columns as they are now."""
+    if depth and rng.random() < 0.6:
+        which = rng.choice([And, Or, Not])
+        if which is Not:
+            return Not(a_tree(table, rng, depth - 1))
+        return which(tuple(a_tree(table, rng, depth - 1) for _ in range(rng.randrange(1, 4))))
+    leaves: list[tuple[tuple[str, ...], Column]] = []
+    for one in table.columns:
+        leaves += [((one.name, child.name), child) for child in one.children] or [((one.name,), one)]
+    path, column = rng.choice(leaves)
+    if pa.types.is_list(column.type):
+        return rng.choice([IsNull(path), Contains(path, rng.choice([1, 5, 9]))])
+    values = [as_literal(value) for value in VALUES[column.type] if value == value]
+    match rng.choice(["compare", "compare", "in", "null"]):
+        case "null":
+            return IsNull(path)
+        case "in":
+            return IsIn(path, tuple(rng.sample(values, 2)))
+    return Compare(path, rng.choice(["=", "=", "<", "<=", ">", ">="]), rng.choice(values))

@@ -49,6 +49,7 @@ ORDER = [
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
     "spark",
+    "spark/looks",  # jobs that write no filters
     "spark/data_source",
     "report",
     "report/page",  # one HTML page

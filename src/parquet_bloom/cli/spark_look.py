@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from parquet_bloom.cli.common import aside, columns_options, listed, print_json, range_option, raw_files_option, say
+from parquet_bloom.cli.common import (
+    aside,
+    catalog_option,
+    columns_options,
+    listed,
+    print_json,
+    range_option,
+    raw_files_option,
+    say,
+)
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
@@ -84,11 +93,13 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 @click.command("inspect")
 @paths_argument
 @columns_options
+@catalog_option
 @rows_option
 @report_options
 def inspect(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], limit: int, master: str | None,
-    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...],
+    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
     from parquet_bloom.spark import inspect_filters
@@ -96,7 +107,9 @@ def inspect(
     shown = ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"]
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
     with open_session(master, conf, py_files) as spark:
-        job = functools.partial(inspect_filters, spark, paths, listed(columns), listed(exclude))
+        job = functools.partial(
+            inspect_filters, spark, paths, listed(columns), listed(exclude), catalog_properties=catalog_properties
+        )
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
 
@@ -104,11 +117,13 @@ def inspect(
 @paths_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
+@catalog_option
 @rows_option
 @report_options
 def verify(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, limit: int,
-    master: str | None, conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
+    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None,
+    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
@@ -119,7 +134,10 @@ def verify(
     shown = ["path", "row_group", "column", "spec", "status", "missed", "reason"]
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
     with open_session(master, conf, py_files) as spark:
-        job = functools.partial(verify_filters, spark, paths, listed(columns), listed(exclude), sample)
+        job = functools.partial(
+            verify_filters, spark, paths, listed(columns), listed(exclude), sample,
+            catalog_properties=catalog_properties,
+        )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
 
@@ -128,12 +146,14 @@ def verify(
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
+@catalog_option
 @range_option
 @rows_option
 @report_options
 def check(
-    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
-    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
+    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
+    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
@@ -143,10 +163,15 @@ def check(
 
     shown = ["path", "row_group", "rows", "size", "reason"]
     skipped = ("no rows", "literal", "partition", "bounds", "filter")
-    sums = {"row groups": "count_if(error IS NULL)", "kept": "count_if(NOT skipped)"}
-    sums |= {f"skipped by {stage}": f"count_if(skipped AND decided_by = '{stage}')" for stage in skipped}
+    sums = {"row groups": "count(row_group)", "kept": "count_if(NOT skipped)"}
+    by = "count_if(row_group IS NOT NULL AND skipped AND decided_by = '{}')"
+    sums |= {f"skipped by {stage}": by.format(stage) for stage in skipped}
+    sums["files not opened"] = "count_if(row_group IS NULL AND error IS NULL)"
     with open_session(master, conf, py_files) as spark:
-        job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
+        job = functools.partial(
+            function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
+            catalog_properties=catalog_properties,
+        )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
 
@@ -155,12 +180,14 @@ def check(
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
+@catalog_option
 @range_option
 @rows_option
 @report_options
 def prune(
-    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool, limit: int, master: str | None,
-    conf: tuple[str, ...], py_files: tuple[str, ...], report: str | None, as_json: bool,
+    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
+    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
@@ -171,7 +198,10 @@ def prune(
     shown = ["path", "row_groups", "rows", "size"]
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf, py_files) as spark:
-        job = functools.partial(function, spark, paths, predicate, range_values=range_values, raw_files=raw_files)
+        job = functools.partial(
+            function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
+            catalog_properties=catalog_properties,
+        )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
 

@@ -114,7 +114,7 @@ def _of_spark() -> dict[str, dict[str, Any]]:
         "spark-add": (errors, ("done", "unchanged", "filters", "filter_bytes", "bytes")),
         "spark-inspect": (rows, ("filters", "with problems")),
         "spark-verify": (rows, ("right", "wrong", "unknown")),
-        "spark-check": (rows, ("row groups", "kept", *skipped)),
+        "spark-check": (rows, ("row groups", "kept", *skipped, "files not opened")),
         "spark-prune": (rows, ("left", "bytes")),
     }
     about = "Sums of a job on Spark, and the first rows and errors of it."

@@ -52,12 +52,15 @@ _REASONS = {
 class InTable:
     """A snapshot of a table, and what its log says to a predicate."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, outcomes: Sequence[int] | None = None) -> None:
+        """outcomes  what the log of each file said to the predicate, where it was asked before; no file is excluded."""
         self.snapshot = snapshot
+        self.asked = outcomes is not None
         self.leaves = leaves_of(snapshot.fields)
         self.first = FirstFile(self.leaves, snapshot.table, is_table=True)
         self._fields = {field.name: field for field in snapshot.fields}
-        self._outcomes: dict[int, int] = {}  # by id(file): a path may be there twice
+        known = zip(snapshot.files, outcomes, strict=True) if outcomes is not None else ()
+        self._outcomes = {id(file): outcome for file, outcome in known}  # by id: a path may be there twice
         self._excluded: dict[int, Excluded] = {}
         self._named: list[tuple[Sequence[SchemaElement], tuple[Field, ...], tuple[Leaf, ...]]] = []
 

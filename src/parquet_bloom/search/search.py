@@ -129,13 +129,14 @@ class Search:
     """
 
     def __init__(
-        self, sources: PathLike | Sequence[PathLike], predicate: Any, filesystem: Any, options: Options
+        self, sources: PathLike | Sequence[PathLike] | InTable, predicate: Any, filesystem: Any, options: Options
     ) -> None:
         self.predicate = as_predicate(predicate)
         tables = refusing(options.raw_files)
-        found = find(sources, filesystem, tables, options.catalog_properties)
+        asked = sources if isinstance(sources, InTable) else None
+        found = find(asked.snapshot if asked else sources, filesystem, tables, options.catalog_properties)
         self.file_set = found.file_set
-        self.table = InTable(found.snapshot) if found.snapshot is not None else None
+        self.table = InTable(found.snapshot) if found.snapshot is not None and asked is None else asked
         self._tables = tables if self.table is None else None
         self.options = options
         self._first = self.table.first if self.table is not None else None
@@ -159,12 +160,7 @@ class Search:
 
         Of a table by its schema, before any file is opened.
         """
-        if self.table is not None:
-            try:
-                self.table.ask_log(self.predicate, self.options.nan)
-            except RequestError as error:
-                raise self._refusal(self.table.first.name, error) from error
-            self.hold_names(self.table.leaves, self.table.first.name)
+        self.ask_log()
         rest = iter(self.files)
         for data_file in rest:
             yield self._try(data_file)
@@ -172,6 +168,16 @@ class Search:
                 break  # its schema is what names of the others are held against
         with ThreadPoolExecutor(_REMOTE_FILES, "parquet-bloom-search") as pool:
             yield from pool.map(self._try, rest)
+
+    def ask_log(self) -> None:
+        """Ask the log of a table, if it was not asked before. Raises RequestError for what does not fit its schema."""
+        if self.table is None or self.table.asked:
+            return
+        try:
+            self.table.ask_log(self.predicate, self.options.nan)
+        except RequestError as error:
+            raise self._refusal(self.table.first.name, error) from error
+        self.hold_names(self.table.leaves, self.table.first.name)
 
     def _try(self, data_file: DataFile) -> FileResult | tuple[DataFile, ParquetBloomError]:
         try:

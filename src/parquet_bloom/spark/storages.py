@@ -235,8 +235,10 @@ def azure_options(authority: str, settings: Mapping[str, str]) -> dict[str, Any]
 
 
 def refuse_tables(names: Sequence[str]) -> None:
-    """Raise RequestError for a name that is a table's: these functions read files, of which executors list folders."""
+    """Raise RequestError for a name that is a table's, where executors list folders and nobody reads a log."""
     for name in names:
         if isinstance(name, str) and parse(name) is not None:
-            reason = "is read through its log by check, read, count, inspect and verify without Spark"
+            reason = (
+                "is read through its log by check, prune, inspect and verify on Spark, and by all but Spark's functions"
+            )
             raise RequestError(f"{without_secret(name)}: {reason}; name files or folders here")

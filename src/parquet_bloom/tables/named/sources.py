@@ -28,7 +28,7 @@ class Sources:
     """What was named.
 
     file_set  its data files: TableFiles, if it is a table
-    table     None: they are files
+    table     None: they are files, or a snapshot that was read before
     snapshot  of the table, at the version that was asked for
     """
 
@@ -65,10 +65,13 @@ def find(
 ) -> Sources:
     """Find the files of a call, as storage.paths.locate does, or those of the one table that is named.
 
+    sources     may also be a Snapshot, or a part of one, that was read before: nothing is opened
     tables      as locate has them; None: a folder is read as it is, even if it is a table's
     properties  of a table's catalog
     Raises as locate; RequestError for a table among several sources, and as open_table.
     """
+    if isinstance(sources, Snapshot):
+        return Sources(_files(sources), None, sources)
     name = named_table(sources)
     if name is None:
         refused: TableFormatError | None = None
@@ -114,4 +117,8 @@ def _delta_or_advice(folder: str, named: str, filesystem: Any) -> Sources:
 
 def _through_log(table: Table) -> Sources:
     snapshot = table.snapshot()
-    return Sources(FileSet(snapshot.filesystem, list(snapshot.files), False, []), table, snapshot)
+    return Sources(_files(snapshot), table, snapshot)
+
+
+def _files(snapshot: Snapshot) -> FileSet:
+    return FileSet(snapshot.filesystem, list(snapshot.files), False, [])

@@ -21,8 +21,8 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
+from parquet_bloom.spark.looks.jobs import pruned
 from parquet_bloom.storage.table_folders import refusing
 
 if TYPE_CHECKING:

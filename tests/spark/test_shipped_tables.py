@@ -1,0 +1,118 @@
+"""What executors get of a table gives what the table gives: random tables and predicates, without Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from evolving_tables import a_tree, evolved
+from pyarrow import fs
+
+import parquet_bloom
+from parquet_bloom.predicates.outcomes import ANY
+from parquet_bloom.search.options import Options
+from parquet_bloom.spark.looks import jobs, rows, tables
+from parquet_bloom.storage.source import Source
+from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
+
+
+def shipped(
+    snapshot: Snapshot, files: list[tuple[TableFile, int]], schema: pa.Schema, work: tables.Work
+) -> list[dict[str, Any]]:
+    """The rows that tasks of two files each give."""
+    sent = tables._sent(snapshot, files)
+    found = []
+    for some in rows.some_of(iter(sent.files), 2):
+        given = pa.RecordBatch.from_pydict({"file": pa.array(some, pa.binary())})
+        for batch in tables._task(iter([given]), sent.table, schema, work):
+            found += batch.to_pylist()
+    return found
+
+
+def looked(snapshot: Snapshot, schema: pa.Schema, rows_of: Callable[[Any], Iterator[Any]]) -> list[dict[str, Any]]:
+    def work(table: Snapshot, files: Any) -> Iterator[Any]:
+        return tables.each_alone(table, files, rows_of)
+
+    return shipped(snapshot, [(file, ANY) for file in snapshot.files], schema, work)
+
+
+def check_table(seed: int, folder: Path, predicates: int) -> None:
+    table = evolved(seed, folder)
+    snapshot: Any = table.snapshot()
+    for file in snapshot.files:
+        parquet_bloom.add_filters(file.path, in_place=True, sync=False)
+    rng = Random(seed)
+    for nth in range(predicates):
+        tree = a_tree(table, rng)
+        local = parquet_bloom.check(snapshot, tree, nan="largest")
+        wanted = [{**one._asdict(), "outcome": one.outcome.names, "error": None} for one in local]
+        asked = tables.ask(snapshot, tree, Options("largest"), rows.verdicts)
+        found = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
+        assert found == wanted, f"seed {seed}, predicate {nth}: {tree}"
+        assert [row["path"] for row in asked.told] == [one.path for one in local.excluded]
+        kept = tables.ask(snapshot, tree, Options("largest"), rows.kept)
+        found = shipped(snapshot, kept.left, rows.PRUNED, kept.work)
+        left = {
+            v.path: [w.row_group for w in local if w.path == v.path and not w.skipped] for v in local if not v.skipped
+        }
+        assert {row["path"]: row["row_groups"] for row in found} == left, f"seed {seed}, predicate {nth}: {tree}"
+        deleted = {str(file) for file in snapshot.files if file.deletes is not None}
+        assert {row["path"] for row in found if row["has_deletes"]} == deleted & set(left)
+    for schema, function, rows_of in (
+        (rows.INSPECTED, parquet_bloom.inspect, jobs._inspected), (rows.VERIFIED, parquet_bloom.verify, jobs._verified),
+    ):  # fmt: skip
+        how = {"columns": None, "exclude": None} | ({"sample": None} if function is parquet_bloom.verify else {})
+        found = looked(snapshot, schema, lambda source, rows_of=rows_of, how=how: rows_of(source, **how))
+        there = [(one.path, f.row_group, f.column) for one in function(snapshot).files for f in one.filters]
+        assert [(row["path"], row["row_group"], row["column"]) for row in found] == there, seed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_executors_say_of_a_table_that_changed_what_one_machine_says(seed: int, tmp_path: Path) -> None:
+    check_table(seed, tmp_path, 8)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_executors_say_so_of_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
+    check_table(seed, tmp_path, 30)
+
+
+def test_what_the_log_alone_knows_travels(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": pa.array(range(10, 20), pa.int64())}), path, write_statistics=False)
+    file = TableFile(str(path), bounds={("n",): FileBounds(10, 19, 0)})
+    snapshot: Any = Snapshot("delta:made", "0", (Field("n", pa.int64()),), False, [file])
+    asked = tables.ask(snapshot, "n > 5", Options("largest"), rows.verdicts)
+    [local] = parquet_bloom.check(snapshot, "n > 5", nan="largest")
+    [found] = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
+    assert found["outcome"] == local.outcome.names == ["TRUE"], "the file has no bounds of its own"
+
+
+def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
+    there = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    (tmp_path / "a.bin").write_bytes(b"far away")
+    files = [TableFile("a.bin", there, "x://a.bin"), TableFile("a.bin", there, "x://a.bin")]
+    snapshot = Snapshot("delta:x://", "0", (Field("id", pa.int64()),), False, list(files), {}, there)
+    sent = tables._sent(snapshot, [(file, ANY) for file in files])
+    assert all(str(tmp_path).encode() not in data for data in sent.files), "each file's bytes name no file system"
+    table = tables.pickle.loads(sent.table)
+    got = [tables._received(data, table).file for data in sent.files]
+    assert got[0].filesystem is got[1].filesystem is table.filesystem
+    with Source(got[0]) as source:
+        assert (source.path, source.read(0, 8)) == ("x://a.bin", b"far away")
+
+
+def test_a_relative_path_is_one_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = TableFile("lake/a.parquet")
+    snapshot = Snapshot("delta:lake", "0", (Field("id", pa.int64()),), False, [file])
+    [data] = tables._sent(snapshot, [(file, ANY)]).files
+    got = tables._received(data, snapshot).file
+    assert (os.fspath(got), str(got)) == (str(tmp_path / "lake/a.parquet"), "lake/a.parquet")
