@@ -30,7 +30,9 @@ def write(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("spec", ["final", "parquet-41", "statistics"])
+@pytest.mark.parametrize(
+    "spec", ["final", *(pytest.param(spec, marks=pytest.mark.more) for spec in ("parquet-41", "statistics"))]
+)
 def test_runs_give_what_one_by_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str) -> None:
     source = write(tmp_path / "x.parquet")
     out, single = tmp_path / "out.parquet", tmp_path / "single.parquet"

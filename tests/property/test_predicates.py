@@ -27,7 +27,7 @@ def ask(seeds: range, folder: Path) -> int:
     return asked
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.more) for part in range(2, 8))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.more) for part in range(1, 8))])
 def test_twenty_thousand_cases(tmp_path: Path, part: int) -> None:
     assert ask(range(50 * part, 50 * part + 50), tmp_path) == 2500
 
