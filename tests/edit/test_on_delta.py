@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from delta_tables import random_table
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from shares import more_then_slow
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
@@ -225,8 +226,7 @@ def test_another_commit_meanwhile(tmp_path: Path, action: Any, way: Any) -> None
     assert unnamed(tmp_path / "ours") == set(), "what was built for files that are gone is gone too"
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", more_then_slow(range(12), 3))
 def test_random_tables(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     random_table(tmp_path, rng, 8)

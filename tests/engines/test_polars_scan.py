@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from shares import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.errors import FileChangedError, RequestError, UnknownColumnError
@@ -113,8 +114,7 @@ def test_random_predicates_give_the_rows_of_scan_parquet(path: Path, seed: int) 
     assert check_equal(path, seed, 12) > 8, "predicates that say nothing prove nothing"
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", more_then_slow(range(100, 130), 6))
 def test_more_random_predicates(path: Path, seed: int) -> None:
     assert check_equal(path, seed, 40) > 30
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from evolving_tables import Evolving, a_tree, evolved
 from kleene import answers, stored
+from shares import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.predicates.tree import Predicate
@@ -78,8 +79,7 @@ def test_rows_of_a_table_that_changed(seed: int, tmp_path: Path, opened: Any) ->
     check_table(seed, tmp_path, opened, 6)
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("seed", range(1000, 1400))
+@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1400), 30))
 def test_rows_of_many_tables_that_changed(seed: int, tmp_path: Path, opened: Any) -> None:
     check_table(seed, tmp_path, opened, 40)
 

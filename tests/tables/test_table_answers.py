@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from ducklakes import Lake
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
+from shares import more_then_slow
 from table_judges import Asked, Values, hold
 
 import parquet_bloom
@@ -90,11 +91,10 @@ def test_delta(tmp_path: Path) -> None:
     assert asked.by.keys() >= {"partition", "bounds"}
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
 def test_much_of_delta(part: int, tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + 130):
+    for seed in range(100 * part + 100, 100 * part + (130 if part else 105)):
         hold_delta(seed, tmp_path / str(seed), 40, asked)
     assert asked.excluded
 
@@ -211,11 +211,10 @@ def test_iceberg(tmp_path: Path) -> None:
     assert asked.excluded > 20, f"the log excludes files: {asked}"
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
 def test_much_of_iceberg(part: int, tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + 115):
+    for seed in range(100 * part + 100, 100 * part + (115 if part else 103)):
         hold_iceberg(seed, tmp_path / str(seed), 30, asked)
     assert asked.excluded
 
@@ -277,10 +276,9 @@ def test_ducklake(tmp_path: Path) -> None:
     assert asked.excluded > 10, f"the log excludes files: {asked}"
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
 def test_much_of_ducklake(part: int, tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + 115):
+    for seed in range(100 * part + 100, 100 * part + (115 if part else 103)):
         hold_ducklake(seed, tmp_path / str(seed), 30, asked)
     assert asked.excluded
