@@ -8,6 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from parquet_bloom.facts.kinds import CONTAINS, EQUAL, IN
+
 Column = tuple[str, ...]  # a column of the file, or a struct and its field
 
 
@@ -45,3 +47,15 @@ class Adapter(Protocol):
     def tell(self, path: str, where: str) -> Told:
         """What the engine tells of the same query; run once more for it."""
         ...
+
+
+def sql_condition(question: str, name: str, values: Sequence[str], contains: str) -> str:
+    """A question as SQL; the name and the values as SQL spells them, `contains` is the function that asks a list."""
+    one, *more = values
+    if question == CONTAINS:
+        return f"{contains}({name}, {one})"
+    if question == EQUAL:
+        return f"{name} = {one}"
+    if question == IN:
+        return f"{name} IN ({', '.join([one, *more])})"
+    return f"{name} >= {one} AND {name} <= {more[0]}"

@@ -9,8 +9,7 @@ import chdb
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.facts.kinds import CONTAINS, EQUAL, IN
-from parquet_bloom.worth.adapters.adapter import Column, Told
+from parquet_bloom.worth.adapters.adapter import Column, Told, sql_condition
 
 _DIGITS = {"ms": 3, "us": 6, "ns": 9}
 
@@ -21,15 +20,7 @@ class ClickHouse:
     def count(self, path: str, column: Column, question: str, values: Sequence[pa.Scalar]) -> int:
         """As Adapter has it."""
         name = f"`{'.'.join(column)}`" if len(column) == 1 else ".".join(f"`{part}`" for part in column)
-        one, *more = [_literal(path, column, value) for value in values]
-        if question == CONTAINS:
-            where = f"has({name}, {one})"
-        elif question == EQUAL:
-            where = f"{name} = {one}"
-        elif question == IN:
-            where = f"{name} IN ({', '.join([one, *more])})"
-        else:
-            where = f"{name} >= {one} AND {name} <= {more[0]}"
+        where = sql_condition(question, name, [_literal(path, column, value) for value in values], "has")
         return int(_text(f"SELECT count() FROM {_table(path)} WHERE {where}"))
 
     def find(self, path: str, where: str) -> pa.Table:

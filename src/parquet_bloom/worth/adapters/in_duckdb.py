@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 
-from parquet_bloom.facts.kinds import CONTAINS, EQUAL, IN
-from parquet_bloom.worth.adapters.adapter import Column, Told
+from parquet_bloom.worth.adapters.adapter import Column, Told, sql_condition
 
 
 class DuckDB:
@@ -19,16 +18,9 @@ class DuckDB:
         """As Adapter has it."""
         with duckdb.connect() as connection:
             connection.sql("SET TimeZone = 'UTC'")
-            (one, *more) = [_literal(connection, path, column, value) for value in values]
+            literals = [_literal(connection, path, column, value) for value in values]
             name = ".".join(f'"{part}"' for part in column)
-            if question == CONTAINS:
-                where = f"list_contains({name}, {one})"
-            elif question == EQUAL:
-                where = f"{name} = {one}"
-            elif question == IN:
-                where = f"{name} IN ({', '.join([one, *more])})"
-            else:
-                where = f"{name} >= {one} AND {name} <= {more[0]}"
+            where = sql_condition(question, name, literals, "list_contains")
             ((n,),) = connection.execute(f"SELECT count(*) FROM read_parquet(?) WHERE {where}", [path]).fetchall()
             return int(n)
 
