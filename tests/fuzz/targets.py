@@ -289,9 +289,9 @@ def _run_lance_end(data: bytes, _: Path) -> None:
         assert at + length <= len(data), "behind the file"
         return data[at : at + length]
 
-    place = lance_file.checksum_place(read, len(data))
-    if place is not None:
-        lance_file.checksum(read, len(data), place)
+    offset = lance_file.checksum_offset(read, len(data))
+    if offset is not None:
+        lance_file.checksum(read, len(data), offset)
 
 
 def _make_words(rng: random.Random, _: Path) -> bytes:
@@ -460,8 +460,10 @@ def _summed(data: bytes) -> bytes:
     def read(at: int, length: int) -> bytes:
         return data[at : at + length]
 
-    place = lance_file.checksum_place(read, len(data))
-    return data if place is None else data[:place] + lance_file.checksum(read, len(data), place) + data[place + 8 :]
+    offset = lance_file.checksum_offset(read, len(data))
+    if offset is None:
+        return data
+    return data[:offset] + lance_file.checksum(read, len(data), offset) + data[offset + 8 :]
 
 
 def _run_index(data: bytes, folder: Path) -> None:
