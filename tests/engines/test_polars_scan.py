@@ -114,7 +114,7 @@ def test_random_predicates_give_the_rows_of_scan_parquet(path: Path, seed: int) 
     assert check_equal(path, seed, 12) > 8, "predicates that say nothing prove nothing"
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(100, 130), 6))
+@pytest.mark.parametrize("seed", more_then_slow(range(100, 130), 3))
 def test_more_random_predicates(path: Path, seed: int) -> None:
     assert check_equal(path, seed, 40) > 30
 

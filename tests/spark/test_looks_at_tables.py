@@ -112,7 +112,7 @@ def filter_rows(files: Any, names: list[str]) -> list[dict[str, Any]]:
     return sorted(rows, key=by_place)
 
 
-@pytest.mark.parametrize("text", PREDICATES)
+@pytest.mark.parametrize("text", [*PREDICATES[:5], *(pytest.param(t, marks=pytest.mark.slow) for t in PREDICATES[5:])])
 def test_check_and_prune_say_what_the_local_ones_say(spark: Any, lake: Lake, text: str) -> None:
     predicate = text.format(id=lake.id)
     local = parquet_bloom.check(lake.name, predicate, nan="largest", catalog_properties=lake.properties)
