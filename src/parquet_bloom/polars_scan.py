@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("parquet_bloom")
 _BATCH_ROWS = 1 << 17
+_NEEDS = "scan_polars needs Polars 2.0 or later (pip install 'polars>=2')"
 
 
 def scan_polars(
@@ -44,16 +45,19 @@ def scan_polars(
     of it that is not understood chooses no row groups. The files are found when the frame is made, and again each
     time it is collected. Folders' names are columns, as scan_parquet(hive_partitioning=True) has them.
 
-    Raises RequestError where Polars is not installed, or older than 1.30; FileError and its kinds, TableFormatError
+    Raises RequestError where Polars is not installed, or older than 2.0; FileError and its kinds, TableFormatError
     as read_table; while it is collected, Polars' ComputeError with their text.
     """
     options.setdefault("nan", "largest")
     if options["nan"] != "largest":
         raise RequestError("nan is 'largest' for Polars, which compares NaN so")
     try:
+        from polars import __version__ as version
         from polars.io.plugins import register_io_source
     except ImportError:
-        raise RequestError("scan_polars needs Polars 1.30 or later; pip install 'polars>=1.30'") from None
+        raise RequestError(_NEEDS) from None
+    if int(version.split(".")[0]) < 2:  # 1.30 types some columns otherwise than its own reader
+        raise RequestError(f"{_NEEDS}; this is {version}")
 
     def scan(tree: Predicate | None) -> Scan:
         return scan_of(source, tree, filesystem, index=index, **options)
@@ -80,7 +84,7 @@ def scan_polars(
             if left == 0:
                 return
 
-    return register_io_source(batches, schema=schema, is_pure=True)
+    return register_io_source(batches, schema=schema)
 
 
 def _columns(with_columns: Sequence[str] | None, predicate: pl.Expr | None) -> list[str] | None:
