@@ -6,11 +6,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
 
 from parquet_bloom.edit.choose import why_not
+from parquet_bloom.edit.sample import once
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
@@ -30,11 +32,13 @@ from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
     Interval,
+    Whole,
     filter_bytes,
     gains,
     least_rate,
     row_groups_of_a_key,
     seconds,
+    shares_of,
 )
 from parquet_bloom.worth.advice.queries import QueryLog, read_queries
 from parquet_bloom.worth.advice.survey import ColumnSurvey, Survey, spread, survey_column
@@ -240,18 +244,16 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
 
 
 def _fill(found: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Advice) -> None:
-    n = surveyed.evidence.row_groups
+    n, shares = surveyed.evidence.row_groups, shares_of(surveyed)
     found.null_share = surveyed.null_share
     found.with_filter = surveyed.with_filter / n
-    distinct = [len(set(sample.hashes.tolist())) / max(1, len(sample.hashes)) for sample in surveyed.samples]
-    found.distinct_share = sum(distinct) / len(distinct)
-    found.fpp = least_rate(surveyed)
-    found.row_groups_of_a_key = row_groups_of_a_key(surveyed).times(data.scale)
-    found.filter_bytes = filter_bytes(surveyed, found.fpp, data.scale)
+    found.distinct_share = fmean(len(once(sample.hashes)) / len(sample.hashes) for sample in surveyed.samples)
+    found.fpp = least_rate(surveyed, shares)
+    found.row_groups_of_a_key = row_groups_of_a_key(shares, n).times(data.scale)
+    found.filter_bytes = filter_bytes(surveyed, shares, found.fpp, data.scale)
     found.seconds = seconds(surveyed, data.scale)
-    found.absent, found.present = gains(
-        surveyed, found.fpp, advice.row_groups, advice.bytes, len(data.outlines[0].leaves)
-    )
+    whole = Whole(advice.row_groups, advice.bytes, len(data.outlines[0].leaves))
+    found.absent, found.present = gains(shares, n, found.fpp, whole)
     found.overlap = found.absent.row_groups.likely / (1 - found.fpp)
     found.in_vain = found.fpp * found.overlap * advice.row_groups
 
