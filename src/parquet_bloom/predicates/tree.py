@@ -10,13 +10,19 @@ A tree knows no schema: predicates.bind resolves names and casts literals.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from parquet_bloom.formats.literals import Literal, spelled
 
 Path = tuple[str, ...]
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # 5 < x is x > 5
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 # Words that no parser of SQL takes, or not everywhere, for a name without quotes.
 _WORDS = """
