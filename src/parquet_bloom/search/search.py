@@ -67,7 +67,7 @@ class FileResult:
 
 def open_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which a row can match."""
-    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+    return [] if file.decision is None else file.decision.open_groups
 
 
 def sure_groups(file: FileResult) -> list[int]:
