@@ -41,10 +41,6 @@ class Interval(NamedTuple):
         """All three, so many times as large."""
         return Interval(self.low * factor, self.likely * factor, self.high * factor)
 
-    def at_least(self, floor: float) -> Interval:
-        """The same where the low end cannot lie below a number."""
-        return self._replace(low=max(floor, self.low))
-
 
 @dataclass(frozen=True, slots=True)
 class Gain:
@@ -175,4 +171,5 @@ def seconds(column: ColumnSurvey, scale: float) -> Interval:
 
 def row_groups_of_a_key(shares: Shares, n_row_groups: int) -> Interval:
     """How many row groups hold a value that one of them holds."""
-    return _interval(shares.held, n_row_groups).times(n_row_groups).at_least(1.0)
+    found = _interval(shares.held, n_row_groups).times(n_row_groups)
+    return found._replace(low=max(1.0, found.low))
