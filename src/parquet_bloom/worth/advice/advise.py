@@ -27,7 +27,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
-from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.named.sources import Sources, find
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
@@ -154,7 +154,16 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    data, failed = _read(source, filesystem, raw_files, catalog_properties)
+    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+    return advise_on(found, source, log=log, engine=engine, progress=progress)
+
+
+def advise_on(
+    found: Sources, named: PathLike | Sequence[PathLike], *, log: QueryLog | None = None, engine: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> Advice:  # fmt: skip
+    """`advise` where the files are found, and the log of queries is read, already; named: what commands call them."""
+    data, failed = _read(found)
     with data:
         scale = data.scale
         advice = Advice(
@@ -170,15 +179,11 @@ def advise(
         meter.finish()
         advice.columns.sort(key=_rank)
         advice.flags = flags_of(data)
-        advice.commands = _commands(advice, source)
+        advice.commands = _commands(advice, named)
     return advice
 
 
-def _read(
-    source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: bool,
-    catalog_properties: Mapping[str, str] | None,
-) -> tuple[Survey, list[FailedFile]]:  # fmt: skip
-    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
     file_set, snapshot = found.file_set, found.snapshot
     files, outlines, failed = [], [], list(file_set.failed)
 
