@@ -201,6 +201,12 @@ def test_generated_pages_are_those_of_docstrings_and_commands() -> None:
         [sys.executable, str(ROOT / "docs" / "generate"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = (ROOT / "docs" / "python.md").read_text(), (ROOT / "docs" / "cli.md").read_text()
-    assert all(f"\n#### `{name}`\n" in pages[0] for name in parquet_bloom.__all__ if not name.startswith("__"))
-    assert all(f"\n## parquet-bloom {name}\n" in pages[1] for name in group.list_commands(None))  # type: ignore[arg-type]
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "python").iterdir())
+    overview = (ROOT / "docs" / "python.md").read_text()
+    for name in (name for name in parquet_bloom.__all__ if not name.startswith("__")):
+        assert f"\n### `{name}`\n" in text
+        assert f"[`{name}`](" in overview
+    for name in group.list_commands(None):  # type: ignore[arg-type]
+        page = ROOT / "docs" / "cli" / f"parquet-bloom-{name}.md"
+        assert page.read_text().startswith(f"# parquet-bloom {name}\n")
+        assert f"](cli/{page.name})" in (ROOT / "docs" / "cli.md").read_text()
