@@ -167,6 +167,18 @@ def test_every_command_is_in_the_readme() -> None:
     assert not missing
 
 
+def test_the_picture_shows_the_numbers_of_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    picture = (ROOT / "docs" / "images" / "lookup.svg").read_text()
+    rows = re.findall(
+        r"^\| (?:`parquet_bloom\.)?(\w+)`? \| (\d+ ms) \| (\d+ ms) \| [\d.]+ times \|$", text, re.MULTILINE
+    )
+    assert len(rows) == 4
+    for name, before, after in rows:
+        assert f"{name}: {before} before, {after} after" in picture
+        assert all(f">{shown}</text>" in picture for shown in (name, before, after))
+
+
 def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, over files like those it speaks of; only the bucket is a folder here."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
