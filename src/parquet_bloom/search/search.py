@@ -276,6 +276,7 @@ class Search:
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:
     """One warning a file, however many of its filters are damaged."""
-    message = f"{path}: {len(damaged)} damaged filters ignored, the first: {damaged[0]}"
+    filters = "1 damaged filter" if len(damaged) == 1 else f"{len(damaged)} damaged filters"
+    message = f"{path}: {filters} ignored, the first: {damaged[0]}"
     logger.warning(message)
     warnings.warn(message, FilterWarning, stacklevel=2)
