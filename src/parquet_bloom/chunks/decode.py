@@ -19,7 +19,6 @@ from copy import copy
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -146,6 +145,8 @@ class ColumnReader:
 
     def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
         """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""
+        import pyarrow.compute as pc
+
         where, most = f"row group {row_group}, column {self.leaf.name}", _WHOLE * limits().max_memory
         check_page(self.path, where, sizes, 1, repeated=False)  # the dictionary itself
         longest = total = 0

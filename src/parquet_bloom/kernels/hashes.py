@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -74,6 +73,8 @@ def _hash_dictionary(array: pa.DictionaryArray, name: ArrayHashName, seed: int) 
     entries = array.dictionary
     indices = array.indices.drop_null()
     if entries.null_count:
+        import pyarrow.compute as pc  # half as long to load as pyarrow itself; most columns never need it
+
         valid = entries.is_valid()
         indices = indices.filter(valid.take(indices))
         position = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
