@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from parquet_bloom.kernels import hashes, k_probe, split_block
+from both_loops import forced
 
 
 @pytest.fixture(scope="module", params=["numba", "numpy"])
-def loops(request: pytest.FixtureRequest) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (hashes, k_probe, split_block):
-            patch.setattr(module, "compiled", lambda _: request.param == "numba")
-        yield request.param
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    with forced(request.param == "numba"):
+        yield
