@@ -22,7 +22,7 @@ from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
 from parquet_bloom.predicates.names import FirstFile, Schema
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
@@ -112,6 +112,9 @@ def as_predicate(predicate: Any) -> Predicate:
     Raises TextError with the spot marked, RequestError for lists that are no DNF.
     """
     if isinstance(predicate, str):
+        tree = plain(predicate)
+        if tree is not None:
+            return tree
         from parquet_bloom.predicates.text import parse
 
         return parse(predicate)
