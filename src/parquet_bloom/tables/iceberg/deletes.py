@@ -20,6 +20,7 @@ from pyiceberg.table import Table as IcebergLog
 from pyiceberg.types import DoubleType, FloatType, NestedField, UUIDType
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.delete_files import PATH, PositionFile, VectorBlob
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, PartitionKey
 from parquet_bloom.tables.iceberg.equality import EqualityColumn, EqualityFile
@@ -74,7 +75,8 @@ class DeleteIndex:
         if not (vectors or files or equals):
             return None
         columns = self._columns_of(file) if equals else {}
-        return RowDeletes(data.path, file, vectors, files, tuple(map(self._equality_file, equals)), columns)
+        here = Location(file.path, file.filesystem, file.shown)
+        return RowDeletes(data.path, here, vectors, files, tuple(map(self._equality_file, equals)), columns)
 
     def _equality_file(self, entry: Entry) -> EqualityFile:
         ids = tuple(sorted(entry.file.equality_ids or ()))
