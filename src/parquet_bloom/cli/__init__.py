@@ -1,7 +1,8 @@
 """The command `parquet-bloom`: one thin command per library call.
 
 Exit status: 0 done; 1 the answer is "no" (check: no row group can match; verify: a filter is
-wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr.
+wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr,
+and a hint below it where one helps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli import process
-from parquet_bloom.cli.common import complain, option_of, print_json, print_lines, warnings_as_lines
+from parquet_bloom.cli.common import complain, hints, option_of, print_json, print_lines, warnings_as_lines
 from parquet_bloom.cli.groups import Commands
 from parquet_bloom.errors import ParquetBloomError, TextError, worded
 from parquet_bloom.report.gates import annotation
@@ -38,6 +39,7 @@ _COMMANDS = (
     "report",
     "index",
     "spark",
+    "explain",
 )
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
@@ -175,7 +177,7 @@ def _told(error: BaseException) -> int:
             first, *spot = str(error).split("\n")
             complain(first, spot)
         case ParquetBloomError():
-            complain(error.message)
+            complain(error.message, hints([error]))
         case _ReaderGone() | BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

@@ -16,7 +16,7 @@ from parquet_bloom.cli.groups import SIZE
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
-from parquet_bloom.report.failures import failure_lines
+from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import json_text, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
@@ -183,6 +183,13 @@ def complain(text: str, more: Sequence[str] = ()) -> None:
     aside("parquet-bloom: " + text, more)
 
 
+def hints(errors: Iterable[Exception]) -> list[str]:
+    """Below errors: what to try next, each hint once. The page that tells it is read here, and not before."""
+    from parquet_bloom.report.explained import hint_line
+
+    return list(dict.fromkeys(line for line in map(hint_line, errors) if line))
+
+
 def aside(text: str, more: Sequence[str] = ()) -> None:
     """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
     lines = "\n".join(visible(without_secret(worded(line, option_of))) for line in (text, *more))
@@ -251,6 +258,8 @@ def say_failed(failed: Sequence[Any], total: int) -> int:
     for line in failure_lines(failed):
         complain(line)
     if failed:
+        for line in hints(one.error for one in failed)[:MOST_REASONS]:
+            aside(line)
         complain(f"{len(failed):,} of {total:,} files failed")
     return 2 if failed else 0
 

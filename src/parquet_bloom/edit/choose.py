@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.sample import (
@@ -192,6 +191,8 @@ def _width(leaf: Leaf, evidence: Evidence) -> int | None:
 
 def _are_sentences(values: pa.ChunkedArray) -> bool:
     """Whether most values have three words or more, which names of people and things seldom have."""
+    import pyarrow.compute as pc
+
     spaces = pc.count_substring(thinned(values), b" ")
     return 2 * int(pc.sum(pc.greater_equal(spaces, 2)).as_py() or 0) > len(spaces)
 

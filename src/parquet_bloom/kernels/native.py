@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit, types, uint64
+from numba.extending import register_jitable
 
 from parquet_bloom.kernels.compiler import kernel
 from parquet_bloom.kernels.intrinsics import (
@@ -20,6 +21,7 @@ from parquet_bloom.kernels.intrinsics import (
     load64,
     masked_block_of,
 )
+from parquet_bloom.kernels.lanes import LANES, hash_lanes, rotl
 
 # Arrow's buffers are read-only; a writable array converts to these, never the other way round.
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -27,21 +29,14 @@ _U32 = types.Array(types.uint32, 1, "C", readonly=True)
 _U64 = types.Array(types.uint64, 1, "C", readonly=True)
 
 # The processor's own prefetching does not keep up with loops that do so little per value: asking for
-# the next values in time makes hashing from memory twice as fast (benchmarks/kernels.py). The step
-# is a constant, so that the loop over it stays one of whole vectors.
-_STEP = 2048
+# values this far ahead makes hashing from memory twice as fast (benchmarks/kernels.py).
+_AHEAD = 2048
 
 
 @njit(inline="always")
-def _fetch_step(values, start, per_line):  # type: ignore[no-untyped-def]
-    for i in range(start, start + _STEP, per_line):
+def _fetch_lanes(values, start, per_line):  # type: ignore[no-untyped-def]
+    for i in range(start + _AHEAD, start + _AHEAD + LANES, per_line):
         fetch(values, uint64(i))
-
-
-@njit(inline="always")
-def rotl(x, r):  # type: ignore[no-untyped-def]
-    """Rotate 64 bits to the left."""
-    return (x << uint64(r)) | (x >> uint64(64 - r))
 
 
 # --- XXH64 (source: the xxHash specification, "XXH64 algorithm description") ----------------------
@@ -53,14 +48,14 @@ P4 = np.uint64(0x85EBCA77C2B2AE63)
 P5 = np.uint64(0x27D4EB2F165667C5)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _xxh_finish(h):  # type: ignore[no-untyped-def]
     h = (h ^ (h >> uint64(33))) * P2
     h = (h ^ (h >> uint64(29))) * P3
     return h ^ (h >> uint64(32))
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _xxh_round(lane, word):  # type: ignore[no-untyped-def]
     return rotl(lane + word * P2, 31) * P1
 
@@ -101,40 +96,41 @@ def _xxh64(data, start, stop, seed):  # type: ignore[no-untyped-def]
     return _xxh_finish(h)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _xxh64_4(value, seed):  # type: ignore[no-untyped-def]
-    h = (seed + P5 + uint64(4)) ^ (uint64(value) * P1)
+    h = (seed + P5 + uint64(4)) ^ (value * P1)
     return _xxh_finish(rotl(h, 23) * P2 + P3)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _xxh64_8(value, seed):  # type: ignore[no-untyped-def]
     h = (seed + P5 + uint64(8)) ^ _xxh_round(uint64(0), value)
     return _xxh_finish(rotl(h, 27) * P1 + P4)
 
 
+_xxh64_4_lanes, _xxh64_8_lanes = hash_lanes(_xxh64_4, 32), hash_lanes(_xxh64_8, 64)
+
+
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def xxh64_u32(values, seed, out):  # type: ignore[no-untyped-def]
     """XXH64 of each value; values uint32[n], out uint64[n]."""
-    whole = values.shape[0] - values.shape[0] % _STEP
-    for start in range(0, whole, _STEP):
-        _fetch_step(values, start + _STEP, 16)
-        for i in range(start, start + _STEP):
-            out[i] = _xxh64_4(values[i], seed)
+    whole = values.shape[0] - values.shape[0] % LANES
+    for start in range(0, whole, LANES):
+        _fetch_lanes(values, start, 16)
+        _xxh64_4_lanes(values, uint64(start), seed, out)
     for i in range(whole, values.shape[0]):
-        out[i] = _xxh64_4(values[i], seed)
+        out[i] = _xxh64_4(uint64(values[i]), seed)
 
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def xxh64_u64(values, seed, out):  # type: ignore[no-untyped-def]
     """XXH64 of each value; values uint64[n], out uint64[n]."""
-    whole = values.shape[0] - values.shape[0] % _STEP
-    for start in range(0, whole, _STEP):
-        _fetch_step(values, start + _STEP, 8)
-        for i in range(start, start + _STEP):
-            out[i] = _xxh64_8(values[i], seed)
+    whole = values.shape[0] - values.shape[0] % LANES
+    for start in range(0, whole, LANES):
+        _fetch_lanes(values, start, 8)
+        _xxh64_8_lanes(values, uint64(start), seed, out)
     for i in range(whole, values.shape[0]):
-        out[i] = _xxh64_8(values[i], seed)
+        out[i] = _xxh64_8(uint64(values[i]), seed)
 
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))
@@ -158,7 +154,7 @@ C1 = np.uint64(0x87C37B91114253D5)
 C2 = np.uint64(0x4CF5AD432745937F)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def fmix64(k):  # type: ignore[no-untyped-def]
     """Murmur3's last step."""
     k = (k ^ (k >> uint64(33))) * uint64(0xFF51AFD7ED558CCD)
@@ -166,7 +162,7 @@ def fmix64(k):  # type: ignore[no-untyped-def]
     return k ^ (k >> uint64(33))
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def mix1(k):  # type: ignore[no-untyped-def]
     """Murmur3's mixing of the first lane."""
     return rotl(k * C1, 31) * C2
@@ -177,7 +173,7 @@ def _mix2(k):  # type: ignore[no-untyped-def]
     return rotl(k * C2, 33) * C1
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _murmur3_finish(h1, h2, length):  # type: ignore[no-untyped-def]
     h1 = (h1 ^ length) + (h2 ^ length)
     return fmix64(h1) + fmix64((h2 ^ length) + h1)
@@ -214,38 +210,39 @@ def _murmur3(data, start, stop, seed):  # type: ignore[no-untyped-def]
     return _murmur3_finish(h1, h2, stop - start)
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _murmur3_4(value, seed):  # type: ignore[no-untyped-def]
-    return _murmur3_finish(seed ^ mix1(uint64(value)), seed, uint64(4))
+    return _murmur3_finish(seed ^ mix1(value), seed, uint64(4))
 
 
-@njit(inline="always")
+@register_jitable(inline="always")
 def _murmur3_8(value, seed):  # type: ignore[no-untyped-def]
     return _murmur3_finish(seed ^ mix1(value), seed, uint64(8))
+
+
+_murmur3_4_lanes, _murmur3_8_lanes = hash_lanes(_murmur3_4, 32), hash_lanes(_murmur3_8, 64)
 
 
 @kernel(types.void(_U32, types.uint64, types.uint64[::1]))
 def murmur3_u32(values, seed, out):  # type: ignore[no-untyped-def]
     """The first half of murmur3_x64_128 of each value; values uint32[n], out uint64[n]."""
-    whole = values.shape[0] - values.shape[0] % _STEP
-    for start in range(0, whole, _STEP):
-        _fetch_step(values, start + _STEP, 16)
-        for i in range(start, start + _STEP):
-            out[i] = _murmur3_4(values[i], seed)
+    whole = values.shape[0] - values.shape[0] % LANES
+    for start in range(0, whole, LANES):
+        _fetch_lanes(values, start, 16)
+        _murmur3_4_lanes(values, uint64(start), seed, out)
     for i in range(whole, values.shape[0]):
-        out[i] = _murmur3_4(values[i], seed)
+        out[i] = _murmur3_4(uint64(values[i]), seed)
 
 
 @kernel(types.void(_U64, types.uint64, types.uint64[::1]))
 def murmur3_u64(values, seed, out):  # type: ignore[no-untyped-def]
     """The first half of murmur3_x64_128 of each value; values uint64[n], out uint64[n]."""
-    whole = values.shape[0] - values.shape[0] % _STEP
-    for start in range(0, whole, _STEP):
-        _fetch_step(values, start + _STEP, 8)
-        for i in range(start, start + _STEP):
-            out[i] = _murmur3_8(values[i], seed)
+    whole = values.shape[0] - values.shape[0] % LANES
+    for start in range(0, whole, LANES):
+        _fetch_lanes(values, start, 8)
+        _murmur3_8_lanes(values, uint64(start), seed, out)
     for i in range(whole, values.shape[0]):
-        out[i] = _murmur3_8(values[i], seed)
+        out[i] = _murmur3_8(uint64(values[i]), seed)
 
 
 @kernel(types.void(_BYTES, types.uint64, types.uint64, types.uint64[::1]))

@@ -90,7 +90,7 @@ class RowReader:
         decision = decide(source, outline, Question(bound, _ASKED, literal=literal_outcome(bound, _ASKED.nan)))
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
-        return [int(group) for group in decision.open.nonzero()[0]]
+        return decision.open_groups
 
     # --- reading ----------------------------------------------------------------------------------
 

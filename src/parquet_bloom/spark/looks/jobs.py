@@ -40,12 +40,11 @@ from parquet_bloom.spark.looks.rows import (
     RowsOf,
     batches_of,
     each_or_error,
-    inspected,
+    filters_of,
     kept,
     searched,
     some_of,
     verdicts,
-    verified,
 )
 from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.spark.packing import by_name, packed
@@ -215,13 +214,13 @@ def _each_alone(files: Sequence[DataFile], rows_of: RowsOfSource) -> Iterator[Ro
 
 
 def _inspected(source: Any, columns: Sequence[str] | None, exclude: Sequence[str] | None) -> Iterator[Row]:
-    return inspected(inspect(source, columns=columns, exclude=exclude))
+    return filters_of(inspect(source, columns=columns, exclude=exclude), INSPECTED)
 
 
 def _verified(
     source: Any, columns: Sequence[str] | None, exclude: Sequence[str] | None, sample: int | None
 ) -> Iterator[Row]:
-    return verified(verify(source, columns=columns, exclude=exclude, sample=sample))
+    return filters_of(verify(source, columns=columns, exclude=exclude, sample=sample), VERIFIED)
 
 
 def _searching(data: Dataset, predicate: Predicate, options: Options, rows_of: RowsOf) -> Work:
