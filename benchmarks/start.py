@@ -2,9 +2,9 @@
 
     python benchmarks/start.py [--folder /tmp/parquet-bloom-bench] [--runs 11] [--loops]
 
-A file of 100,000 rows in four row groups, 4 MB. All commands take turns; prints the median of the ratios of each round, by
-processor time (user and system) and by the clock, and what of it is Python, numpy and pyarrow themselves. Run it
-where Python may keep compiled modules (no PYTHONDONTWRITEBYTECODE), as an installation does.
+A file of 100,000 rows in four row groups, 4 MB. All commands take turns; prints the median of the ratios of each
+round, by processor time (user and system) and by the clock, and what of it is Python, numpy and pyarrow themselves.
+Run it where Python may keep compiled modules (no PYTHONDONTWRITEBYTECODE), as an installation does.
 
 --loops: instead, files of 0.1 to 8 million int64 values, `add` by numpy's loops and by numba's: from where on loading
 numba pays, see parquet_bloom.kernels.loops.
@@ -13,7 +13,7 @@ numba pays, see parquet_bloom.kernels.loops.
 from __future__ import annotations
 
 import argparse
-import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -47,13 +47,13 @@ sys.exit(run(sys.argv[2:]))
 
 def timed(command: Sequence[str], folder: Path) -> tuple[float, float]:
     """Seconds of processor time, and by the clock."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     clock = time.perf_counter() - start
     assert done.returncode in (0, 1), command
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system, clock
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, clock
 
 
 def rounds(commands: dict[str, Sequence[str]], folder: Path, runs: int) -> dict[str, list[tuple[float, float]]]:
@@ -111,10 +111,8 @@ def short_commands(folder: Path, runs: int) -> None:
 def both_loops(folder: Path, runs: int) -> None:
     for millions in (0.1, 0.5, 1, 2, 4, 8):
         n = int(millions * 1e6)
-        values = np.random.default_rng(2).integers(-(1 << 62), 1 << 62, n)
-        pq.write_table(
-            pa.table({"id": values}), folder / "values.parquet", row_group_size=max(n // 8, 1), use_dictionary=False
-        )
+        table = pa.table({"id": np.random.default_rng(2).integers(-(1 << 62), 1 << 62, n)})
+        pq.write_table(table, folder / "values.parquet", row_group_size=n // 8, use_dictionary=False)
         words = ["add", "values.parquet", "--column", "id", "--output", "new.parquet", "--overwrite"]
         commands = {
             "by numba": [sys.executable, "-c", FORCED, "-1", *words],
