@@ -15,6 +15,7 @@ from parquet_bloom.cli.common import (
     listed,
     output_options,
     print_json,
+    quiet,
     say,
     say_failed,
     sources_argument,
@@ -55,7 +56,7 @@ def command(
         )
     if as_json:
         print_json("remove", report)
-    else:
+    elif not quiet():
         print_removed(report.files, show_all, say)
         print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -15,10 +15,12 @@ from parquet_bloom.cli.common import (
     columns_options,
     listed,
     print_json,
+    quiet,
     range_option,
     raw_files_option,
     say,
 )
+from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
@@ -55,7 +57,7 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
     from parquet_bloom.spark.progress import watched
 
     report = printed.report
-    with watched(spark):
+    with watched(spark, quiet()):
         if report is not None:
             refuse_existing(spark, report)
         frame = job().persist()
@@ -77,7 +79,7 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
     else:
         from parquet_bloom.report.tables import plural, print_table
 
-        if rows:
+        if rows and not quiet():
             print_table(printed.columns, _cells(rows))
         say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printed.sums)]))
         if report is not None:
@@ -90,7 +92,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [["" if cell is None else cell for cell in row] for row in rows]
 
 
-@click.command("inspect")
+@click.command("inspect", cls=Command)
 @paths_argument
 @columns_options
 @catalog_option
@@ -113,7 +115,7 @@ def inspect(
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @paths_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
@@ -142,7 +144,7 @@ def verify(
     return status or (1 if totals["wrong"] else 0)
 
 
-@click.command("check")
+@click.command("check", cls=Command)
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
@@ -176,7 +178,7 @@ def check(
     return status or (0 if totals["kept"] else 1)
 
 
-@click.command("prune")
+@click.command("prune", cls=Command)
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
@@ -206,11 +208,11 @@ def prune(
     return status or (0 if totals["left"] else 1)
 
 
-@click.command("read")
+@click.command("read", cls=Command)
 @paths_argument
 @click.option("--where", required=True, metavar="PREDICATE", help="SQL text: the rows that match.")
-@click.option("--columns", metavar="A,B", help="Only these columns.")
-@click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
+@click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
+@click.option("--output", "-o", type=FILE, metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
 @raw_files_option
 @range_option
 @rows_option
@@ -227,7 +229,7 @@ def read(
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_session(master, conf, py_files) as spark:
-        with watched(spark):
+        with watched(spark, quiet()):
             frame = job(spark, paths, where, names, range_values=range_values, raw_files=raw_files)
             if output is not None:
                 frame.write.parquet(storages(spark, (), output).absolute(output))
@@ -239,12 +241,19 @@ def read(
     return 0
 
 
-@click.command("index")
+@click.command("index", cls=Command)
 @paths_argument
 @click.option(
-    "--column", "-c", "columns", multiple=True, required=True, metavar="C", help="A column, by name or pattern."
+    "--column",
+    "-c",
+    "columns",
+    multiple=True,
+    required=True,
+    type=COLUMN,
+    metavar="C",
+    help="A column, by name or pattern.",
 )
-@click.option("--output", "-o", required=True, metavar="DIR", help="A folder that the executors share.")
+@click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="A folder that the executors share.")
 @click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows of a zone.")
 @click.option(
     "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
@@ -266,7 +275,7 @@ def index(
     from parquet_bloom.spark import build_zone_index
     from parquet_bloom.spark.progress import watched
 
-    with open_session(master, conf, py_files) as spark, watched(spark):
+    with open_session(master, conf, py_files) as spark, watched(spark, quiet()):
         rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
     for row in rows:
         say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")
