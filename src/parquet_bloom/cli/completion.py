@@ -17,7 +17,7 @@ def command(ctx: click.Context, shell: str) -> int:
     """Print a script that lets a shell complete commands, options, files and names of columns.
 
     \b
-    parquet-bloom completion bash > ~/.local/share/bash-completion/completions/parquet-bloom
+    parquet-bloom completion bash >> ~/.bashrc
     parquet-bloom completion zsh > ~/.zfunc/_parquet-bloom
     parquet-bloom completion fish > ~/.config/fish/completions/parquet-bloom.fish
 

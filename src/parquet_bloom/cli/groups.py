@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import os
 import re
 from decimal import Decimal
@@ -58,7 +59,22 @@ _TELLING = (
 
 
 class _Telling(click.Command):
-    """A command that has the options which every command has."""
+    """A command that has the options which every command has, and whose page ends with the examples of its help.
+
+    Examples are the paragraphs of commands that click leaves as they are, behind a \\b.
+    """
+
+    def __init__(self, name: str | None = None, *, help: str | None = None, **options: Any) -> None:
+        texts = inspect.cleandoc(help or "").split("\n\n")
+        examples = [text for text in texts if text.startswith("\b\nparquet-bloom ")]
+        super().__init__(name, help="\n\n".join(text for text in texts if text not in examples), **options)
+        self.examples = [line for text in examples for line in text.splitlines()[1:]]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, a line each."""
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write_text("\b\n" + "\n".join(self.examples))
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, those of all, --help."""

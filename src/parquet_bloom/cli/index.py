@@ -47,6 +47,9 @@ def command() -> None:
 
     INDEX is a bloomfilter.lance, a folder of them, or a Lance data set that has such indexes. Needs pylance:
     pip install 'parquet-bloom[lance]'
+
+    \b
+    parquet-bloom index build events/ --column trace_id -o events-index/
     """
 
 
@@ -240,7 +243,7 @@ def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
     """Add an index to the manifest of its Lance data set, after verifying it; Lance's own queries then use it.
 
     \b
-    parquet-bloom index register index/id/bloomfilter.lance events.lance
+    parquet-bloom index register index/trace_id/bloomfilter.lance events.lance
     """
     from parquet_bloom.zones.register import register_index
 

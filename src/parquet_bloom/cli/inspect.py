@@ -48,7 +48,7 @@ def command(
     \b
     parquet-bloom inspect events-bloom.parquet
     parquet-bloom inspect data/ --column trace_id --all
-    parquet-bloom inspect ducklake:lake.ducklake/main.events
+    parquet-bloom inspect delta:lake/events
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LINE_EVERY = 10.0  # seconds
 _BAR_EVERY = 0.2
 _BAR_AFTER = 0.5  # a command that ends sooner shows none
-_BAR_CELLS = 20
+_BAR_CELLS, _BAR_LEAST = 20, 8
 
 
 class Watch:
@@ -82,7 +82,7 @@ class Watch:
             self._done = _Done(progress.stage)
             self._started = time.monotonic()
         self._done.log(self._name, progress)
-        self.tell(lambda: _joined(in_words(progress), self._rate(progress)), progress.share)
+        self.tell(lambda: f"{in_words(progress)}, {self._rate(progress)}".removesuffix(", "), progress.share)
 
     def counting(self, verb: str, steps: int, what: str) -> Callable[[str], None]:
         """A callback that is told each step's name as it begins: "asking DuckDB, 1 of 6 engines"."""
@@ -136,19 +136,28 @@ class Watch:
             return
         left = self._time_left()
         past = _clock(time.monotonic() - self._started) if self._share is None else ""
-        whole = _joined(text, left and f"{left} left", past)
-        if not self._terminal:
-            self._write(f"{self._name}: {whole}\n")
-            return
+        told = [part for part in (*text.split(", "), left and f"{left} left", past) if part]
+        if self._terminal:
+            self._write(f"\r{self._line(told)}\x1b[K")
+            self._drawn = True
+        else:
+            self._write(f"{self._name}: {', '.join(told)}\n")
+
+    def _line(self, told: list[str]) -> str:
+        """What a terminal has room for: of what is told the middle gives way, then the bar, then all of it."""
         room = width_of(self._file, least=1) - 1
         head = shortened(f"{self._name}: ", room)
-        full = round(_BAR_CELLS * (self._share or 0.0))
-        bar = self._share is not None and room >= cells(head) + _BAR_CELLS + 1
-        done, rest = ("━" * full, "·" * (_BAR_CELLS - full)) if bar else ("", "")
-        line = f"{done}{rest} {whole}" if bar else whole
-        line = shortened(line, max(0, room - cells(head)))[len(done + rest) :]
-        self._write(f"\r{head}{painted(done, 'green', self._file)}{painted(rest, 'dim', self._file)}{line}\x1b[K")
-        self._drawn = True
+        room -= cells(head)
+        least = 0 if self._share is None else _BAR_LEAST + 1
+        while len(told) > 2 and cells(", ".join(told)) > room - least:
+            del told[-3]
+        words = shortened(", ".join(told), max(0, room))
+        width = min(_BAR_CELLS, room - cells(words) - 1)
+        if self._share is None or width < _BAR_LEAST:
+            return head + words
+        full = round(width * self._share)
+        done, rest = painted("━" * full, "green", self._file), painted("·" * (width - full), "dim", self._file)
+        return f"{head}{done}{rest} {words}"
 
     def _time_left(self) -> str:
         seconds = time.monotonic() - self._started
@@ -164,7 +173,7 @@ class Watch:
         if seconds < 1:
             return ""
         if progress.bytes:
-            return f"{size(round((progress.bytes_done or 0) / seconds))}/s"
+            return f"{size(round(progress.bytes_done / seconds))}/s" if progress.bytes_done else ""
         rate = progress.files_done / seconds
         return f"{rate:,.{1 if rate < 10 else 0}f} files/s" if rate else ""
 
@@ -234,10 +243,6 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
-
-
-def _joined(*texts: str) -> str:
-    return ", ".join(text for text in texts if text)
 
 
 def in_words(progress: Progress) -> str:

@@ -56,7 +56,7 @@ def command(
     \b
     parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
     parquet-bloom read data/ --where "user.id = 42" --columns at,user -o rows.csv
-    parquet-bloom read iceberg:prod/web.events@70517296 --where "user.id = 42"
+    parquet-bloom read delta:lake/events@0 --where "user.id = 42"
 
     What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """

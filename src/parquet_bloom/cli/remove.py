@@ -41,7 +41,7 @@ def command(
     """Take Bloom filters out again, all forms.
 
     \b
-    parquet-bloom remove events-bloom.parquet --output events.parquet
+    parquet-bloom remove events-bloom.parquet --output plain.parquet
     parquet-bloom remove data/ --column trace_id --in-place
     parquet-bloom remove delta:lake/events
 

@@ -41,7 +41,7 @@ def command(
 
     \b
     parquet-bloom report events/ -o report.html
-    parquet-bloom report events/ --where "trace_id = '4bf92f3577b34da6'" -o report.html
+    parquet-bloom report events/ --where "trace_id = '4bf92f35'" -o report.html
 
     The page is one file that needs no network; the data behind its pictures is in it as JSON.
     """

@@ -38,6 +38,9 @@ def command() -> None:
 
     PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
     a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
+
+    \b
+    parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
     """
 
 
@@ -75,7 +78,7 @@ def add(
 
     \b
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
-    parquet-bloom spark add events/ --column '*_id' --output events-bloom/ --master 'local[*]'
+    parquet-bloom spark add events/ --column '*_id' --output events-bloom/
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
@@ -115,7 +118,7 @@ def package(output: str, overwrite: bool) -> int:
 
     \b
     parquet-bloom spark package parquet_bloom.zip
-    parquet-bloom spark add /shared/events --in-place --master spark://host:7077 --py-files parquet_bloom.zip
+    parquet-bloom spark add /shared/events --in-place --py-files parquet_bloom.zip
 
     What it imports (pyarrow, pandas, numba, numpy, thrift, xxhash, mmh3, sqlglot) must be there, as zips hold no
     machine code.

@@ -103,7 +103,11 @@ def inspect(
     catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
+    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
+
+    \b
+    parquet-bloom spark inspect events/ --column trace_id --report filters.parquet
+    """
     from parquet_bloom.spark import inspect_filters
 
     shown = ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"]
@@ -130,6 +134,9 @@ def verify(
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
+
+    \b
+    parquet-bloom spark verify events/ --sample 3
     """
     from parquet_bloom.spark import verify_filters
 
@@ -160,6 +167,9 @@ def check(
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
+
+    \b
+    parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'"
     """
     from parquet_bloom.spark import check as function
 
@@ -194,6 +204,9 @@ def prune(
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
+
+    \b
+    parquet-bloom spark prune events/ "trace_id = '4bf92f3577b34da6'"
     """
     from parquet_bloom.spark import prune as function
 
@@ -221,7 +234,11 @@ def read(
     paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
     raw_files: bool, limit: int, master: str | None, conf: tuple[str, ...], py_files: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value."""
+    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
+
+    \b
+    parquet-bloom spark read events/ --where "trace_id = '4bf92f3577b34da6'"
+    """
     from parquet_bloom.report.tables import print_table
     from parquet_bloom.spark import read as job
     from parquet_bloom.spark.progress import watched
@@ -270,7 +287,11 @@ def index(
     py_files: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Build a zone index over each column, as `parquet-bloom index build` does on one machine."""
+    """Build a zone index over each column, as `parquet-bloom index build` does on one machine.
+
+    \b
+    parquet-bloom spark index events/ --column trace_id -o events-index/
+    """
     from parquet_bloom.report.tables import size
     from parquet_bloom.spark import build_zone_index
     from parquet_bloom.spark.progress import watched

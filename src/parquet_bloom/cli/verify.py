@@ -48,7 +48,7 @@ def command(
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
-    parquet-bloom verify delta:s3://lake/events --sample 3
+    parquet-bloom verify delta:lake/events --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
