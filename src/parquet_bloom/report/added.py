@@ -25,6 +25,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
     if everything:
         _print_filters(files, say)
     if len(files) > 1:
+        files = sorted(files, key=lambda f: not (f.planned_filters if f.dry_run else f.filters))  # stable
         print_files(
             ("file", "filters", "bytes", "grows"),
             [

@@ -17,7 +17,7 @@ _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Tell of FileInfos."""
     filters = [f for file in files for f in file.filters]
-    form = _one_form(filters)
+    form = _form(filters)
     _say_total(files, filters, f" ({form})" if form else "", say)
     if everything:
         for file in files:
@@ -61,7 +61,7 @@ def _say_of(files: Sequence[Any], what: str, say: Say) -> None:
         say(f"{plural(len(files), 'file')}: {what}")
 
 
-def _one_form(filters: Sequence[Any]) -> str:
+def _form(filters: Sequence[Any]) -> str:
     """Spec and place, where these are the same for all filters."""
     forms = {(f.spec or "?", f.place) for f in filters}
     return "{}, {}".format(*forms.pop()) if len(forms) == 1 else ""
@@ -74,7 +74,7 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
         filled = [f for f in filters if f.num_bytes]
         set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
         ndvs = sorted(f.estimated_ndv for f in filled)
-        forms = [", ".join(sorted({f"{f.spec or '?'}, {f.place}" for f in filters}))] if with_form else []
+        forms = [_form(filters) or plural(len({(f.spec, f.place) for f in filters}), "form")] if with_form else []
         rows.append((
             column, *forms, f"{len(filters):,} of {groups:,}", size(sum(f.num_bytes for f in filters)),
             _range(set_shares), _range(sorted(f.fpp for f in filled)),
@@ -183,8 +183,10 @@ def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> No
 
 
 def _range(shares: Sequence[float]) -> str:
-    """31 % or 31-35 %, of sorted shares."""
+    """31 %, 31-35 % or up to 35 %, of sorted shares."""
     texts = list(dict.fromkeys(share(s) for s in (*shares[:1], *shares[-1:])))
+    if len(texts) == 2 and texts[0].startswith("<"):
+        return f"up to {texts[1]}"
     return "-" if not texts else texts[0] if len(texts) == 1 else f"{texts[0].removesuffix(' %')}-{texts[1]}"
 
 

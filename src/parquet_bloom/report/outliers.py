@@ -22,7 +22,10 @@ def outlier_lines(files: Sequence[Any]) -> list[str]:
     for file in files:
         for f in file.filters:
             columns.setdefault(f.column, []).append((file, f))
-    return [line for name, found in columns.items() for line in _without(name, found, files)] + _fullest(columns, files)
+    without = [line for name, found in columns.items() for line in _without(name, found, files)]
+    if len(without) > _SHOWN:
+        without[_SHOWN:] = [f"  ... and {plural(len(without) - _SHOWN, 'column')} more that some row groups lack"]
+    return without + _fullest(columns, files)
 
 
 def _without(column: str, found: Sequence[tuple[Any, Any]], files: Sequence[Any]) -> Iterator[str]:
@@ -35,9 +38,10 @@ def _without(column: str, found: Sequence[tuple[Any, Any]], files: Sequence[Any]
         for file in files
         if file.row_groups > len(there.get(file.path, ()))
     }
-    if not lacking:
+    count = sum(map(len, lacking.values()))
+    if not 0 < 2 * count < sum(file.row_groups for file in files):  # where most lack one, the table says enough
         return
-    groups = plural(sum(map(len, lacking.values())), "row group")
+    groups = plural(count, "row group")
     if len(files) == 1:
         yield f"  without a filter on {column}: {groups}, {ranges(next(iter(lacking.values())), _SHOWN)}"
         return
