@@ -194,11 +194,18 @@ def complain(text: str, more: Sequence[str] = ()) -> None:
     _tell("parquet-bloom: ", "red", text, more)
 
 
-def hints(errors: Iterable[Exception]) -> list[str]:
-    """Below errors: what to try next, each hint once. The page that tells it is read here, and not before."""
-    from parquet_bloom.report.explained import hint_line
+def suggest(errors: Iterable[Exception]) -> None:
+    """Print below errors what to try next, each hint once, but not with --quiet.
 
-    return list(dict.fromkeys(line for line in map(hint_line, errors) if line))
+    The page that tells it is read here, and not before.
+    """
+    if talk.quiet:
+        return
+    from parquet_bloom.report.explained import hint_of
+
+    found = dict.fromkeys(hint for hint in map(hint_of, errors) if hint)
+    for hint in list(found)[:MOST_REASONS]:
+        _tell("hint: ", "dim", hint, lead="  ")
 
 
 def note(text: str) -> None:
@@ -213,14 +220,14 @@ def aside(text: str) -> None:
         _tell("", "", text)
 
 
-def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
+def _tell(head: str, style: str, text: str, more: Sequence[str] = (), lead: str = "") -> None:
     """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
     first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
-    folded = wrapped(head + first, width, indent="  ", cut=False)
+    folded = wrapped(head + first, width - len(lead), indent="  ", cut=False)
     folded[0] = painted(head.rstrip(), style, sys.stderr) + folded[0][len(head.rstrip()) :]
     with Watch.room():
-        click.echo("\n".join([*folded, *rest]), err=True)
+        click.echo("\n".join([*(lead + line for line in folded), *rest]), err=True)
 
 
 def print_json(document: str, value: Any) -> None:
@@ -284,8 +291,7 @@ def say_failed(failed: Sequence[Any], total: int) -> int:
     for line in failure_lines(failed):
         complain(line)
     if failed:
-        for line in hints(one.error for one in failed)[:MOST_REASONS]:
-            aside(line)
+        suggest(one.error for one in failed)
         complain(f"{len(failed):,} of {total:,} files failed")
     return 2 if failed else 0
 
