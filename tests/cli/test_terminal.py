@@ -169,7 +169,7 @@ def test_colours_are_for_terminals_that_take_them(folder: Path) -> None:
     assert any(line.startswith("\x1b[1mcolumn ") and line.endswith("\x1b[0m") for line in lines), "headings"
     error, hint, *_ = on_terminal(folder, "inspect", "nowhere.parquet")
     assert error.startswith("\x1b[31mparquet-bloom:\x1b[0m nowhere.parquet: ")
-    assert hint.startswith("  \x1b[2mhint:\x1b[0m look at ")
+    assert hint.startswith("\x1b[2m  hint:\x1b[0m look at ")
     for words in (("inspect", "names.parquet"), ("inspect", "nowhere.parquet")):
         for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
             assert "\x1b" not in "".join(on_terminal(folder, *words, **environment))
