@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def test_a_terminal_gets_a_bar_that_goes_away(folder: Path) -> None:
     assert status == 0
     drawn = seen.decode().split("\r")
     assert any("verify: " in line and " of 3 files, " in line for line in drawn)
+    assert any(re.search(r"B/s, 00:0\d left\x1b\[K$", line) for line in drawn), drawn
+    assert any("━" in line and "·" in line for line in drawn)
     assert seen.endswith(b"\r\x1b[K")
     assert b"\n" not in seen, "one line"
     assert max(cells(line.removesuffix("\x1b[K")) for line in drawn) < 60

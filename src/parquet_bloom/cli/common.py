@@ -199,7 +199,7 @@ def hints(errors: Iterable[Exception]) -> list[str]:
 def note(text: str) -> None:
     """Print a warning or a note on stderr, but not with --quiet."""
     if not talk.quiet:
-        _tell("parquet-bloom: ", "yellow", text)
+        _tell("parquet-bloom: ", "magenta", text)
 
 
 def aside(text: str) -> None:
