@@ -184,3 +184,24 @@ def test_elsewhere_a_line_comes_at_intervals(monkeypatch: pytest.MonkeyPatch) ->
     with Watch("verify", quiet=True, file=out) as watch:
         watch.tell("never shown", 0.5)
     assert "never" not in out.getvalue()
+
+
+def test_what_is_left_is_told_of_the_part_of_the_work_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
+    out = io.StringIO()
+    watch = Watch("report", file=out)
+
+    def line(done: int, at: float) -> str:
+        nonlocal now
+        now = at
+        watch.files(progress_of(done, 4, 1000))
+        watch._draw()
+        return out.getvalue().splitlines()[-1].rpartition("of 4,000 B")[2]
+
+    assert line(0, 0) == ""
+    assert line(0, 3) == ", 00:03", "nothing is done yet: what has passed"
+    assert line(2, 4) == ", 500 B/s, 00:04 left"
+    assert line(4, 8) == ", finishing"
+    assert line(1, 100) == "", "another part begins"
+    assert line(2, 102) == ", 1,000 B/s, 00:02 left"
