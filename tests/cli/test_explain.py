@@ -25,7 +25,7 @@ from object_store import ObjectStore, options_of
 import parquet_bloom
 from parquet_bloom import errors
 from parquet_bloom.cli import run
-from parquet_bloom.report.explained import hint_line, name_of, section_of, sections
+from parquet_bloom.report.explained import hint_of, name_of, section_of, sections
 
 PACKAGE = Path(parquet_bloom.__file__).parent
 KINDS = {
@@ -59,12 +59,12 @@ def test_a_class_of_a_program_s_own_has_the_section_of_ours() -> None:
 
     assert section_of(LostError) is sections()["conflict"]
     assert section_of(ValueError) is None
-    assert hint_line(ValueError("x")) is None
+    assert hint_of(ValueError("x")) is None
 
 
 def test_a_file_s_name_is_no_reason() -> None:
     error = errors.StorageError("no such file.parquet", "is odd")
-    assert hint_line(error) is None
+    assert hint_of(error) is None
 
 
 # --- the command ------------------------------------------------------------------------------------

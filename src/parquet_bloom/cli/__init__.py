@@ -20,7 +20,7 @@ import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli import process
-from parquet_bloom.cli.common import complain, hints, option_of, print_json, print_lines, warnings_as_lines
+from parquet_bloom.cli.common import complain, option_of, print_json, print_lines, suggest, warnings_as_lines
 from parquet_bloom.cli.groups import Commands
 from parquet_bloom.errors import ParquetBloomError, TextError, worded
 from parquet_bloom.report.gates import annotation
@@ -179,7 +179,8 @@ def _told(error: BaseException) -> int:
             first, *spot = str(error).split("\n")
             complain(first, spot)
         case ParquetBloomError():
-            complain(error.message, hints([error]))
+            complain(error.message)
+            suggest([error])
         case _ReaderGone() | BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

@@ -189,11 +189,18 @@ def complain(text: str, more: Sequence[str] = ()) -> None:
     _tell("parquet-bloom: ", "red", text, more)
 
 
-def hints(errors: Iterable[Exception]) -> list[str]:
-    """Below errors: what to try next, each hint once. The page that tells it is read here, and not before."""
-    from parquet_bloom.report.explained import hint_line
+def suggest(errors: Iterable[Exception]) -> None:
+    """Print below errors what to try next, each hint once, but not with --quiet.
 
-    return list(dict.fromkeys(line for line in map(hint_line, errors) if line))
+    The page that tells it is read here, and not before.
+    """
+    if talk.quiet:
+        return
+    from parquet_bloom.report.explained import hint_of
+
+    found = dict.fromkeys(hint for hint in map(hint_of, errors) if hint)
+    for hint in list(found)[:MOST_REASONS]:
+        _tell("  hint: ", "dim", hint)
 
 
 def note(text: str) -> None:
@@ -214,10 +221,8 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
     lines = folded(head + first, width)
     lines[0] = painted(head.rstrip(), style, sys.stderr) + lines[0][len(head.rstrip()) :]
-    for line in rest:  # a spot stays as it is, as a mark is below it
-        lines += folded(line, width) if line.startswith("  hint: ") else [line]
     with Watch.room():
-        click.echo("\n".join(lines), err=True)
+        click.echo("\n".join([*lines, *rest]), err=True)
 
 
 def print_json(document: str, value: Any) -> None:
@@ -281,8 +286,7 @@ def say_failed(failed: Sequence[Any], total: int) -> int:
     for line in failure_lines(failed):
         complain(line)
     if failed:
-        for line in hints(one.error for one in failed)[:MOST_REASONS]:
-            aside(line)
+        suggest(one.error for one in failed)
         complain(f"{len(failed):,} of {total:,} files failed")
     return 2 if failed else 0
 

@@ -75,10 +75,10 @@ def section_of(kind: type) -> Section | None:
     return next((sections()[name] for name in names if name in sections()), None)
 
 
-def hint_line(error: BaseException) -> str | None:
-    """The line below an error: what to try next, and where to read more; None where its message says it all."""
+def hint_of(error: BaseException) -> str | None:
+    """The hint below an error: what to try next, and where to read more; None where its message says it all."""
     section = section_of(type(error))
     reason, path = getattr(error, "reason", str(error)), getattr(error, "path", "")
     if section is None or (hint := section.hint(reason, path)) is None:
         return None
-    return f"  hint: {hint} (more: parquet-bloom explain {section.name})"
+    return f"{hint} (more: parquet-bloom explain {section.name})"
