@@ -185,7 +185,7 @@ def paste(command: str) -> None:
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
-    """Print an error on stderr, and `more` lines below it: hints, or a spot in a text."""
+    """Print an error on stderr, and `more` lines below it that show a spot in a text."""
     _tell("parquet-bloom: ", "red", text, more)
 
 
