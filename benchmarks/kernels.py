@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+import parquet_bloom.kernels.native  # noqa: F401  (numba is loaded: its loops run)
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, empty, insert_hashes

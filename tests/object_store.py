@@ -190,6 +190,17 @@ class ObjectStore:
         self.client.delete_bucket(Bucket=bucket)
 
 
+def options_of(store: ObjectStore) -> dict[str, str]:
+    """The store as deltalake's `storage_options`."""
+    return {
+        "aws_access_key_id": KEY,
+        "aws_secret_access_key": SECRET,
+        "aws_region": REGION,
+        "aws_endpoint_url": store.endpoint,
+        "aws_allow_http": "true",
+    }
+
+
 @contextmanager
 def serving() -> Iterator[ObjectStore]:
     wire = Wire()

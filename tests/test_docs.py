@@ -167,6 +167,18 @@ def test_every_command_is_in_the_readme() -> None:
     assert not missing
 
 
+def test_the_picture_shows_the_numbers_of_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    picture = (ROOT / "docs" / "images" / "lookup.svg").read_text()
+    rows = re.findall(
+        r"^\| (?:`parquet_bloom\.)?(\w+)`? \| (\d+ ms) \| (\d+ ms) \| [\d.]+ times \|$", text, re.MULTILINE
+    )
+    assert len(rows) == 4
+    for name, before, after in rows:
+        assert f"{name}: {before} before, {after} after" in picture
+        assert all(f">{shown}</text>" in picture for shown in (name, before, after))
+
+
 def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, over files like those it speaks of; only the bucket is a folder here."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -201,6 +213,12 @@ def test_generated_pages_are_those_of_docstrings_and_commands() -> None:
         [sys.executable, str(ROOT / "docs" / "generate"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = (ROOT / "docs" / "python.md").read_text(), (ROOT / "docs" / "cli.md").read_text()
-    assert all(f"\n#### `{name}`\n" in pages[0] for name in parquet_bloom.__all__ if not name.startswith("__"))
-    assert all(f"\n## parquet-bloom {name}\n" in pages[1] for name in group.list_commands(None))  # type: ignore[arg-type]
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "python").iterdir())
+    overview = (ROOT / "docs" / "python.md").read_text()
+    for name in (name for name in parquet_bloom.__all__ if not name.startswith("__")):
+        assert f"\n### `{name}`\n" in text
+        assert f"[`{name}`](" in overview
+    for name in group.list_commands(None):  # type: ignore[arg-type]
+        page = ROOT / "docs" / "cli" / f"parquet-bloom-{name}.md"
+        assert page.read_text().startswith(f"# parquet-bloom {name}\n")
+        assert f"](cli/{page.name})" in (ROOT / "docs" / "cli.md").read_text()

@@ -2,7 +2,8 @@
 
 Every message is one line that names the file (where there is one), the reason and what to do.
 The command line prints it and ends with exit status 2; a library caller catches
-`ParquetBloomError` or one of its kinds.
+`ParquetBloomError` or one of its kinds. docs/errors.md has a section for each: a new kind
+gets one in report/errors.md.
 """
 
 from __future__ import annotations

@@ -68,11 +68,10 @@ def scan_polars(
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        rows, keys = _chosen(scan, None if predicate is None else from_polars(predicate, schema))
+        tree = None if predicate is None else from_polars(predicate, schema)
         left = n_rows
-        columns = _columns(with_columns, predicate)
-        for batch in rows(columns, batch_size or _BATCH_ROWS):
-            part = _as_polars(batch, keys)
+        for batch in _chosen(scan, tree, _columns(with_columns, predicate), batch_size or _BATCH_ROWS):
+            part = _as_polars(batch, first.keys)
             if predicate is not None:
                 part = part.filter(predicate)
             if with_columns is not None:
@@ -94,20 +93,17 @@ def _columns(with_columns: Sequence[str] | None, predicate: pl.Expr | None) -> l
     return list(dict.fromkeys([*with_columns, *(predicate.meta.root_names() if predicate is not None else ())]))
 
 
-Rows = Callable[[Sequence[str] | None, int], Iterator[pa.RecordBatch]]  # of columns, so many at a time
-
-
-def _chosen(scan: Callable[[Predicate | None], Scan], tree: Predicate | None) -> tuple[Rows, Sequence[Leaf]]:
-    """The rows of the row groups that can match, and the columns of folders' names."""
+def _chosen(
+    scan: Callable[[Predicate | None], Scan], tree: Predicate | None, columns: list[str] | None, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the row groups that can match."""
     try:
-        found = scan(tree)
-        assert found.files is not None  # names are resolved here
-        return found.unfiltered, found.keys
+        return scan(tree).unfiltered(columns, batch_rows)
     except RequestError as error:  # it cannot be bound to the files; Polars knows what it means all the same
         if tree is None:
             raise
         logger.info("%s: not used to skip: %s", tree, error)
-        return _chosen(scan, None)
+        return _chosen(scan, None, columns, batch_rows)
 
 
 def _as_polars(rows: pa.Table | pa.RecordBatch, keys: Sequence[Leaf]) -> pl.DataFrame:

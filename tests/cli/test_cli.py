@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_errors import error_lines
 from corpus import corpus_file
 from samples import FIXTURES, command, digest, leftovers, write_keys
 
@@ -170,7 +171,7 @@ def test_bad_input_is_one_line_and_changes_nothing(
     assert status == 2
     assert says in errors
     lines = 3 if "'abc" in says else 1  # the text and the mark under it
-    assert errors.count("\n") == lines, errors
+    assert error_lines(errors) == lines, errors
     assert "Traceback" not in errors
     assert {p.name: digest(p) for p in bad_folder.iterdir() if p.is_file()} == before
 
@@ -193,7 +194,7 @@ def test_encrypted_files_are_refused_by_every_command(name: str, tmp_path: Path,
         assert status == 2
         assert "encrypted" in errors
         assert path in errors
-        assert errors.count("\n") == 1
+        assert error_lines(errors) == 1
     assert os.listdir(tmp_path) == []
 
 
@@ -204,7 +205,7 @@ def test_a_file_cut_anywhere_is_one_line(tmp_path: Path, monkeypatch, capsys) ->
         cut.write_bytes(data[:length])
         for arguments in (["add", "cut.parquet", "-o", "x.parquet"], ["inspect", "cut.parquet"]):
             status, _, errors = run_here(arguments, tmp_path, monkeypatch, capsys)
-            assert (status, errors.count("\n")) == (2, 1), (length, errors)
+            assert (status, error_lines(errors)) == (2, 1), (length, errors)
             assert "cut.parquet" in errors
     assert not (tmp_path / "x.parquet").exists()
     assert leftovers(tmp_path) == []
@@ -227,7 +228,7 @@ def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path, monkeypa
     for spec in ("parquet-41", "parquet-41-early", "parquet-41-raw"):
         status, _, errors = run_here(["add", "keys.parquet", "-o", spec, "--spec", spec], tmp_path, monkeypatch, capsys)
         assert status == 0
-        assert errors.count("\n") == 1
+        assert error_lines(errors) == 1
         assert "DuckDB" in errors
         assert spec in errors
     _, _, errors = run_here(["add", "keys.parquet", "-o", "final", "-c", "id"], tmp_path, monkeypatch, capsys)
@@ -237,7 +238,7 @@ def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path, monkeypa
 def test_damaged_filters_warn_in_one_line() -> None:
     done = command("check", corpus_file("malformed_lab/09_length_too_big_padding64.parquet"), "id = 5")
     assert done.returncode == 0
-    assert done.stderr.count("\n") == 1
+    assert error_lines(done.stderr) == 1
     assert "2128" in done.stderr
     assert "2064" in done.stderr
 

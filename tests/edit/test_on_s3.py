@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from object_store import KEY, REGION, SECRET, ObjectStore, serving
+from object_store import SECRET, ObjectStore, options_of
 
 import parquet_bloom as pb
 
 N = 60_000
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with serving() as store:
-        yield store
-
-
-@pytest.fixture
-def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
-    store.client.create_bucket(Bucket=name)
-    yield name
-    store.drop(name)
-
-
-def options_of(store: ObjectStore) -> dict[str, str]:
-    return {
-        "aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "aws_region": REGION,
-        "aws_endpoint_url": store.endpoint, "aws_allow_http": "true",
-    }  # fmt: skip
 
 
 def made(store: ObjectStore, uri: str) -> None:

@@ -27,7 +27,7 @@ BOTH = ("duckdb", "datafusion")
 class Case:
     """A column, whether it gets a filter, and a word of the reason why not.
 
-    engines   those that use filters over its type (as measured for docs/guide.md)
+    engines   those that use filters over its type (as measured for docs/bench.md)
     encoding  pyarrow's name; "" for a dictionary
     """
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from command_errors import error_lines
 from samples import keys_table
 
 import parquet_bloom
@@ -290,7 +291,7 @@ class Forks:
         if status == 0 and (state != "new" or said != self._said[fault.name]):
             yield f"says nothing of a failure, but is {state}: {said}"
         elif status == 2:
-            if said.count("\n") != 1 or not said.startswith("parquet-bloom: "):
+            if error_lines(said) != 1 or not said.startswith("parquet-bloom: "):
                 yield f"more or less than one line: {said}"
             if state == "new" and "has its new version" not in said:
                 yield f"is new and says that it failed: {said}"

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from corpus import vector_file
 from samples import ROWS, command, digest, keys_table, leftovers, write_keys
 
@@ -466,7 +467,7 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     assert command("remove", ours, "--in-place").returncode == 0
     assert digest(ours) == digest(source)
     wrong = command("add", source, "-o", ours, "--spec", "statistics", "--property", "x")
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert (wrong.returncode, error_lines(wrong.stderr)) == (2, 1)
     assert "PROPERTY=VALUE" in wrong.stderr
     assert command("add", "--property", "parquet.expected.entries=5", "--spec", "statistics").returncode == 2
 

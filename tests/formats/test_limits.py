@@ -224,7 +224,7 @@ def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_limits_that_stand() -> None:
-    """Those of lists and texts are parquet-cpp's; docs/guide.md has all three."""
+    """Those of lists and texts are parquet-cpp's; docs/limits.md has all three."""
     assert limits() == Limits(1_000_000, 100_000_000, 536_870_912)
 
 

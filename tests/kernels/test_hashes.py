@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from parquet_bloom.kernels.hashes import hash_array
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 SEED_2018 = 1361930890
 RULES = [("xxh64", 0), ("xxh64", 2**64 - 1), ("murmur3", SEED_2018), ("murmur3", 2**32 - 1)]
 

@@ -21,6 +21,8 @@ from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import k_probe
 from parquet_bloom.kernels.hashes import hash_array
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
 KINDS = {"INT32": "integer", "INT64": "integer", "FLOAT": "float", "DOUBLE": "float", "BYTE_ARRAY": "bytes"}
 ARROW = {"INT32": pa.int32(), "INT64": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}

@@ -30,6 +30,8 @@ from parquet_bloom.kernels.split_block import (
     size_for,
 )  # fmt: skip
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 RULES = ("multiply-shift", "mask")
 BY_RULE = pytest.mark.parametrize("rule", RULES)
 SEED_2018 = 1361930890

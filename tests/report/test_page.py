@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -213,6 +214,20 @@ def test_a_tables_folder_is_shown_through_its_log_or_raw(tmp_path: Path) -> None
     live = write_report(table, tmp_path / "live.html", where="id = 5")
     raw = write_report(table, tmp_path / "raw.html", where="id = 5", raw_files=True)
     assert ((live.files, live.row_groups), (raw.files, raw.row_groups)) == ((1, 1), (2, 2)), "one of two files is dead"
+
+
+def test_all_of_a_page_is_of_one_version_of_a_table(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    table = tmp_path / "table"
+    deltalake.write_deltalake(table, pa.table({"id": [5] * 1000}))
+
+    def another_program(_: Any) -> None:
+        deltalake.write_deltalake(table, pa.table({"id": [5] * 1000}), mode="append")
+
+    page = tmp_path / "page.html"
+    found = write_report(table, page, where="id = 5", count_rows=True, progress=another_program)
+    assert parquet_bloom.count(table, "id = 5") > 1000, "the table did grow meanwhile"
+    assert (found.files, Page(page).data["predicate"]["matching"]) == (1, 1000)
 
 
 def test_a_wrong_filter_and_a_file_that_cannot_be_read_are_told(folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from deltalake import DeltaTable, write_deltalake
 
 import parquet_bloom
@@ -300,5 +301,5 @@ def test_errors_are_one_line(
     assert run(arguments) == 2
     error = capfd.readouterr().err
     assert said in error
-    assert error.count("\n") == 1, error
+    assert error_lines(error) == 1, error
     assert list(tmp_path.iterdir()) == [], "nothing is left"

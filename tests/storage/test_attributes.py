@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from command_errors import error_lines
 from samples import NOBODY, as_nobody, command, digest, open_to_all, write_keys
 
 import parquet_bloom
@@ -120,10 +121,10 @@ def test_another_users_link_in_a_shared_folder_is_not_followed(keys: Path, tmp_p
     (shared / "x.parquet").symlink_to(mine / "x.parquet")
     os.chown(shared / "x.parquet", NOBODY, NOBODY, follow_symlinks=False)
     done = command("add", keys, "-o", shared / "x.parquet", "--overwrite", "-c", "id")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1), done.stderr
     assert "is a link of another user in a folder that all may write to" in done.stderr
     done = command("read", keys, "-o", shared / "x.parquet", "--overwrite")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1), done.stderr
     assert (mine / "x.parquet").read_bytes() == b"precious"
     assert os.listdir(mine) == ["x.parquet"]
     os.chown(shared / "x.parquet", os.geteuid(), NOBODY, follow_symlinks=False)
@@ -147,7 +148,7 @@ def test_what_is_no_regular_file_is_never_replaced(keys: Path, tmp_path: Path) -
             ["read", keys, "--output", target, "--overwrite", "--format", "csv"],
         ):
             done = command(*line)
-            assert (done.returncode, done.stderr.count("\n")) == (2, 1), (line, done.stderr)
+            assert (done.returncode, error_lines(done.stderr)) == (2, 1), (line, done.stderr)
             assert "is not a regular file" in done.stderr
     assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
@@ -163,5 +164,5 @@ def test_what_looks_like_half_a_uri_is_no_folder_here(keys: Path, tmp_path: Path
         ["index", "build", keys, "-c", "id", "-o", "s3://b/index"],
     ):
         done = command(*line, cwd=tmp_path)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), (line, done.stderr)
+        assert (done.returncode, error_lines(done.stderr)) == (2, 1), (line, done.stderr)
     assert os.listdir(tmp_path) == ["keys.parquet"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from samples import command
 
 import parquet_bloom
@@ -177,4 +178,4 @@ def test_a_column_whose_name_is_no_utf_8(tmp_path: Path) -> None:
         with pytest.raises(DamagedFileError, match="names.parquet: cannot be read: a column's name is no UTF-8"):
             read(path, "id = 2")
     done = command("read", path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from samples import digest, leftovers, write_keys
 
 import parquet_bloom
@@ -233,7 +234,7 @@ def test_a_file_that_may_not_grow_fails_cleanly(keys: Path, tmp_path: Path) -> N
     """)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
+    assert error_lines(done.stderr) == 1
     assert "out.parquet: File too large" in done.stderr
     assert not (tmp_path / "out.parquet").exists()
     assert leftovers(tmp_path) == []
@@ -260,7 +261,7 @@ def test_no_permission_in_the_folder(keys: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "parquet_bloom", "add", str(keys), "-o", "/proc/out.parquet", "-c", "id"],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1), done.stderr
     assert "/proc/out.parquet" in done.stderr
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from object_store import ObjectStore, Request, serving
 from pyarrow import fs
 from samples import ROW_GROUPS, command, keys_table, leftovers, write_keys
@@ -202,7 +203,7 @@ def test_errors_of_a_storage_are_one_line(store: ObjectStore, capsys: pytest.Cap
         assert run(["inspect", name]) == 2
         told = capsys.readouterr().err
         assert says in told
-        assert told.count("\n") == 1
+        assert error_lines(told) == 1
         assert "tests-secret" not in told
 
 
@@ -664,7 +665,7 @@ def test_the_command_line(store: ObjectStore, big: bytes, capsys: pytest.Capture
     assert "copied inside the store" in done.stdout
     environment.update(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
     done = command("inspect", f"s3://none/x.parquet?{options}", **environment)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), "without credentials: one line"
+    assert (done.returncode, error_lines(done.stderr)) == (2, 1), "without credentials: one line"
 
 
 # --- parts ----------------------------------------------------------------------------------------

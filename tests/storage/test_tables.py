@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from samples import ROW_GROUPS, ROWS, digest, write_keys
 
 import parquet_bloom
@@ -223,13 +224,13 @@ def test_the_commands_say_one_line(table: Path, kind: str, tmp_path: Path, capfd
         assert run(arguments) == 2, arguments
         said = capfd.readouterr().err
         assert said.startswith(f"parquet-bloom: {name}: is a")
-        assert said.count("\n") == 1
+        assert error_lines(said) == 1
         assert run([*arguments, "--raw-files"]) in (0, 1), arguments
         capfd.readouterr()
     assert run(["add", name, "-c", "id", "--in-place", "--force"]) == 0
     said = capfd.readouterr().err
     assert said.startswith(f"parquet-bloom: warning: {name} is a")
-    assert said.count("\n") == 1
+    assert error_lines(said) == 1
     with pytest.warns(TableWarning, match=kind):
         parquet_bloom.remove_filters(table, in_place=True, force=True)
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from object_store import KEY, REGION, SECRET, ObjectStore, serving
-from other_duckdb import Asked, delta_duckdb  # noqa: F401
+from object_store import SECRET, ObjectStore, options_of
+from other_duckdb import Asked
 from test_delta_snapshot import rows_of, texts_of
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
@@ -112,7 +112,7 @@ def table_at(folder: Path, name: str = "t a#b") -> Path:
 
 @pytest.mark.more
 @pytest.mark.parametrize("way", WAYS)
-def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):  # noqa: F811
+def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):
     root = table_at(tmp_path, "t")
     table, snapshot, changes = changed(root, way)
     table.commit(snapshot, changes, {})
@@ -589,30 +589,6 @@ def test_other_storages_are_read_and_not_written(tmp_path):
 
 
 # --- S3 -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[ObjectStore]:
-    with serving() as store:
-        yield store
-
-
-@pytest.fixture
-def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
-    store.client.create_bucket(Bucket=name)
-    yield name
-    store.drop(name)
-
-
-def options_of(store: ObjectStore) -> dict[str, str]:
-    return {
-        "aws_access_key_id": KEY,
-        "aws_secret_access_key": SECRET,
-        "aws_region": REGION,
-        "aws_endpoint_url": store.endpoint,
-        "aws_allow_http": "true",
-    }
 
 
 def s3_ids(store: ObjectStore, uri: str) -> list[int]:

@@ -19,6 +19,7 @@ import lance.file
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from corpus import FIXTURES
 from samples import command
 
@@ -103,7 +104,7 @@ def test_what_ends_pylance_or_contradicts_itself_is_one_line(name: str, tmp_path
         with pytest.raises(DamagedFileError, match=reason):
             call()
     done = command("index", "query", path, "id = 5")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.returncode, done.stdout, error_lines(done.stderr)) == (2, "", 1)
     assert str(path) in done.stderr
 
 
@@ -362,7 +363,7 @@ def test_the_command_takes_a_root(index: Path, tmp_path: Path) -> None:
     (tmp_path / "index").rename(tmp_path / "far/away/index")
     for words in (("query", tmp_path / "far/away/index", "id = 5"), ("verify", tmp_path / "far/away/index")):
         failed = command("index", *words)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+        assert (failed.returncode, error_lines(failed.stderr)) == (2, 1)
         assert "--root" in failed.stderr
         assert command("index", *words, "--root", tmp_path).returncode == 0
 

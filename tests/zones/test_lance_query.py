@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_errors import error_lines
 from corpus import vector_file
 from lance_data import KINDS, lance, their_index, values
 from samples import command
@@ -494,7 +495,7 @@ def test_the_commands(tmp_path):
     bad = damage(out / "a/bloomfilter.lance", out / "a/bad.lance", "lost bits")
     assert command("index", "verify", bad).returncode == 1
     failed = command("index", "build", tmp_path / "1.parquet", "--column", "zz", "-o", out)
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert (failed.returncode, error_lines(failed.stderr)) == (2, 1)
     assert f"{tmp_path}/1.parquet: no column zz; there are: a, b" in failed.stderr
     assert "no predicate after" in command("index", "query", out).stderr
     lance.write_dataset(pa.table({"a": range(10)}), tmp_path / "d.lance")

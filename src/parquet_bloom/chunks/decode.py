@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -30,6 +30,7 @@ from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import MAGIC
 from parquet_bloom.formats.metadata.one_column import one_column
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.kernels.hashes import offsets_of
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.source import Source
 
@@ -161,11 +162,11 @@ class ColumnReader:
                     found = _leaf_values(batch.column(0))
                     if not pt.is_dictionary(found.type) or not len(found.dictionary):
                         break
-                    lengths = pc.binary_length(found.dictionary)
-                    longest = max(longest, pc.max(lengths).as_py())
+                    lengths = np.diff(offsets_of(found.dictionary).astype(np.int64))
+                    longest = max(longest, int(lengths.max()))
                     if longest * values <= most:
                         break  # the first batch has the whole dictionary
-                    total += pc.sum(pc.cast(lengths.take(found.indices), pa.int64())).as_py() or 0
+                    total += int(lengths[found.indices.drop_null()].sum())
                     if total > most:
                         text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "
                         hint = parameter("max_memory") + "; raise it for a file that you trust"

@@ -1,7 +1,8 @@
 """The command `parquet-bloom`: one thin command per library call.
 
 Exit status: 0 done; 1 the answer is "no" (check: no row group can match; verify: a filter is
-wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr.
+wrong); 2 an error, of whatever kind. Of several files the worst counts. Errors are one line on stderr,
+and a hint below it where one helps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli import process
-from parquet_bloom.cli.common import complain, option_of, print_json, print_lines, warnings_as_lines
+from parquet_bloom.cli.common import complain, hints, option_of, print_json, print_lines, warnings_as_lines
 from parquet_bloom.cli.groups import Commands
 from parquet_bloom.errors import ParquetBloomError, TextError, worded
 from parquet_bloom.report.gates import annotation
@@ -38,6 +39,8 @@ _COMMANDS = (
     "report",
     "index",
     "spark",
+    "explain",
+    "completion",
 )
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
@@ -105,6 +108,7 @@ def main() -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     given, show_traceback = _without_traceback(sys.argv[1:] if arguments is None else arguments)
+    process.talk.quiet, process.talk.verbose = False, 0
     try:
         with warnings_as_lines():
             status = group.main(given, prog_name="parquet-bloom", standalone_mode=False)
@@ -175,7 +179,7 @@ def _told(error: BaseException) -> int:
             first, *spot = str(error).split("\n")
             complain(first, spot)
         case ParquetBloomError():
-            complain(error.message)
+            complain(error.message, hints([error]))
         case _ReaderGone() | BrokenPipeError():
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

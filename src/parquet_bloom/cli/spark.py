@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, say
-from parquet_bloom.cli.groups import RATE, SIZE, Commands
+from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, quiet, say
+from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def command() -> None:
 
     PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
     a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
+
+    \b
+    parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
     """
 
 
@@ -45,7 +49,7 @@ def command() -> None:
 @paths_argument
 @columns_options
 @commit_options
-@click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
+@click.option("--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept.")
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
 @click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
@@ -75,7 +79,7 @@ def add(
 
     \b
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
-    parquet-bloom spark add events/ --column '*_id' --output events-bloom/ --master 'local[*]'
+    parquet-bloom spark add events/ --column '*_id' --output events-bloom/
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
@@ -85,19 +89,14 @@ def add(
     from parquet_bloom.spark.progress import watched
 
     rates = column_rates(fpp, column_fpp)
-    with open_session(master, conf, py_files) as spark, watched(spark) as progress:
+    with open_session(master, conf, py_files) as spark, watched(spark, quiet()) as progress:
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(
             spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
             conf=parse_properties(properties) if properties else None, progress=progress, **options,
         )  # fmt: skip
-        sums = rows.selectExpr(
-            "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
-            "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
-            "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
-        ).head().asDict()  # fmt: skip
-        first = [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+        sums, first = _sums(rows) if progress is None or progress.report is None else _own_sums(progress.report)
         if report is not None:
             write_report(spark, rows, report)
     if as_json:
@@ -108,14 +107,14 @@ def add(
 
 
 @command.command("package")
-@click.argument("output", metavar="OUT.zip")
+@click.argument("output", type=FILE, metavar="OUT.zip")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def package(output: str, overwrite: bool) -> int:
     """Write this package as a zip for --py-files, for executors that do not have it.
 
     \b
     parquet-bloom spark package parquet_bloom.zip
-    parquet-bloom spark add /shared/events --in-place --master spark://host:7077 --py-files parquet_bloom.zip
+    parquet-bloom spark add /shared/events --in-place --py-files parquet_bloom.zip
 
     What it imports (pyarrow, pandas, numba, numpy, thrift, xxhash, mmh3, sqlglot) must be there, as zips hold no
     machine code.
@@ -126,6 +125,26 @@ def package(output: str, overwrite: bool) -> int:
     n_files, n_bytes = write_archive(output, overwrite)
     say(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
     return 0
+
+
+def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
+    """Sums over a report, and its first errors, by Spark."""
+    sums = rows.selectExpr(
+        "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
+        "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
+        "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
+    ).head().asDict()  # fmt: skip
+    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+
+
+def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The same of rows that are here."""
+    sums: dict[str, Any] = {"files": len(rows)}
+    sums |= {status: sum(row["status"] == status for row in rows) for status in ("done", "unchanged", "failed")}
+    for name, column in (("filters", "filters"), ("filter_bytes", "filter_bytes"), ("bytes", "bytes_before")):
+        sums[name] = sum(row[column] or 0 for row in rows)
+    failed = sorted((row["path"], row["error"]) for row in rows if row["status"] == "failed")
+    return sums, [error for _, error in failed[:_SHOWN]]
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:

@@ -27,6 +27,7 @@ from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten, tail_facts
 from parquet_bloom.formats.thrift.compact import uncollected
+from parquet_bloom.kernels.loops import expect
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import NewVersion
 from parquet_bloom.storage.writing.sink import FileSink
@@ -85,6 +86,8 @@ class Writer:
         if given is not None:
             results = given(self.source, keys)
         else:
+            chunks = {column: self.footer.column_chunks(column).num_values for column in {key[1] for key in keys}}
+            expect(sum(chunks[column][group] for group, column in keys))
             # A remote file is read ahead chunk by chunk.
             runs = runs_of(self.footer, keys, 1 if self.source.is_remote else MOST)
             results = chain.from_iterable(self.workers.in_order(self._build, runs))

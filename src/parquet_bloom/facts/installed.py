@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from importlib import metadata
-from importlib.util import find_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,9 @@ ENGINES = {
 
 def version_of(engine: Engine) -> str | None:
     """The version that is installed; None if it is not, or cannot run (Spark without Java)."""
+    from importlib import metadata
+    from importlib.util import find_spec
+
     if engine.name == "parquet_bloom":
         from parquet_bloom._version import __version__
 

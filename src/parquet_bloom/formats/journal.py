@@ -13,7 +13,6 @@ behind the old end is a beginning of it.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import zlib
 from dataclasses import dataclass
@@ -65,6 +64,8 @@ def journal_name(name: str) -> str:
     """The name of the journal beside a file of this name."""
     encoded = name.encode("utf-8", "surrogateescape")
     if len(encoded) > _NAME_BYTES:
+        import hashlib
+
         short = encoded[:_NAME_BYTES].decode("utf-8", "surrogateescape")
         name = f"{short}.{hashlib.sha256(encoded).hexdigest()[:16]}"
     return f".{name}{SUFFIX}"

@@ -34,7 +34,7 @@ SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 
 _SALTS = np.array(SALT, np.uint32)
 
 
-def _bit(key: Any, salt: Any) -> Any:
+def bit_of(key: Any, salt: Any) -> Any:
     """Which of a word's 32 bits a hash sets; of ints, and of arrays of uint32, whose product wraps by itself."""
     return (key * salt & 0xFFFFFFFF) >> 27
 
@@ -47,7 +47,7 @@ def _block(h: Any, z: Any, rule: IndexRule) -> Any:
 def masks(hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """The bits that each hash sets in its block: uint64[n] -> uint32[n, 8], one bit in each word."""
     keys = hashes.astype(np.uint32)  # the lower halves
-    bits: NDArray[np.uint32] = np.uint32(1) << _bit(keys[:, None], _SALTS)
+    bits: NDArray[np.uint32] = np.uint32(1) << bit_of(keys[:, None], _SALTS)
     return bits
 
 
@@ -79,6 +79,6 @@ def block_contains(block: bytes, h: int) -> bool:
     key = h & 0xFFFFFFFF
     for i, salt in enumerate(SALT):
         word = int.from_bytes(block[4 * i : 4 * i + 4], "little")
-        if not word >> _bit(key, salt) & 1:
+        if not word >> bit_of(key, salt) & 1:
             return False
     return True

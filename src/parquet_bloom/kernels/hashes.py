@@ -5,8 +5,8 @@ slot in the values buffer, for a variable-width one the bytes between two offset
 
     int64   | 8 bytes | 8 bytes | ...          string  offsets 0 3 3 7 -> |abc||defg|
 
-Nulls have no value and give no hash. Sources: xxHash specification; MurmurHash3.cpp. Proven with
-xxhash, mmh3, tests/naive.py and fixtures/vectors.
+Nulls have no value and give no hash. Whether numba or numpy hashes is decided in kernels.loops. Sources: xxHash
+specification; MurmurHash3.cpp. Proven with xxhash, mmh3, tests/naive.py and fixtures/vectors.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
+
+from parquet_bloom.kernels import plain_hashes
+from parquet_bloom.kernels.loops import compiled
 
 HashName = Literal["xxh64", "murmur3"]
 ArrayHashName = Literal["xxh64", "murmur3", "murmur3-h2", "hive64", "wang"]
@@ -74,6 +76,8 @@ def _hash_dictionary(array: pa.DictionaryArray, name: ArrayHashName, seed: int) 
     entries = array.dictionary
     indices = array.indices.drop_null()
     if entries.null_count:
+        import pyarrow.compute as pc  # half as long to load as pyarrow itself; most columns never need it
+
         valid = entries.is_valid()
         indices = indices.filter(valid.take(indices))
         position = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
@@ -82,29 +86,35 @@ def _hash_dictionary(array: pa.DictionaryArray, name: ArrayHashName, seed: int) 
     return hashed
 
 
-def _hash_variable(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    from parquet_bloom.kernels import native
-
+def offsets_of(array: pa.Array) -> NDArray[Any]:
+    """Where each value of a binary or string array begins, and the last one ends: int32 or int64[n + 1], n > 0."""
     large = pt.is_large_binary(array.type) or pt.is_large_string(array.type)
-    _, offset_buffer, data_buffer = array.buffers()
+    stored = np.frombuffer(array.buffers()[1], np.int64 if large else np.int32)
+    return stored[array.offset : array.offset + len(array) + 1]
+
+
+def _hash_variable(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
     if not len(array):
         return out
-    stored = np.frombuffer(offset_buffer, np.int64 if large else np.int32)
-    offsets: NDArray[np.uint64] = stored[array.offset : array.offset + len(array) + 1].astype(np.uint64)
+    offsets = offsets_of(array).astype(np.uint64)
+    data_buffer = array.buffers()[2]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
     if offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
         raise ValueError("offsets of an Arrow array reach outside its values")
-    if name in ("xxh64", "murmur3"):
-        run = native.xxh64_variable if name == "xxh64" else native.murmur3_variable
+    if name == "wang":
+        _check_widths(np.unique(np.diff(offsets)).tolist())
+    if compiled(lambda: plain_hashes.variable_ns(name, offsets)):
+        _kernel(name, "variable")(data, offsets, np.uint64(seed), out)
     else:
-        run = _of_2015(name, "variable")
-        if name == "wang":
-            _check_widths(np.unique(np.diff(offsets)).tolist())
-    run(data, offsets, np.uint64(seed), out)
+        plain_hashes.hash_variable(name, data, offsets, seed, out)
     return out
 
 
-def _of_2015(name: ArrayHashName, shape: str) -> Any:
+def _kernel(name: ArrayHashName, shape: str) -> Any:
+    if name in ("xxh64", "murmur3"):
+        from parquet_bloom.kernels import native
+
+        return getattr(native, f"{name}_{shape}")
     from parquet_bloom.kernels import native_k_probe
 
     return getattr(native_k_probe, f"{name.replace('-', '_')}_{shape}")
@@ -116,8 +126,6 @@ def _check_widths(widths: Sequence[int]) -> None:
 
 
 def _hash_fixed(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    from parquet_bloom.kernels import native
-
     kind = array.type
     try:
         bits = kind.bit_width
@@ -133,18 +141,14 @@ def _hash_fixed(array: pa.Array, name: ArrayHashName, seed: int, out: NDArray[np
     data = data[array.offset * width : (array.offset + len(array)) * width]
     if len(data) != len(array) * width:
         raise ValueError("values of an Arrow array reach outside its buffer")
-    if name not in ("xxh64", "murmur3"):
-        if name == "wang":
-            _check_widths([width])
-        _of_2015(name, "fixed")(data, np.uint64(width), np.uint64(seed), out)
-        return out
-    xxh64 = name == "xxh64"
+    if name == "wang":
+        _check_widths([width])
+    if not compiled(plain_hashes.fixed_ns(len(array), width)):
+        plain_hashes.hash_fixed(name, data, width, seed, out)
     # The fast loops need values at their natural alignment, which foreign buffers may not have.
-    if width == 8 and data.ctypes.data % 8 == 0:
-        (native.xxh64_u64 if xxh64 else native.murmur3_u64)(data.view(np.uint64), np.uint64(seed), out)
-    elif width == 4 and data.ctypes.data % 4 == 0:
-        (native.xxh64_u32 if xxh64 else native.murmur3_u32)(data.view(np.uint32), np.uint64(seed), out)
+    elif name in ("xxh64", "murmur3") and width in (4, 8) and data.ctypes.data % width == 0:
+        numbers = data.view(np.uint64 if width == 8 else np.uint32)
+        _kernel(name, f"u{8 * width}")(numbers, np.uint64(seed), out)
     else:
-        run = native.xxh64_fixed if xxh64 else native.murmur3_fixed
-        run(data, np.uint64(width), np.uint64(seed), out)
+        _kernel(name, "fixed")(data, np.uint64(width), np.uint64(seed), out)
     return out

@@ -33,10 +33,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import FilterShapeError
+from parquet_bloom.kernels import plain_filters
 from parquet_bloom.kernels.block import BLOCK_BYTES as BLOCK_BYTES
 from parquet_bloom.kernels.block import IndexRule as IndexRule
 from parquet_bloom.kernels.block import block_contains as block_contains
 from parquet_bloom.kernels.block import block_index as block_index
+from parquet_bloom.kernels.loops import compiled
 
 Blocks = NDArray[np.uint32]
 
@@ -71,11 +73,14 @@ def _words(blocks: Blocks, rule: IndexRule) -> NDArray[np.uint32]:
 
 def insert_hashes(blocks: Blocks, hashes: NDArray[np.uint64], rule: IndexRule = "multiply-shift") -> None:
     """Insert hashes, uint64[n], into blocks, uint32[n_blocks, 8], in place."""
-    from parquet_bloom.kernels import native
-
     words = _words(blocks, rule)
     if not words.flags.writeable:
         raise FilterShapeError("these blocks are a view of bytes that cannot be written; copy them first")
+    if not compiled(plain_filters.INSERT_NS * len(hashes)):
+        plain_filters.insert(words, hashes, rule)
+        return
+    from parquet_bloom.kernels import native
+
     run = native.insert_mask if rule == "mask" else native.insert_multiply_shift
     run(words, np.ascontiguousarray(hashes, np.uint64))
 
@@ -90,16 +95,20 @@ def build_each(
     hashes     uint64[sum of counts], in that order
     returns    uint32[n, n_blocks, 8]
     """
-    from parquet_bloom.kernels import native
-
     if num_bytes < BLOCK_BYTES or num_bytes & (num_bytes - 1):
         raise FilterShapeError(f"a filter of {num_bytes} bytes is not a power of two, {BLOCK_BYTES} at least")
     if (counts < 0).any() or counts.sum() != len(hashes):
         raise FilterShapeError(f"{len(hashes)} hashes are not those of filters of {counts.sum()}")
     blocks = np.zeros((len(counts), num_bytes // BLOCK_BYTES, 8), np.uint32)
-    if len(counts):
-        run = native.insert_each
-        run(blocks.reshape(-1), np.ascontiguousarray(counts), np.ascontiguousarray(hashes), rule == "mask")
+    if not len(counts):
+        return blocks
+    if not compiled(plain_filters.INSERT_NS * len(hashes)):
+        plain_filters.insert_each(blocks.reshape(-1), counts, hashes, rule)
+        return blocks
+    from parquet_bloom.kernels import native
+
+    run = native.insert_each
+    run(blocks.reshape(-1), np.ascontiguousarray(counts), np.ascontiguousarray(hashes), rule == "mask")
     return blocks
 
 
@@ -116,10 +125,13 @@ def contains_hashes(
     offset must stop here, because any answer drawn from them could hide rows.
     Source: parquet-format BloomFilter.md, "filter_check"; proven by tests/kernels/test_split_block.py.
     """
-    from parquet_bloom.kernels import native
-
     words = _words(blocks, rule)
     out = np.empty(len(hashes), np.bool_)
+    if not compiled(plain_filters.CONTAINS_NS * len(hashes)):
+        plain_filters.contains(words, hashes, rule, out)
+        return out
+    from parquet_bloom.kernels import native
+
     run = native.contains_mask if rule == "mask" else native.contains_multiply_shift
     run(words, np.ascontiguousarray(hashes, np.uint64), out)
     return out

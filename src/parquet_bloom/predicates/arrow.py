@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -24,12 +23,23 @@ from parquet_bloom.formats.literals import DAY_NS, Instant, Literal
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
 from parquet_bloom.predicates.pickled import PickledExpression
-from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+from parquet_bloom.predicates.tree import (
+    COMPARISONS,
+    MIRRORED,
+    And,
+    Compare,
+    IsIn,
+    IsNull,
+    Not,
+    Or,
+    Path,
+    Predicate,
+    Unknown,
+)
 
 __all__ = ["as_expression", "from_expression", "from_filters"]
 
 _COMPARISONS = {"equal": "=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
-_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MAX_DEPTH = 100  # of Nots and changes between And and Or; a chain of one kind is one level
 
 
@@ -205,7 +215,7 @@ def _compare(name: str, sides: list[Any]) -> _Translation | None:
         column, scalar = left, right
         built = _built(name, pc.field(*left.path), pc.scalar(right))
     elif isinstance(left, pa.Scalar) and isinstance(right, _Column):
-        column, scalar, op = right, left, _MIRRORED[op]
+        column, scalar, op = right, left, MIRRORED[op]
         built = _built(name, pc.scalar(left), pc.field(*right.path))
     else:
         return None
@@ -217,17 +227,8 @@ def _compare(name: str, sides: list[Any]) -> _Translation | None:
 
 
 def _built(name: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
-    function = operator.ne if name == "not_equal" else _FUNCTIONS[_COMPARISONS[name]]
+    function = operator.ne if name == "not_equal" else COMPARISONS[_COMPARISONS[name]]
     return function(left, right)
-
-
-_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | None:

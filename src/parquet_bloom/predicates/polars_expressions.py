@@ -9,12 +9,24 @@ becomes Unknown: Polars filters the rows in any case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.formats.literals import Literal
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
-from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+from parquet_bloom.predicates.tree import (
+    COMPARISONS,
+    MIRRORED,
+    And,
+    Compare,
+    IsIn,
+    IsNull,
+    Not,
+    Or,
+    Path,
+    Predicate,
+    Unknown,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,15 +34,6 @@ if TYPE_CHECKING:
     Expr = pl.Expr
 
 _MAX_DEPTH = 100
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "!=": lambda a, b: a != b,
-}
-_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ENDS = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
@@ -82,9 +85,12 @@ class _Translator:
         if literal is None:
             return _unknown(expression, "it compares no column with a literal")
         column = second if literal is first else first
-        for op, compare in _COMPARISONS.items():
+        for op, compare in COMPARISONS.items():
             if expression.meta.eq(compare(first, second)):
-                return self._compare(expression, column, _MIRRORED[op] if literal is first else op, literal)
+                return self._compare(expression, column, MIRRORED[op] if literal is first else op, literal)
+        if expression.meta.eq(first != second):
+            equal = self._compare(expression, column, "=", literal)
+            return Not(equal) if isinstance(equal, Compare) else equal
         if expression.meta.eq(column.is_in(literal)):
             return self._is_in(expression, column, literal)
         return _unknown(expression, "it is no comparison")
@@ -93,13 +99,13 @@ class _Translator:
         path = self._path(column)
         if path is None:
             return _unknown(expression, "its side is no column")
-        if op not in ("=", "!=") and not self._ordered(column):
+        if op != "=" and not self._ordered(column):
             return _unknown(expression, "categories have an order of their own")
         try:
             [value] = _values(literal)
         except (OutOfReachError, ValueError) as reason:
             return _unknown(expression, str(reason))
-        return Not(Compare(path, "=", value)) if op == "!=" else Compare(path, op, value)
+        return Compare(path, op, value)
 
     def _is_in(self, expression: Expr, column: Expr, literal: Expr) -> Predicate:
         path = self._path(column)

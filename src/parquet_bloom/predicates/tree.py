@@ -6,17 +6,26 @@
 What is not a kind of its own: `!=` and NOT IN are Not(..), IS NOT NULL is Not(IsNull), BETWEEN is
 an And, `IS NOT DISTINCT FROM 5` is And(Not(IsNull), =) and `IS NOT DISTINCT FROM NULL` is IsNull.
 A tree knows no schema: predicates.bind resolves names and casts literals.
+
+`plain` reads the simplest texts back, which most are; predicates.text reads all others, by a parser of SQL.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
 
 from parquet_bloom.formats.literals import Literal, spelled
 
 Path = tuple[str, ...]
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # 5 < x is x > 5
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 # Words that no parser of SQL takes, or not everywhere, for a name without quotes.
 _WORDS = """
@@ -158,3 +167,72 @@ def leaves_of(predicate: Predicate) -> Iterator[Part]:
         yield from leaves_of(predicate.part)
     else:
         yield predicate
+
+
+# --- texts that need no parser ----------------------------------------------------------------------
+
+_MOST = 10_000  # characters
+_B = r"[ \t\r\n]"
+# No backslash, which dialects read in different ways; no minus right behind a sign, which some read with it.
+_VALUE = r"(?:(?:(?<![<>=!])-)?+[0-9]{1,300}+(?:\.[0-9]{1,300}+)?+(?![\w.])|'(?:[^'\\\x00-\x1f\x7f]|'')*+'(?!'))"
+_VALUES = re.compile(_VALUE, re.A)
+_COMPARISON = re.compile(
+    rf"{_B}*+(?P<path>[a-z_]\w*+(?:\.[a-z_]\w*+)*+)"
+    rf"(?:{_B}*+(?P<op><=|>=|<>|!=|=|<|>){_B}*+(?P<value>{_VALUE})"
+    rf"|{_B}++(?P<not_in>NOT{_B}++)?+IN{_B}*+\({_B}*+(?P<list>{_VALUE}(?:{_B}*+,{_B}*+{_VALUE})*+){_B}*+\)"
+    rf"|{_B}++BETWEEN{_B}++(?P<low>{_VALUE}){_B}++AND{_B}++(?P<high>{_VALUE})"
+    rf"|{_B}++IS{_B}++(?P<not_null>NOT{_B}++)?+NULL(?!\w))"
+    rf"{_B}*+(?:(?<=[ \t\r\n])(?P<joint>AND|OR)(?={_B})|\Z)",
+    re.A | re.I,
+)
+
+
+def plain(text: str) -> Predicate | None:
+    """Read comparisons, IN, BETWEEN and IS NULL over plain names, numbers and texts, all joined by AND or all by OR.
+
+    returns  the tree that predicates.text.parse would give; None for whatever is not as simple. That parser alone
+             takes longer to load than the rest of a lookup takes.
+    """
+    if len(text) > _MOST:
+        return None
+    parts: list[Predicate] = []
+    joints: set[str] = set()
+    at = 0
+    while (found := _COMPARISON.match(text, at)) is not None:
+        part = _compared(found)
+        if part is None:
+            return None
+        joint = (found["joint"] or "").upper()
+        parts += part.parts if isinstance(part, And) and "OR" not in (joint, *joints) else [part]
+        if not joint:
+            break
+        joints.add(joint)
+        at = found.end()
+    if found is None or len(joints) > 1:
+        return None
+    if joints:
+        return (Or if "OR" in joints else And)(tuple(parts))
+    return part
+
+
+def _compared(found: re.Match[str]) -> Predicate | None:
+    """One comparison as a tree; None where a name is a word that parsers take for something else."""
+    path = tuple(found["path"].split("."))
+    if any(part.lower() in _RESERVED for part in path):
+        return None
+    if found["op"] in ("<>", "!="):
+        return Not(Compare(path, "=", _value(found["value"])))
+    if found["op"]:
+        return Compare(path, found["op"], _value(found["value"]))
+    if found["list"]:
+        one_of = IsIn(path, tuple(map(_value, _VALUES.findall(found["list"]))))
+        return Not(one_of) if found["not_in"] else one_of
+    if found["low"]:
+        return And((Compare(path, ">=", _value(found["low"])), Compare(path, "<=", _value(found["high"]))))
+    return Not(IsNull(path)) if found["not_null"] else IsNull(path)
+
+
+def _value(text: str) -> Literal:
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
+    return Decimal(text) if "." in text else int(text)

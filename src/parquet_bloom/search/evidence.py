@@ -71,6 +71,12 @@ class Decision:
         possible: NDArray[np.bool_] = (self.outcomes & TRUE) != 0
         return possible
 
+    @property
+    def open_groups(self) -> list[int]:
+        """Their numbers, ascending."""
+        groups: list[int] = self.open.nonzero()[0].tolist()
+        return groups
+
 
 STAGES = (None, "no rows", "literal", "partition", "bounds", "filter", "index")
 _NO_ROWS, _LITERAL, _PARTITION, _BOUNDS, _FILTER, INDEX = 1, 2, 3, 4, 5, 6

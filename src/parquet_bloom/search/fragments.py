@@ -1,4 +1,4 @@
-"""Row groups of a file as a fragment of a pyarrow Dataset, with the values of its folder's name."""
+"""Row groups of a file as a fragment of a pyarrow Dataset, with the values and types of its folder's name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from parquet_bloom.chunks.hive import Pairs, partition_value
+from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.metadata.schema import INT32, Leaf
 from parquet_bloom.limits import Limits, limits
 
@@ -85,3 +86,12 @@ def partition_expression(keys: Sequence[Leaf], pairs: Pairs) -> pc.Expression | 
 def partition_type(key: Leaf) -> pa.DictionaryType:
     """The type that pyarrow gives to a column of folders' names: a dictionary."""
     return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())
+
+
+def with_partitions(schema: pa.Schema, keys: Sequence[Leaf], path: object) -> pa.Schema:
+    """A file's schema, then the columns of its folder's name. Raises RequestError for a name that both have."""
+    for key in keys:
+        if key.path[0] in schema.names:
+            raise RequestError(f"column {key.path[0]} is both in {path} and in its folder's name")
+        schema = schema.append(pa.field(key.path[0], partition_type(key)))
+    return schema

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.arrow import from_expression
-from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.options import Nan, Options
-from parquet_bloom.search.search import DatasetSchema, FileResult, Search
+from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups
 from parquet_bloom.storage.paths import DataFile
 
 logger = logging.getLogger("parquet_bloom")
@@ -48,10 +47,8 @@ class Narrowing:
             for at, one in enumerate(Search(list(self.files), tree, None, self.options)):
                 if isinstance(one, tuple):
                     raise one[1]
-                if one.decision is None:  # its folder's name excludes it
-                    continue
-                may = (one.decision.outcomes & TRUE) != 0
-                if groups := [group for group in self.groups[at] if may[group]]:
+                may = set(open_groups(one))
+                if groups := [group for group in self.groups[at] if group in may]:
                     chosen.append((at, groups))
         except RequestError as error:  # such as a literal that our rules do not compare with the column
             logger.info("%s: not used to skip: %s", tree, error)

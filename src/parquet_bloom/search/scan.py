@@ -22,7 +22,7 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.expression_filter import ExpressionFilter
-from parquet_bloom.search.fragments import file_format, fragment, partition_expression, partition_type
+from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
 from parquet_bloom.search.in_table import InTable
 from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
@@ -187,11 +187,7 @@ class Scan:
                     schema = pq.read_schema(file)
         except PYARROW_ERRORS as error:
             raise read_error(str(found), error) from error
-        for key in self._search.keys:
-            if schema.get_field_index(key.path[0]) >= 0 or key.path[0] in schema.names:
-                raise RequestError(f"column {key.path[0]} is both in {found} and in its folder's name")
-            schema = schema.append(pa.field(key.path[0], partition_type(key)))
-        return schema
+        return with_partitions(schema, self._search.keys, found)
 
     def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
@@ -215,18 +211,15 @@ class Scan:
 
     def _dataset(self, parts: Sequence[Part], guarded: bool = False) -> ds.FileSystemDataset:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
-        keys, fragments = self._search.keys, []
+        keys, fragments, rows = self._search.keys, [], self._rows
         for file, groups in parts:
-            if self._rows is not None:
-                constants = self._rows.constants(file)
-            else:
-                constants = partition_expression(keys, file.file.partitions)
+            constants = rows.constants(file) if rows else partition_expression(keys, file.file.partitions)
             fragments.append(fragment(for_arrow(file), self.filesystem, constants, groups))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
         versions, how = [version_of(file) for file, _ in parts], self._search.options
-        if self._rows is not None and any(self._rows.constants(file) is not None for file, _ in parts):
+        if rows is not None and any(rows.constants(file) is not None for file, _ in parts):
             return SearchedDataset(*made_of, versions)
         path = str(self.files[0].file) if self.files else ""
         schema = DatasetSchema(self.first_leaves, self.keys, path)
@@ -261,9 +254,17 @@ class Scan:
                     yield kept if columns is None or rows is None else kept.select(list(columns))
 
     def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own."""
-        with self._reading():
-            yield from self._batches(self._open(), listed(columns), batch_rows)
+        """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own.
+
+        The files are looked at when this is called: names that mean nothing are an error before the first row.
+        """
+        parts = self._open()
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            with self._reading():
+                yield from self._batches(parts, listed(columns), batch_rows)
+
+        return rows()
 
     def count(self) -> int:
         """How many rows match; row groups that match whole are not read."""
@@ -338,7 +339,7 @@ class Scan:
         return list(dict.fromkeys([*columns, *rows.columns]))
 
     def _reading(self) -> ChangeGuard:
-        return ChangeGuard([file for file in self.files if open_groups(file)])
+        return ChangeGuard([file for file, _ in self._open()])
 
 
 def listed(columns: Sequence[str] | None) -> list[str] | None:

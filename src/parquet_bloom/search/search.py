@@ -22,7 +22,7 @@ from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
 from parquet_bloom.predicates.names import FirstFile, Schema
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.predicates.tree import Predicate
+from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
@@ -67,7 +67,7 @@ class FileResult:
 
 def open_groups(file: FileResult) -> list[int]:
     """The row groups of a file in which a row can match."""
-    return [] if file.decision is None else [int(i) for i in file.decision.open.nonzero()[0]]
+    return [] if file.decision is None else file.decision.open_groups
 
 
 def sure_groups(file: FileResult) -> list[int]:
@@ -112,6 +112,9 @@ def as_predicate(predicate: Any) -> Predicate:
     Raises TextError with the spot marked, RequestError for lists that are no DNF.
     """
     if isinstance(predicate, str):
+        tree = plain(predicate)
+        if tree is not None:
+            return tree
         from parquet_bloom.predicates.text import parse
 
         return parse(predicate)
@@ -276,6 +279,7 @@ class Search:
 
 def warn_of_damage(path: str, damaged: list[str]) -> None:
     """One warning a file, however many of its filters are damaged."""
-    message = f"{path}: {len(damaged)} damaged filters ignored, the first: {damaged[0]}"
+    filters = "1 damaged filter" if len(damaged) == 1 else f"{len(damaged)} damaged filters"
+    message = f"{path}: {filters} ignored, the first: {damaged[0]}"
     logger.warning(message)
     warnings.warn(message, FilterWarning, stacklevel=2)

@@ -138,10 +138,12 @@ class SearchedDataset(ds.FileSystemDataset):
         self, columns: Any = None, filter: pc.Expression | None = None, *arguments: Any, **options: Any
     ) -> ds.Scanner:
         """As pyarrow has it; raises FileChangedError if a file changed since the search."""
-        self.check_unchanged()
         both = [one for one in (self._filter, filter) if one is not None]
         wanted = reduce(and_, both) if both else None
-        narrowed = None if wanted is None else self._narrowed(wanted)
+        try:
+            narrowed = None if wanted is None else self._narrowed(wanted)
+        finally:  # what the filter was asked of is what was searched, or else this is the error
+            self.check_unchanged()
         if narrowed is None:
             return super().scanner(columns, filter, *arguments, **options)
         return narrowed.scanner(columns, wanted, *arguments, **options)

@@ -27,15 +27,20 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, day_number
 from parquet_bloom.formats.metadata.schema import join_path, unknown_column
 from parquet_bloom.predicates.casts import Against, Always, plan
-from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
+from parquet_bloom.predicates.tree import (
+    COMPARISONS,
+    And,
+    Compare,
+    Contains,
+    IsIn,
+    IsNull,
+    Not,
+    Or,
+    Path,
+    Predicate,
+    Unknown,
+)
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
 _EXACT = {
     st.ByteType: pa.int8(), st.ShortType: pa.int16(), st.IntegerType: pa.int32(), st.LongType: pa.int64(),
     st.BooleanType: pa.bool_(), st.DateType: pa.date32(), st.TimestampType: pa.timestamp("us", "UTC"),
@@ -159,7 +164,7 @@ def _compare(path: Path, column: Column, kind: Any, op: str, value: Literal) -> 
     if isinstance(found, Always):
         return _always(column, found.answer)
     left, right = _sides(column, kind, found, value)
-    answer: Column = _OPERATORS[found.op](left, right)
+    answer: Column = COMPARISONS[found.op](left, right)
     return answer
 
 
@@ -214,7 +219,7 @@ def _float_compare(path: Path, column: Column, op: str, value: Literal) -> Colum
     wide = column.cast("double")
     if number == 0:  # both zeros are equal, but not in dictionaries and filters: nothing is left for these to skip by
         wide = wide + sf.lit(0.0)
-    answer: Column = _OPERATORS[found.op](wide, sf.lit(number))
+    answer: Column = COMPARISONS[found.op](wide, sf.lit(number))
     return answer | nan if found.op in (">", ">=") else answer & ~nan
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.edit.on_table.adding import Adding, Arguments, with_wishes
+from parquet_bloom.edit.on_table.adding import Adding, Arguments, asked_of
 from parquet_bloom.edit.on_table.commits import Changed, CommitOptions, Worked, change_table, way_of
 from parquet_bloom.edit.on_table.names import TableNames
 from parquet_bloom.edit.plan import Request
@@ -50,11 +50,7 @@ def add_on_table(
 
     Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
     """
-    Request.checked(**arguments)
-    snapshot = table.snapshot()
-    arguments, _ = with_wishes(arguments, snapshot)
-    request = Request.checked(**arguments)
-    TableNames(snapshot).check(request)
+    snapshot, request, _ = asked_of(table, arguments)
     left = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(left), sum(file.size for file in snapshot.files))

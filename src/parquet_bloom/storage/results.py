@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import html
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
@@ -161,6 +160,8 @@ class Printed:
 
     def _repr_html_(self) -> str:
         """For notebooks: the first rows of to_arrow(). Names and texts come from files, so all are escaped."""
+        import html
+
         table = self.to_arrow()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
         rows = [tuple(row.values()) for row in table.slice(0, _HTML_ROWS).to_pylist()]
@@ -180,4 +181,6 @@ def _names(value: Any) -> list[str]:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
+    import html
+
     return html.escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))

@@ -83,6 +83,8 @@ class Stores:
 
 
 def _given(filesystem: Any) -> Store:
+    if filesystem is None:
+        return LOCAL
     from pyarrow import fs
 
     given, base = arrow_filesystem(filesystem), ""

@@ -28,11 +28,7 @@ def add_on_table(
     table: Table, arguments: Arguments, how: CommitOptions, progress: ProgressCallback | None = None
 ) -> AddReport:
     """Add filters to the files of a table that lack them, and commit. Raises as add_filters does for a table."""
-    Request.checked(**arguments)  # before the log is read
-    snapshot = table.snapshot()
-    arguments, notes = with_wishes(arguments, snapshot)
-    request = Request.checked(**arguments)
-    TableNames(snapshot).check(request)
+    snapshot, request, notes = asked_of(table, arguments)
     meter = Meter(progress, snapshot.files, unit="filters")
     with Workers(request.threads or processors()) as workers:
 
@@ -43,8 +39,18 @@ def add_on_table(
     return AddReport(changed.files, changed.failed, [*notes, *changed.notes], changed.commits)
 
 
-def with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, list[str]]:
-    """Arguments with what the table's properties wish where the caller says nothing; and what is to be said of that."""
+def asked_of(table: Table, arguments: Arguments) -> tuple[Snapshot, Request, list[str]]:
+    """A table as it is now, what its files get by arguments and its properties, and notes on that."""
+    Request.checked(**arguments)  # before the log is read
+    snapshot = table.snapshot()
+    arguments, notes = _with_wishes(arguments, snapshot)
+    request = Request.checked(**arguments)
+    TableNames(snapshot).check(request)
+    return snapshot, request, notes
+
+
+def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, list[str]]:
+    """Arguments with what the table's properties wish where the caller says nothing."""
     wishes = snapshot.wishes
     if arguments.get("columns") is not None or not wishes.get("columns"):
         return arguments, []

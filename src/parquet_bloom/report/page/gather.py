@@ -21,7 +21,7 @@ from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.named.sources import find
-from parquet_bloom.worth.advice.advise import Advice, advise
+from parquet_bloom.worth.advice.advise import Advice, advise_on
 from parquet_bloom.worth.advice.survey import spread
 from parquet_bloom.worth.engines import EnginesReport, engines
 
@@ -66,13 +66,16 @@ def gather(request: Request, output: str) -> Content:
     """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source, filesystem = request.source, request.filesystem
     options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
-    files = find(source, filesystem, refusing(request.raw_files)).file_set.files
+    found = find(source, filesystem, refusing(request.raw_files))
+    files = found.file_set.files
     _refuse_source(files, output)
-    advice = advise(source, filesystem=filesystem, raw_files=request.raw_files, progress=request.progress)
+    advice = advise_on(found, source, progress=request.progress)
     verdicts = matching = None
     if request.where is not None:
-        verdicts = check(source, request.where, filesystem=filesystem, **options)
-        matching = count(source, request.where, filesystem, **options) if request.count_rows else None
+        # A table may change meanwhile: all of a page is of one version of it.
+        same: Any = source if found.snapshot is None else found.snapshot
+        verdicts = check(same, request.where, filesystem=filesystem, **options)
+        matching = count(same, request.where, filesystem, **options) if request.count_rows else None
     some = spread(files)
     largest = _largest(some)
     file = inspect([largest], raw_files=True, progress=request.progress).files[0]

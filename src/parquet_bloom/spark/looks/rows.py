@@ -14,7 +14,7 @@ import pyarrow as pa
 from parquet_bloom.audit.inspect import InspectReport
 from parquet_bloom.audit.verify import VerifyReport
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.search.search import FileResult, Search, open_groups
 from parquet_bloom.search.verdicts import ExcludedFile, sizes_of, verdicts_of
 
 T = TypeVar("T")
@@ -82,21 +82,12 @@ def failed(file: object, error: object) -> Row:
     return {"path": str(file), "error": " ".join(str(error).split())}
 
 
-def inspected(report: InspectReport) -> Iterator[Row]:
-    """A row a filter."""
-    names = [name for name in INSPECTED.names if name not in ("path", "error")]
-    for one in report.files:
-        for info in one.filters:
-            yield {"path": one.path} | {name: getattr(info, name) for name in names}
-    yield from (failed(one.path, one.error) for one in report.failed)
-
-
-def verified(report: VerifyReport) -> Iterator[Row]:
-    """A row a filter."""
-    names = [name for name in VERIFIED.names if name not in ("path", "error")]
-    for one in report.files:
-        for verdict in one.filters:
-            yield {"path": one.path} | {name: getattr(verdict, name) for name in names}
+def filters_of(report: InspectReport | VerifyReport, schema: pa.Schema) -> Iterator[Row]:
+    """A row a filter, with what the schema names of it."""
+    names = [name for name in schema.names if name not in ("path", "error")]
+    for file in report.files:
+        for one in file.filters:
+            yield {"path": file.path} | {name: getattr(one, name) for name in names}
     yield from (failed(one.path, one.error) for one in report.failed)
 
 
@@ -127,13 +118,13 @@ def excluded(file: ExcludedFile) -> Row:
 
 def kept(searched: FileResult) -> Iterator[Row]:
     """A row for a file with row groups in which a row can match."""
-    decision, outline = searched.decision, searched.outline
-    if decision is None or outline is None or not decision.open.any():
+    outline, groups = searched.outline, open_groups(searched)
+    if outline is None or not groups:
         return
     yield {
         "path": str(searched.file),
-        "row_groups": decision.open.nonzero()[0].tolist(),
-        "rows": int(outline.rows[decision.open].sum()),
-        "size": int(sizes_of(outline)[decision.open].sum()),
+        "row_groups": groups,
+        "rows": int(outline.rows[groups].sum()),
+        "size": int(sizes_of(outline)[groups].sum()),
         "has_deletes": False,
     }

@@ -6,11 +6,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
 
 from parquet_bloom.edit.choose import why_not
+from parquet_bloom.edit.sample import once
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
@@ -25,16 +27,18 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
-from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.named.sources import Sources, find
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
     Interval,
+    Whole,
     filter_bytes,
     gains,
     least_rate,
     row_groups_of_a_key,
     seconds,
+    shares_of,
 )
 from parquet_bloom.worth.advice.queries import QueryLog, read_queries
 from parquet_bloom.worth.advice.survey import ColumnSurvey, Survey, spread, survey_column
@@ -150,7 +154,16 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    data, failed = _read(source, filesystem, raw_files, catalog_properties)
+    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+    return advise_on(found, source, log=log, engine=engine, progress=progress)
+
+
+def advise_on(
+    found: Sources, named: PathLike | Sequence[PathLike], *, log: QueryLog | None = None, engine: str | None = None,
+    progress: ProgressCallback | None = None,
+) -> Advice:  # fmt: skip
+    """`advise` where the files are found, and the log of queries is read, already; named: what commands call them."""
+    data, failed = _read(found)
     with data:
         scale = data.scale
         advice = Advice(
@@ -166,15 +179,11 @@ def advise(
         meter.finish()
         advice.columns.sort(key=_rank)
         advice.flags = flags_of(data)
-        advice.commands = _commands(advice, source)
+        advice.commands = _commands(advice, named)
     return advice
 
 
-def _read(
-    source: PathLike | Sequence[PathLike], filesystem: Any, raw_files: bool,
-    catalog_properties: Mapping[str, str] | None,
-) -> tuple[Survey, list[FailedFile]]:  # fmt: skip
-    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
     file_set, snapshot = found.file_set, found.snapshot
     files, outlines, failed = [], [], list(file_set.failed)
 
@@ -240,18 +249,16 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
 
 
 def _fill(found: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Advice) -> None:
-    n = surveyed.evidence.row_groups
+    n, shares = surveyed.evidence.row_groups, shares_of(surveyed)
     found.null_share = surveyed.null_share
     found.with_filter = surveyed.with_filter / n
-    distinct = [len(set(sample.hashes.tolist())) / max(1, len(sample.hashes)) for sample in surveyed.samples]
-    found.distinct_share = sum(distinct) / len(distinct)
-    found.fpp = least_rate(surveyed)
-    found.row_groups_of_a_key = row_groups_of_a_key(surveyed).times(data.scale)
-    found.filter_bytes = filter_bytes(surveyed, found.fpp, data.scale)
+    found.distinct_share = fmean(len(once(sample.hashes)) / len(sample.hashes) for sample in surveyed.samples)
+    found.fpp = least_rate(surveyed, shares)
+    found.row_groups_of_a_key = row_groups_of_a_key(shares, n).times(data.scale)
+    found.filter_bytes = filter_bytes(surveyed, shares, found.fpp, data.scale)
     found.seconds = seconds(surveyed, data.scale)
-    found.absent, found.present = gains(
-        surveyed, found.fpp, advice.row_groups, advice.bytes, len(data.outlines[0].leaves)
-    )
+    whole = Whole(advice.row_groups, advice.bytes, len(data.outlines[0].leaves))
+    found.absent, found.present = gains(shares, n, found.fpp, whole)
     found.overlap = found.absent.row_groups.likely / (1 - found.fpp)
     found.in_vain = found.fpp * found.overlap * advice.row_groups
 

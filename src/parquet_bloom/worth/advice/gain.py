@@ -57,26 +57,42 @@ class Gain:
     requests: Interval
 
 
-def gains(column: ColumnSurvey, fpp: float, n_row_groups: int, n_bytes: int, n_columns: int) -> tuple[Gain, Gain]:
-    """(of a value that no row group holds, of one that some hold), for a data set of so many row groups and bytes."""
-    admitted = [_admitted(column, sample) for sample in column.samples]
-    held = [_held(column, at) for at in range(len(column.samples))]
-    n = column.evidence.row_groups
-    absent = _interval([a * (1 - fpp) for a in admitted], n)
-    present = _interval([max(0.0, a - h) * (1 - fpp) for a, h in zip(admitted, held, strict=True)], n)
+class Whole(NamedTuple):
+    """The data set that gains are told of: its row groups, their compressed bytes, the columns of one."""
 
-    def gain(share: Interval) -> Gain:
-        # The rate that a filter has lies anywhere below the one that was asked for.
-        share = Interval(share.low, share.likely, min(1.0, share.high / (1 - fpp)))
-        asked = fmean(admitted) * n_row_groups
-        requests = Interval(*(one * n_row_groups * n_columns - asked for one in share))
-        return Gain(share, share.times(n_bytes), requests)
+    row_groups: int
+    bytes: int
+    columns: int
 
-    return gain(absent), gain(present)
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What the samples of a column show: one figure a sample, in their order.
+
+    admitted   the share of row groups, its own among them, whose bounds admit one of its values
+    held       the share of row groups, its own among them, that hold one of its distinct values
+    fewest, most  distinct values that its row group is likely to have, as shares of the row group's values
+    """
+
+    admitted: list[float]
+    held: list[float]
+    fewest: list[float]
+    most: list[float]
+
+
+def shares_of(column: ColumnSurvey) -> Shares:
+    """What its samples show."""
+    samples = column.samples
+    found = [(distinct(sample), sample.whole) for sample in samples]
+    return Shares(
+        [_admitted(column, sample) for sample in samples],
+        [_held(column, at) for at in range(len(samples))],
+        [fewest / whole for (fewest, _), whole in found],
+        [most / whole for (_, most), whole in found],
+    )
 
 
 def _admitted(column: ColumnSurvey, sample: Sample) -> float:
-    """The share of row groups, its own among them, whose bounds admit a value of a sample."""
     evidence = column.evidence
     n = evidence.row_groups
     values = places_of(column.leaf, thinned(sample.values))
@@ -86,11 +102,26 @@ def _admitted(column: ColumnSurvey, sample: Sample) -> float:
 
 
 def _held(column: ColumnSurvey, at: int) -> float:
-    """The share of row groups, its own among them, that hold a distinct value of a sample."""
     n, own = column.evidence.row_groups, column.samples[at]
     others = [other for i, other in enumerate(column.samples) if i != at]
     shared = fmean(float(share_held(own, other)) for other in others) if others else 0.0
     return (1 + shared * (n - 1)) / n
+
+
+def gains(shares: Shares, n_sampled: int, fpp: float, whole: Whole) -> tuple[Gain, Gain]:
+    """(of a value that no row group holds, of one that some hold); the samples are of n_sampled row groups."""
+    absent = _interval([a * (1 - fpp) for a in shares.admitted], n_sampled)
+    each = zip(shares.admitted, shares.held, strict=True)
+    present = _interval([max(0.0, a - h) * (1 - fpp) for a, h in each], n_sampled)
+
+    def gain(share: Interval) -> Gain:
+        # The rate that a filter has lies anywhere below the one that was asked for.
+        share = Interval(share.low, share.likely, min(1.0, share.high / (1 - fpp)))
+        asked = fmean(shares.admitted) * whole.row_groups
+        requests = Interval(*(one * whole.row_groups * whole.columns - asked for one in share))
+        return Gain(share, share.times(whole.bytes), requests)
+
+    return gain(absent), gain(present)
 
 
 def _interval(shares: Sequence[float], n_row_groups: int) -> Interval:
@@ -107,36 +138,29 @@ def _interval(shares: Sequence[float], n_row_groups: int) -> Interval:
 # --- size and rate --------------------------------------------------------------------------------
 
 
-def least_rate(column: ColumnSurvey, max_bytes: int = split_block.MAX_BYTES) -> float:
+def least_rate(column: ColumnSurvey, shares: Shares, max_bytes: int = split_block.MAX_BYTES) -> float:
     """The rate at which a filter's own bytes and those that are read in vain for its errors are least together.
 
     `add --fpp auto` decides so too, for each row group by what it holds (kernels.split_block.least_size). Here it is
     rounded up to one digit, between 0.1 and 0.0001.
     """
-    ndv = max(1, round(fmean(_ratio(sample)[1] for sample in column.samples) * float(np.median(column.values))))
+    ndv = max(1, round(fmean(shares.most) * float(np.median(column.values))))
     in_vain = int(np.median(column.row_group_bytes))
     rate = min(0.1, max(0.0001, split_block.expected_rate(ndv, split_block.least_size(ndv, in_vain, max_bytes))))
     digits = int(-math.floor(math.log10(rate)))
     return min(0.1, float(math.ceil(rate * 10**digits) / 10**digits))
 
 
-def _ratio(sample: Sample) -> tuple[float, float]:
-    fewest, most = distinct(sample)
-    return fewest / sample.whole, most / sample.whole
-
-
-def filter_bytes(column: ColumnSurvey, fpp: float, scale: float) -> Interval:
+def filter_bytes(column: ColumnSurvey, shares: Shares, fpp: float, scale: float) -> Interval:
     """What filters on all row groups take, headers included; sizes are powers of two, so a few values may double it."""
-    low = min(_ratio(sample)[0] for sample in column.samples) * 0.95
-    high = max(_ratio(sample)[1] for sample in column.samples) * 1.05
-    likely = fmean(sum(_ratio(sample)) / 2 for sample in column.samples)
+    likely = (fmean(shares.fewest) + fmean(shares.most)) / 2
     values, counts = np.unique(column.values[column.values > 0], return_counts=True)
 
     def total(ratio: float) -> float:
         sizes = [split_block.size_for(max(1, round(n * min(1.0, ratio))), fpp) + _HEADER_BYTES for n in values.tolist()]
         return float(sum(size * count for size, count in zip(sizes, counts.tolist(), strict=True)) * scale)
 
-    return Interval(total(low), total(likely), total(high))
+    return Interval(total(min(shares.fewest) * 0.95), total(likely), total(max(shares.most) * 1.05))
 
 
 def seconds(column: ColumnSurvey, scale: float) -> Interval:
@@ -145,8 +169,7 @@ def seconds(column: ColumnSurvey, scale: float) -> Interval:
     return Interval(likely * _FASTER, likely, likely * _SLOWER)
 
 
-def row_groups_of_a_key(column: ColumnSurvey) -> Interval:
+def row_groups_of_a_key(shares: Shares, n_row_groups: int) -> Interval:
     """How many row groups hold a value that one of them holds."""
-    n = column.evidence.row_groups
-    found = _interval([_held(column, at) for at in range(len(column.samples))], n)
-    return Interval(max(1.0, found.low * n), found.likely * n, found.high * n)
+    found = _interval(shares.held, n_row_groups).times(n_row_groups)
+    return found._replace(low=max(1.0, found.low))

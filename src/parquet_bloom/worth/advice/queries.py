@@ -57,14 +57,14 @@ def _queries(text: str) -> Iterator[str]:
 
 def _predicate(query: str) -> Predicate | None:
     """The predicate of a clause or a statement; None where there is none that is understood."""
-    clause = query[6:] if query[:6].lower() == "where " else query
-    if query[:7].lower().rstrip() in ("select", "with") or query.lower().startswith("with "):
-        found = _where_of(query)
-        if found is None:
-            return None
-        clause = found
+    first, *rest = query.split(None, 1)
+    clause: str | None = query
+    if first.lower() == "where":
+        clause = "".join(rest)
+    elif first.lower() in ("select", "with"):
+        clause = _where_of(query)
     try:
-        return parse(clause)
+        return None if clause is None else parse(clause)
     except TextError:
         return None
 

@@ -107,7 +107,6 @@ class ColumnSurvey:
     row_group_bytes: NDArray[np.int64]
     with_filter: int
     null_share: float
-    sampled: Groups = field(default_factory=list)
 
 
 def spread(files: Sequence[DataFile]) -> list[DataFile]:
@@ -137,21 +136,20 @@ def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:
     if not groups:
         return None
     columns = dict(having)
-    sampled, samples, seconds = _samples(data, columns, groups)
+    samples, seconds = _samples(data, columns, groups)
     if not samples:
         return None
     bounds = bounds_of([statistics_of(data.outlines[at], same) for at, same in having])
     stored = np.concatenate(values)
     return ColumnSurvey(
         leaf, Evidence(*bounds, samples[:2]), samples, seconds, stored, np.concatenate(sizes), with_filter,
-        nulls / max(1, nulls + int(stored.sum())), sampled,
+        nulls / max(1, nulls + int(stored.sum())),
     )  # fmt: skip
 
 
-def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[Groups, list[Sample], float]:
+def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[list[Sample], float]:
     n = len(groups)
     places = list(dict.fromkeys([*two_of(range(n)), *(int(at * n) for at in _SAMPLED)]))
-    sampled: Groups = []
     samples: list[Sample] = []
     rates: list[float] = []
     readers: dict[int, ColumnReader] = {}
@@ -163,5 +161,4 @@ def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[Gr
         if (found := sample_of(readers[file], footer, group)) is not None:
             rates.append((time.perf_counter() - started) / max(1, len(found.hashes)))
             samples.append(found)
-            sampled.append((file, group))
-    return sampled, samples, min(rates, default=0.0)  # the first one also compiles
+    return samples, min(rates, default=0.0)  # the first one also compiles

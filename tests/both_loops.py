@@ -1,0 +1,21 @@
+"""Tests that run once over numba's loops and once over numpy's (parquet_bloom.kernels.loops decides)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from parquet_bloom.kernels import loops
+
+
+@contextmanager
+def forced(numba: bool) -> Iterator[None]:
+    """Let the decision always be the one, whatever this process has loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loops, "sys", SimpleNamespace(modules={"numba": None} if numba else {}))
+        patch.setattr(loops, "ALLOWED_NS", math.inf)
+        yield

@@ -1,0 +1,26 @@
+"""Fixtures that several folders of tests use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from object_store import ObjectStore, serving
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    """S3 on loopback, for the tests of a module."""
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty bucket, named as the test, and gone after it."""
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
+    store.client.create_bucket(Bucket=name)
+    yield name
+    store.wire.before = None
+    store.drop(name)

@@ -1,0 +1,177 @@
+"""numpy's loops against numba's, bit for bit, where batches end and lengths differ; and which of the two run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquet_bloom.kernels import loops, native, native_k_probe, plain_filters, plain_hashes
+
+AT_ONCE = plain_hashes._AT_ONCE
+EDGES = [1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE + 7]
+SEEDS = {"xxh64": 2**64 - 3, "murmur3": 1361930890, "murmur3-h2": 2**32 - 1, "hive64": 104729, "wang": 1}
+LENGTHS = {  # of texts: (the least, the most, how many texts)
+    "one": (36, 36, AT_ONCE + 5),
+    "few": (0, 20, 2 * AT_ONCE),
+    "many": (1, 300, 3000),
+    "long, none twice": (1000, 70_000, 40),
+}
+
+
+def numba_loop(name: str, shape: str):
+    home = native if name in ("xxh64", "murmur3") else native_k_probe
+    return getattr(home, f"{name.replace('-', '_')}_{shape}")
+
+
+@pytest.mark.parametrize("n", EDGES)
+@pytest.mark.parametrize("name", SEEDS)
+def test_values_of_one_width(name: str, n: int) -> None:
+    random = np.random.default_rng(n)
+    for width in (4, 8) if name == "wang" else (1, 3, 4, 8, 11, 16, 31, 32, 47, 64):
+        data = random.integers(0, 256, n * width).astype(np.uint8)
+        wanted, found = np.empty(n, np.uint64), np.empty(n, np.uint64)
+        numba_loop(name, "fixed")(data, np.uint64(width), np.uint64(SEEDS[name]), wanted)
+        plain_hashes.hash_fixed(name, data, width, SEEDS[name], found)
+        assert (found == wanted).all(), (name, width)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("name", SEEDS)
+def test_texts(name: str, lengths: str) -> None:
+    random = np.random.default_rng(5)
+    least, most, n = LENGTHS[lengths]
+    widths = random.choice([4, 8], n) if name == "wang" else random.integers(least, most + 1, n)
+    offsets = np.concatenate(([3], 3 + np.cumsum(widths))).astype(np.uint64)  # the first bytes are of no value
+    data = random.integers(0, 256, int(offsets[-1]) + 9).astype(np.uint8)
+    wanted, found = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    numba_loop(name, "variable")(data, offsets, np.uint64(SEEDS[name]), wanted)
+    plain_hashes.hash_variable(name, data, offsets, SEEDS[name], found)
+    assert (found == wanted).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=80), min_size=1, max_size=30), st.sampled_from(sorted(SEEDS)))
+def test_any_texts(texts: list[bytes], name: str) -> None:
+    if name == "wang":
+        texts = [(text + bytes(8))[:4] if len(text) % 2 else (text + bytes(8))[:8] for text in texts]
+    offsets = np.cumsum([0, *map(len, texts)]).astype(np.uint64)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    wanted, found = np.empty(len(texts), np.uint64), np.empty(len(texts), np.uint64)
+    numba_loop(name, "variable")(data, offsets, np.uint64(SEEDS[name]), wanted)
+    plain_hashes.hash_variable(name, data, offsets, SEEDS[name], found)
+    assert (found == wanted).all()
+
+
+# --- filters ----------------------------------------------------------------------------------------
+
+
+def hashes_of(n: int) -> np.ndarray:
+    found = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
+    found[::5] = found[0]  # the same bits again and again
+    return found
+
+
+@pytest.mark.parametrize("n", EDGES)
+@pytest.mark.parametrize("n_blocks", [1, 2, 4096])  # packed at once, or bit by bit
+@pytest.mark.parametrize("rule", ["mask", "multiply-shift"])
+def test_split_blocks(rule: str, n_blocks: int, n: int) -> None:
+    hashes = hashes_of(n)
+    before = np.random.default_rng(1).integers(0, 2**16, 8 * n_blocks).astype(np.uint32)  # some bits are set already
+    wanted, found = before.copy(), before.copy()
+    (native.insert_mask if rule == "mask" else native.insert_multiply_shift)(wanted, hashes)
+    plain_filters.insert(found, hashes, rule)
+    assert (found == wanted).all()
+    asked = np.concatenate((hashes, hashes + np.uint64(1 << 20), hashes ^ np.uint64(1 << 63)))
+    told, answer = np.empty(len(asked), np.bool_), np.empty(len(asked), np.bool_)
+    (native.contains_mask if rule == "mask" else native.contains_multiply_shift)(wanted, asked, told)
+    plain_filters.contains(wanted, asked, rule, answer)
+    assert (answer == told).all()
+    assert answer[:n].all(), "what was inserted is there"
+
+
+@pytest.mark.parametrize("rule", ["mask", "multiply-shift"])
+@pytest.mark.parametrize("n_blocks", [1, 2, 64])
+def test_many_split_blocks(rule: str, n_blocks: int) -> None:
+    counts = np.array([0, 3, 9000, 1, 0, 17], np.int64)
+    hashes = hashes_of(int(counts.sum()))
+    wanted = np.zeros(8 * n_blocks * len(counts), np.uint32)
+    found = wanted.copy()
+    native.insert_each(wanted, counts, hashes, rule == "mask")
+    plain_filters.insert_each(found, counts, hashes, rule)
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("n", EDGES)
+@pytest.mark.parametrize(("longs", "k"), [(1, 1), (3, 7), (5000, 3), (100_000, 4)])
+def test_k_probes(longs: int, k: int, n: int) -> None:
+    one, two = hashes_of(n), hashes_of(n)[::-1].copy()
+    asked, other = np.concatenate((one, ~one)), np.concatenate((two, two))
+    for first in (1, 2):
+        wanted, found = np.zeros(longs, np.uint64), np.zeros(longs, np.uint64)
+        native_k_probe.insert_32(wanted, one, np.uint64(first), np.uint64(k))
+        plain_filters.insert_32(found, one, first, k)
+        assert (found == wanted).all(), first
+        told, answer = np.empty(2 * n, np.bool_), np.empty(2 * n, np.bool_)
+        native_k_probe.contains_32(wanted, asked, np.uint64(first), np.uint64(k), told)
+        plain_filters.contains_32(wanted, asked, first, k, answer)
+        assert (answer == told).all(), first
+        assert answer[:n].all()
+    wanted, found = np.zeros(longs, np.uint64), np.zeros(longs, np.uint64)
+    native_k_probe.insert_64(wanted, one, two, np.uint64(k))
+    plain_filters.insert_64(found, (one, two), k)
+    assert (found == wanted).all()
+    told, answer = np.empty(2 * n, np.bool_), np.empty(2 * n, np.bool_)
+    native_k_probe.contains_64(wanted, asked, other, np.uint64(k), told)
+    plain_filters.contains_64(wanted, (asked, other), k, answer)
+    assert (answer == told).all()
+    assert answer[:n].all()
+
+
+# --- which of the two -------------------------------------------------------------------------------
+
+LONG = """
+import sys
+import numpy as np, pyarrow as pa
+from parquet_bloom.kernels import loops
+from parquet_bloom.kernels.hashes import hash_array
+values = pa.array(np.arange(100_000))
+rounds = 0
+while "numba" not in sys.modules:
+    hash_array(values)
+    rounds += 1
+print(rounds, hash_array(values).sum())
+"""
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_process_takes_numba_once_numpy_has_cost_it_enough() -> None:
+    rounds = int(run(LONG).split()[0])
+    most = loops.ALLOWED_NS / (100_000 * plain_hashes.fixed_ns(1, 8))
+    assert rounds == int(most) + 1
+
+
+def test_what_is_known_to_be_much_takes_numba_at_once() -> None:
+    code = LONG.replace("rounds = 0", "rounds = 0\nloops.expect(3_000_000)")
+    assert run(code).split()[0] == "1"
+    little = LONG.replace("rounds = 0", "rounds = 0\nloops.expect(2_000_000)")
+    assert int(run(little).split()[0]) > 1, "what is only expected costs nothing yet"
+
+
+def test_where_numba_is_loaded_it_runs() -> None:
+    code = "import numba\nfrom parquet_bloom.kernels.loops import compiled\nprint(compiled(0.0))"
+    assert run(code) == "True\n"
+
+
+def test_texts_that_numpy_is_slow_with_cost_more() -> None:
+    same = np.arange(1001, dtype=np.uint64) * np.uint64(20)
+    long = np.cumsum(np.arange(1001)).astype(np.uint64) * np.uint64(10)
+    assert plain_hashes.variable_ns("xxh64", long) > 10 * plain_hashes.variable_ns("xxh64", same)
+    assert plain_hashes.variable_ns("hive64", long) > loops.ALLOWED_NS, "no library hashes these one by one"
