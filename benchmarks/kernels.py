@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+import parquet_bloom.kernels.native  # noqa: F401  (numba is loaded: its loops run)
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, empty, insert_hashes
 

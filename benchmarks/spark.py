@@ -1,9 +1,14 @@
 """Filters for a data set on Spark: against Spark reading and writing it, many small files, memory of the driver.
 
     python benchmarks/spark.py [--folder /tmp/parquet-bloom-bench/spark] [--runs 5]
-        [--only limit|rewrite|small|driver]
+        [--only start|limit|rewrite|small|driver]
 
-One session, local[2]. Four questions, ratios first:
+`start` is of whole processes; the others share one session, local[2]. Five questions, ratios first:
+
+    start    `parquet-bloom spark add` of 3 small files, of 617 MB and of 3.7 GB, and `parquet-bloom add` of the same,
+             over an empty Spark job: a session, one row through a Python worker, the end. Seconds of the clock, and
+             of processors with those of Java and the workers (Linux). With --check the first is at most twice
+             the empty job, by both, the least of all runs
 
     limit    what bounds the next one: its files copied by two processes, with fsync, without Spark; new files
              that stay in memory / those that leave it, as they do on Spark. Each after a pause of 4 s
@@ -17,12 +22,18 @@ One session, local[2]. Four questions, ratios first:
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import functools
 import gc
 import json
 import multiprocessing
+import os
+import resource
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +98,70 @@ def rewrite(spark: Any, source: Path, ndv: int, target: Path) -> None:
     for name, value in (("enabled", "true"), ("expected.ndv", str(ndv))):
         writer = writer.option(f"parquet.bloom.filter.{name}#key", value)
     writer.parquet(str(target))
+
+
+# --- whole processes ----------------------------------------------------------------------------------
+
+EMPTY = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+spark.range(1).mapInArrow(lambda batches: batches, "id bigint").count()
+spark.stop()
+"""
+AT_MOST = 2.0  # times an empty job, that one of few files may cost
+LINKS = 6  # names of each large file, in the largest folder
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, prctl(2): Java outlives the Python that started it, and is counted here
+
+
+def whole(command: list[str]) -> tuple[float, float]:
+    """Seconds of a process from start to end, and processor seconds of it and all that it started."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    seconds = time.perf_counter() - begun
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def whole_processes(folder: Path, runs: int, check: bool) -> None:
+    sizes = {"few": make(folder / "few", 3, 15_000), "large": make(folder / "large", *LARGE)}
+    largest = folder / "largest"
+    largest.mkdir(exist_ok=True)
+    for file in (folder / "large").iterdir():
+        for i in range(LINKS):
+            with contextlib.suppress(FileExistsError):
+                os.link(file, largest / f"{i}-{file.name}")
+    sizes["largest"] = LINKS * sizes["large"]
+    commands = {"empty": [sys.executable, "-c", EMPTY]}
+    for name in sizes:
+        rest = [str(folder / name), "--column", "key", "--output", str(folder / "out")]
+        commands[f"spark add, {name}"] = [*_COMMAND, "spark", "add", *rest, "--master", "local[2]"]
+        commands[f"add, {name}"] = [*_COMMAND, "add", *rest]
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+    for run in range(runs):
+        for name, command in commands.items():
+            if name.endswith("largest") and run >= _LARGEST_RUNS:
+                continue
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            times[name].append(whole(command))
+    best = {name: tuple(min(values) for values in zip(*taken, strict=True)) for name, taken in times.items()}
+    for name, (seconds, processors) in best.items():
+        ratios = [one / empty for one, empty in zip((seconds, processors), best["empty"], strict=True)]
+        told = f"{ratios[0]:5.2f} of an empty job by the clock, {ratios[1]:5.2f} by processors"
+        size = sizes.get(name.rpartition(" ")[2], 0)
+        print(f"{name:20} {size:13,} bytes: {told}  ({seconds:.1f} s, {processors:.1f} s)")
+    print(json.dumps(times))
+    if check and max(a / b for a, b in zip(best["spark add, few"], best["empty"], strict=True)) > AT_MOST:
+        raise SystemExit(f"a job of few files costs more than {AT_MOST} times an empty one")
+
+
+_COMMAND = [sys.executable, "-m", "parquet_bloom"]
+_LARGEST_RUNS = 3  # are enough to see what it tends to
 
 
 def against_spark(spark: Any, folder: Path, runs: int) -> None:
@@ -180,7 +255,8 @@ def driver(spark: Any, most: int) -> None:
             named = rows.selectExpr(mark()).head()[0]
             return Listing(rows, n, n * 1_000_000, named), Listing(rows.limit(0), 0, 0)
 
-        with mock.patch.object(pipeline, "list_by_size", simulated):
+        few_by_tasks = mock.patch.object(pipeline, "list_few", return_value=None)
+        with few_by_tasks, mock.patch.object(pipeline, "list_by_size", simulated):
             start = time.perf_counter()
             report = pipeline.add_filters(spark, ["/nowhere"], columns=["key"], in_place=True)
             assert report.count() == n
@@ -197,8 +273,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench/spark"))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--listed", type=int, default=100_000)
-    parser.add_argument("--only", choices=["limit", "rewrite", "small", "driver"])
+    parser.add_argument("--only", choices=["start", "limit", "rewrite", "small", "driver"])
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
+    if options.only in (None, "start"):
+        whole_processes(options.folder, options.runs, options.check)
+    if options.only == "start":
+        return
     if options.only in (None, "limit"):
         limit(options.folder, options.runs)
     if options.only == "limit":

@@ -1,118 +1,28 @@
-"""DuckLake itself, for tests: DuckDB with the extension, in a process of its own.
-
-The extension fits one release of DuckDB, and not the one that the project has. So PyPI's packages of both are installed
-once, into a folder of their own below the system's temporary one, and a process with that folder runs the SQL.
-"""
+"""DuckLake itself, for tests: DuckDB with the extension, in a process of its own."""
 
 from __future__ import annotations
 
-import atexit
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
+from other_duckdb import DuckDBError as DuckLakeError
+from other_duckdb import duckdb_with
 
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
 
-PACKAGES = ("duckdb==1.5.5", "duckdb-extension-ducklake==1.5.5", "duckdb-extension-sqlite-scanner==1.5.5", "pytz")
 REQUIRED = "PARQUET_BLOOM_REQUIRE_DUCKLAKE"  # set where a test must not be skipped, as in CI
+NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
 
-WORKER = """
-import glob, importlib, json, os, sys
-import duckdb
-
-connections, idle = {}, []
-
-def fresh():
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1})
-    for name in ("ducklake", "sqlite_scanner"):
-        module = importlib.import_module("duckdb_extension_" + name)
-        [path] = glob.glob(os.path.join(os.path.dirname(module.__file__), "extensions", "*", "*.duckdb_extension"))
-        connection.execute(f"LOAD '{path}'")
-    return connection
-
-def attached(catalog, options):
-    connection = idle.pop() if idle else fresh()
-    connection.execute(f"ATTACH 'ducklake:{catalog}' AS lake ({options})")
-    connection.execute("USE lake")
-    return connection
-
-for line in sys.stdin:
-    name, catalog, options, sql = json.loads(line)
-    try:
-        if sql is None:
-            if name in connections:
-                idle.append(connections.pop(name))
-                idle[-1].execute("USE memory")
-                idle[-1].execute("DETACH lake")
-            rows = []
-        else:
-            if name not in connections:
-                connections[name] = attached(catalog, options)
-            rows = connections[name].execute(sql).fetchall()
-        answer = {"rows": rows}
-    except duckdb.Error as error:
-        answer = {"error": str(error)}
-        try:
-            connections[name].execute("ROLLBACK")
-        except (duckdb.Error, KeyError):
-            pass
-    print(json.dumps(answer, default=str), flush=True)
-"""
-
-
-class DuckLakeError(Exception):
-    """What DuckLake says is wrong."""
-
-
-@cache
-def packages() -> Path:
-    """The folder of DuckDB's packages; skips the test where they cannot be installed."""
-    name = f"parquet-bloom-ducklake-{os.getuid()}-{sys.implementation.cache_tag}-" + "-".join(PACKAGES).replace(
-        "==", "_"
-    )
-    folder = Path(tempfile.gettempdir()) / name
-    if folder.is_dir() and folder.stat().st_uid == os.getuid():
-        return folder
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        target = Path(scratch) / "packages"
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *PACKAGES]
-        done = subprocess.run(pip, capture_output=True, text=True)
-        if done.returncode:
-            reason = f"DuckLake's packages do not install: {done.stderr.strip().splitlines()[-1:]}"
-            assert not os.environ.get(REQUIRED), reason
-            pytest.skip(reason)
-        with suppress(OSError):  # another process of this run may have been faster
-            target.rename(folder)
-    return folder
-
-
-@cache
-def _worker() -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(packages())}
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )
-    atexit.register(_end, process)
-    return process
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.communicate()  # it ends with its input
+__all__ = [
+    "NOTHING_INLINED", "DuckLakeError", "Lake", "live_rows", "sorted_rows", "stored_rows", "unsound",
+]  # fmt: skip
 
 
 class Lake:
@@ -127,18 +37,13 @@ class Lake:
         self.catalog = folder / ("meta.sqlite" if sqlite else "meta.ducklake")
         self.data = folder / "data"
         self._connection = f"{self.catalog}{connection}"
-        self._attach = f"sqlite:{self.catalog}" if sqlite else str(self.catalog)
-        self._options = ", ".join([f"DATA_PATH '{self.data}/'", *options])
+        attach = f"sqlite:{self.catalog}" if sqlite else str(self.catalog)
+        given = ", ".join([f"DATA_PATH '{self.data}/'", *options])
+        self._begin = (f"ATTACH 'ducklake:{attach}' AS lake ({given})", "USE lake")
 
     def _ask(self, sql: str | None) -> list[Any]:
-        process = _worker()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        print(json.dumps([self._connection, self._attach, self._options, sql]), file=process.stdin, flush=True)
-        answer = json.loads(process.stdout.readline())
-        if "error" in answer:
-            raise DuckLakeError(answer["error"])
-        return answer["rows"]
+        duckdb = duckdb_with("ducklake", "sqlite_scanner", required=REQUIRED)
+        return duckdb.ask(sql, self._connection, self._begin, ("USE memory", "DETACH lake"))
 
     def sql(self, *statements: str) -> list[Any]:
         """Run statements; the rows of the last one."""

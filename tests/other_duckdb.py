@@ -1,11 +1,20 @@
-"""DuckDB 1.5.5 with extensions from PyPI, in an environment of its own: newer ones have none there."""
+"""DuckDB 1.5.5 with extensions from PyPI, in a process of its own: newer ones have none there.
+
+An extension fits one release of DuckDB, and not the one that the project has. So PyPI's packages of both are installed
+once, into a folder of their own below the system's temporary one, and a process with that folder runs the SQL.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +23,102 @@ import pytest
 Asked = Callable[[str], list[list[Any]]]
 VERSION = "1.5.5"
 
-LOADED = """
+# A line asks: the connection's name, what is run when it is made, what when it is let go, and the SQL; None: let it go.
+WORKER = """
 import glob, importlib, json, os, sys
 import duckdb
-connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-for extension in sys.argv[1:]:
-    folder = os.path.dirname(importlib.import_module(f"duckdb_extension_{extension}").__file__)
-    [path] = glob.glob(os.path.join(folder, "extensions", "*", "*.duckdb_extension"))
-    connection.execute(f"LOAD '{path}'")
+
+connections, idle = {}, []
+
+def fresh():
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1})
+    for name in sys.argv[1:]:
+        module = importlib.import_module("duckdb_extension_" + name)
+        [path] = glob.glob(os.path.join(os.path.dirname(module.__file__), "extensions", "*", "*.duckdb_extension"))
+        connection.execute(f"LOAD '{path}'")
+    return connection
+
+def opened(begin):
+    connection = idle.pop() if idle else fresh()
+    for statement in begin:
+        connection.execute(statement)
+    return connection
+
 for line in sys.stdin:
-    print(json.dumps(connection.execute(json.loads(line)).fetchall()), flush=True)
+    name, begin, end, sql = json.loads(line)
+    try:
+        rows = []
+        if sql is not None:
+            if name not in connections:
+                connections[name] = opened(begin)
+            rows = connections[name].execute(sql).fetchall()
+        elif name in connections:
+            idle.append(connections.pop(name))
+            for statement in end:
+                idle[-1].execute(statement)
+        answer = {"rows": rows}
+    except duckdb.Error as error:
+        answer = {"error": str(error)}
+        try:
+            connections[name].execute("ROLLBACK")
+        except (duckdb.Error, KeyError):
+            pass
+    print(json.dumps(answer, default=str), flush=True)
 """
 
 
-@pytest.fixture(scope="session")
-def delta_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    """Ask DuckDB with the extension `delta`; skips where pip cannot bring it."""
-    yield from asked(tmp_path_factory.mktemp("duckdb"), "delta")
+class DuckDBError(Exception):
+    """What DuckDB says is wrong."""
 
 
-@pytest.fixture(scope="session")
-def iceberg_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    """Ask DuckDB with the extension `iceberg`; skips where pip cannot bring it."""
-    yield from asked(tmp_path_factory.mktemp("duckdb"), "avro", "iceberg")
+@cache
+def packages(*extensions: str, required: str = "") -> Path:
+    """The folder of DuckDB and these extensions; skips the test where they cannot be installed.
+
+    required  a variable of the environment: where it is set the test fails instead, as in CI
+    """
+    wanted = [f"duckdb=={VERSION}", *[f"duckdb-extension-{name}=={VERSION}" for name in extensions], "pytz"]
+    name = f"parquet-bloom-duckdb-{os.getuid()}-{sys.implementation.cache_tag}-{VERSION}-{'-'.join(extensions)}"
+    folder = Path(tempfile.gettempdir()) / name
+    if folder.is_dir() and folder.stat().st_uid == os.getuid():
+        return folder
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        target = Path(scratch) / "packages"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *wanted]
+        done = subprocess.run(pip, capture_output=True, text=True)
+        if done.returncode:
+            reason = f"pip brings no {wanted}: {done.stderr.strip().splitlines()[-1:]}"
+            assert not os.environ.get(required), reason
+            pytest.skip(reason)
+        with suppress(OSError):  # another process of this run may have been faster
+            target.rename(folder)
+    return folder
 
 
-def asked(folder: Path, *extensions: str) -> Iterator[Asked]:
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True)
-    wanted = [f"duckdb=={VERSION}", *[f"duckdb-extension-{extension}=={VERSION}" for extension in extensions]]
-    done = subprocess.run([folder / "bin" / "pip", "install", "--quiet", *wanted], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"pip brings no {wanted}: {done.stderr.strip().splitlines()[-1:]}")
-    command = [folder / "bin" / "python", "-c", LOADED, *extensions]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+class DuckDB:
+    """The process, and its connections by name."""
 
-        def ask(sql: str) -> list[list[Any]]:
-            process.stdin.write(json.dumps(sql) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
+    def __init__(self, folder: Path, extensions: Sequence[str]) -> None:
+        command = [sys.executable, "-c", WORKER, *extensions]
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        atexit.register(self._process.communicate)  # it ends with its input
 
-        yield ask
-        process.stdin.close()
+    def ask(self, sql: str | None, name: str = "", begin: Sequence[str] = (), end: Sequence[str] = ()) -> list[Any]:
+        """The rows of a statement on a connection that `begin` opens; without one `end` lets the connection go."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([name, begin, end, sql]), file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline())
+        if "error" in answer:
+            raise DuckDBError(answer["error"])
+        rows: list[Any] = answer["rows"]
+        return rows
+
+
+@cache
+def duckdb_with(*extensions: str, required: str = "") -> DuckDB:
+    """One process for each set of extensions; skips the test where they cannot be installed."""
+    return DuckDB(packages(*extensions, required=required), extensions)

@@ -49,8 +49,8 @@ ORDER = [
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
     "spark",
+    "spark/data_source",  # rows for spark.read
     "spark/looks",  # jobs that write no filters
-    "spark/data_source",
     "report",
     "report/page",  # one HTML page
     "cli",

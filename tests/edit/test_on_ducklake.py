@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ducklakes import Lake, sorted_rows
+from ducklakes import NOTHING_INLINED, Lake, sorted_rows
 
 import parquet_bloom as pb
 from parquet_bloom.errors import TableFormatError
@@ -20,7 +20,7 @@ ROWS = "SELECT (i * 7919) % 1000003 AS id, md5(i::VARCHAR) AS s FROM range({}, {
 def lake(tmp_path: Path) -> Iterator[Lake]:
     made = Lake(tmp_path, True)
     made.sql(
-        "CALL lake.set_option('data_inlining_row_limit', 0)",
+        NOTHING_INLINED,
         f"CREATE TABLE t AS {ROWS.format(0, 3000)}",
         f"INSERT INTO t {ROWS.format(3000, 6000)}",
         "DELETE FROM t WHERE id % 10 = 0",

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from object_store import ObjectStore
 
 import parquet_bloom
 
@@ -17,24 +18,48 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 ROWS = 400
 
 
-def test_every_block_of_the_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("polars", "duckdb", "pandas"):
-        pytest.importorskip(name)
-    monkeypatch.chdir(tmp_path)
-    ids = [f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}" for i in range(ROWS)]
-    table = pa.table({"trace_id": ids, "user_id": [i * 7919 % 1009 for i in range(ROWS)], "status": [200] * ROWS})
-    Path("events").mkdir()
-    pq.write_table(table, "events/1.parquet", row_group_size=ROWS // 4)
-    parquet_bloom.add_filters("events", in_place=True, columns=["trace_id", "user_id"])
-    caplog.set_level(logging.INFO, "parquet_bloom")
+IDS = [f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}" for i in range(ROWS)]
+USERS = [i * 7919 % 1009 for i in range(ROWS)]
+NAMES = {"trace_id": IDS[250], "user_id": USERS[250], "parquet_bloom": parquet_bloom}
 
-    names: dict[str, Any] = {"trace_id": ids[250], "user_id": 250 * 7919 % 1009}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 5, "Polars, DuckDB, pyarrow, pandas, and many keys"
+
+def blocks_of(heading: str) -> list[str]:
+    """The blocks of Python below a heading."""
+    section = re.split(rf"^## {heading}$", PAGE.read_text(), flags=re.MULTILINE)[1].split("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def run(blocks: list[str], names: dict[str, Any]) -> None:
     for block in blocks:
         exec(compile(block, "recipes.md", "exec"), names)
+
+
+def write(path: Path | str) -> None:
+    """400 rows in 4 row groups, without filters."""
+    table = pa.table({"trace_id": IDS, "user_id": USERS, "status": [200] * ROWS})
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=ROWS // 4)
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("events/1.parquet")
+    parquet_bloom.add_filters("events", in_place=True, columns=["trace_id", "user_id"])
+
+
+def test_every_block_of_python_runs_in_a_test() -> None:
+    known = ("Polars", "DuckDB", "pyarrow", "pandas", "Dask", "Airflow", "S3", "A semi-join with many keys")
+    assert sum(len(blocks_of(heading)) for heading in known) == PAGE.read_text().count("```python\n") == 8
+
+
+def test_recipes_of_readers_in_this_process(events: None, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("polars", "duckdb", "pandas"):
+        pytest.importorskip(name)
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    names: dict[str, Any] = dict(NAMES)
+    for heading in ("Polars", "DuckDB", "pyarrow", "pandas", "A semi-join with many keys"):
+        run(blocks_of(heading), names)
 
     row = (names["user_id"], 200)
     assert names["one"].rows() == [row]
@@ -45,3 +70,43 @@ def test_every_block_of_the_page_runs(
     lines = [record.getMessage() for record in caplog.records]
     assert sum("1 of 4 row groups can match" in line for line in lines) == 2, "DuckDB's scan and pyarrow's"
     assert sum("3 of 4 row groups" in line and "skipped" in line for line in lines) == 2, "Polars' and pandas'"
+
+
+def test_the_recipe_of_dask(events: None) -> None:
+    pytest.importorskip("dask.dataframe")
+    names: dict[str, Any] = dict(NAMES)
+    run(blocks_of("Dask"), names)
+    assert ("events/1.parquet", 2) in names["kept"], "the row group that has the user"
+    assert len(names["kept"]) < 4, "and not all of them"
+    assert names["lazy"].npartitions == len(names["kept"])
+    assert names["visits"].values.tolist() == [[NAMES["user_id"], 200]]
+
+
+def test_the_recipe_of_airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task's function runs; of the DAG, which needs Airflow, the names."""
+    monkeypatch.chdir(tmp_path)
+    for part in range(2):
+        write(f"landing/day=2026-11-22/{part}.parquet")
+    names: dict[str, Any] = dict(NAMES)
+    run(blocks_of("Airflow"), names)
+    assert names["add_filters_of"]("2026-11-22") == 8
+    assert names["add_filters_of"]("2026-11-22") == 0, "a retry adds nothing"
+    Path("landing/day=2026-11-22/2.parquet").write_bytes(b"")
+    with pytest.raises(parquet_bloom.NotParquetError):
+        names["add_filters_of"]("2026-11-22")
+    [dag] = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert {"add_filters_of", "dag", "task"} <= set(compile(dag, "recipes.md", "exec").co_names) | set(
+        re.findall(r"\w+", dag)
+    )
+
+
+def test_the_recipe_of_s3(tmp_path: Path, store: ObjectStore, bucket: str) -> None:
+    write(tmp_path / "1.parquet")
+    store.put(f"{bucket}/events/1.parquet", (tmp_path / "1.parquet").read_bytes())
+    [block] = blocks_of("S3")
+    assert block.count('"s3://bucket/events/"') == 1
+    names: dict[str, Any] = dict(NAMES)
+    run([block.replace("s3://bucket/events/", store.uri(f"{bucket}/events/"))], names)
+    assert len(names["added"].files[0].filters) == 4
+    assert [one.row_group for one in names["verdicts"] if not one.skipped] == [2]
+    assert names["stored_there"].to_pylist() == [{"user_id": NAMES["user_id"], "status": 200}]

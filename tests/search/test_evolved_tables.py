@@ -13,6 +13,7 @@ from kleene import answers, stored
 from shares import more_then_slow
 
 import parquet_bloom
+from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.tables.named import sources
 
@@ -104,3 +105,21 @@ def test_defaults_of_added_columns_are_evidence_as_well(by_id: bool, tmp_path: P
     assert parquet_bloom.count(name, "place.z = 6") == 0
     assert len(parquet_bloom.prune(name, column="added", values=["ab"])) == 1
     assert parquet_bloom.prune(name, column="added", values=["zz"]) == []
+
+
+@pytest.mark.parametrize("default", [None, 5])
+def test_a_data_set_cannot_tell_the_default_of_a_nested_field(default: Any, tmp_path: Path, opened: Any) -> None:
+    """pyarrow gives NULL for what a struct lacks."""
+    table = Evolving(tmp_path, Random(2), by_id=True)
+    table.start()
+    table.append()
+    place, inner = next(one for one in table.columns if one.children), table.new("z", pa.int64())
+    inner.default = default
+    place.children.append(inner)
+    table.files = [(file, rows, [False] * len(rows)) for file, rows, _ in table.files]
+    name = opened(table)
+    if default is None:
+        assert shown(parquet_bloom.dataset(name).to_table()) == shown(table.table())
+    else:
+        with pytest.raises(RequestError, match=r"0\.parquet lacks place\.z, which has a default"):
+            parquet_bloom.dataset(name)

@@ -20,7 +20,7 @@ from parquet_bloom import spark as bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
-from parquet_bloom.spark.looks import tables
+from parquet_bloom.spark.named_tables import bare, live_files, sent, sent_table
 from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
 
 pytestmark = pytest.mark.spark
@@ -195,9 +195,8 @@ def test_executors_read_no_log(spark: Any, delta: Lake) -> None:
 
 
 def test_what_travels_needs_no_library_of_the_format(lake: Lake) -> None:
-    snapshot = tables.live_files(lake.name, lake.properties)
-    sent = tables._sent(snapshot, [(file, ANY) for file in snapshot.files])
-    for data in (sent.table, *sent.files):
+    snapshot = live_files(lake.name, lake.properties)
+    for data in (sent_table(snapshot), *(sent(bare(file, ANY), snapshot) for file in snapshot.files)):
         for module in (b"pyiceberg", b"deltalake", b"tables.iceberg", b"tables.delta"):
             assert module not in data, module
 
@@ -210,7 +209,7 @@ def test_a_file_system_that_cannot_travel_is_one_error(tmp_path: Path) -> None:
     file = TableFile("bucket/a.parquet", own, "x://bucket/a.parquet")
     snapshot = Snapshot("delta:x://bucket", "0", (Field("id", pa.int64()),), False, [file], {}, own)
     with pytest.raises(RequestError, match=r"^delta:x://bucket: .* cannot be sent to them.*leave Spark out$"):
-        tables._sent(snapshot, [(file, ANY)])
+        sent_table(snapshot)
 
 
 def test_the_commands(spark: Any, lake: Lake, capfd: pytest.CaptureFixture[str]) -> None:

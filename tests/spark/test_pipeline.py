@@ -20,9 +20,10 @@ from sparks import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError
-from parquet_bloom.spark import pipeline
-from parquet_bloom.spark.listing import list_by_size
+from parquet_bloom.spark import listing, pipeline
+from parquet_bloom.spark.listing import list_by_size, list_few
 from parquet_bloom.spark.pipeline import add_filters
+from parquet_bloom.spark.storages import Storages
 
 pytestmark = pytest.mark.spark
 ROWS = 500
@@ -93,6 +94,51 @@ def expected(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 WANTED = {"columns": ["id", "deep.*"], "sync": False}
 
 
+@pytest.fixture
+def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors list, as they do where files are many or elsewhere."""
+    monkeypatch.setattr(pipeline, "list_few", lambda *_, **__: None)
+
+
+@pytest.fixture(params=["driver", "tasks"])
+def lister(request: pytest.FixtureRequest) -> str:
+    """Who lists: the driver, as files are few, or tasks."""
+    if request.param == "tasks":
+        request.getfixturevalue("by_tasks")
+    return str(request.param)
+
+
+def test_few_files_are_one_job(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("few files", "")
+    try:
+        names = [str(data / "plain*.parquet"), str(data / "plain1.parquet"), str(data / "gone.parquet")]
+        found = statuses(add_filters(spark, names, in_place=True, **WANTED))
+        jobs = context.statusTracker().getJobIdsForGroup("few files")
+        assert len(jobs) - 1 == 1, "one adds filters; the other shows the report, here"
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    assert found == {"gone.parquet": "failed", **{f"plain{i}.parquet": "done" for i in range(4)}}
+    assert {name: b for name, b in contents(data).items() if "/" not in name} == {
+        name: b for name, b in expected.items() if "/" not in name
+    }
+
+
+def test_what_is_not_few_is_listed_by_tasks(
+    spark: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = Storages()
+    assert len(list_few(spark, [str(data)], where, 1 << 28).rows) == 28
+    assert list_few(spark, [str(data)], where, 1000) is None, "a file that is to be split"
+    assert list_few(spark, [str(data), "s3a://bucket/more"], where, 1 << 28) is None, "another storage"
+    monkeypatch.setattr(listing, "_FEW", 27)
+    assert list_few(spark, [str(data)], where, 1 << 28) is None, "more files"
+    monkeypatch.setattr(listing, "_FEW", 3)
+    monkeypatch.setattr(listing, "list_folder", None)
+    assert list_few(spark, [str(data)], where, 1 << 28) is None, "a folder that is full is left before it is listed"
+
+
+@pytest.mark.usefixtures("lister")
 def test_in_place(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     before = spark.read.parquet(str(data)).orderBy("id", "name").collect()
     report = rows_of(add_filters(spark, [str(data)], in_place=True, **WANTED))
@@ -108,6 +154,7 @@ def test_in_place(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     assert contents(data) == expected
 
 
+@pytest.mark.usefixtures("lister")
 @pytest.mark.parametrize("as_uri", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_into_a_folder(spark: Any, data: Path, tmp_path: Path, expected: dict[str, bytes], as_uri: bool) -> None:
     source, out = contents(data), tmp_path / "out"
@@ -233,6 +280,7 @@ def test_requests_that_make_no_sense_come_before_any_work(spark: Any, data: Path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("lister")
 def test_a_table_is_written_to_when_forced(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     (data / "metadata").mkdir()
     (data / "metadata" / "v1.metadata.json").write_text("{}")
@@ -253,6 +301,7 @@ def test_an_unknown_column_is_told_for_each_file(spark: Any, data: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("lister")
 def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     names = [str(data), str(data / "plain0.parquet"), f"{data}/", str(data / "year=2020")]
     assert len(rows_of(add_filters(spark, names, in_place=True, **WANTED))) == 28
@@ -260,6 +309,7 @@ def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("lister")
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
@@ -272,6 +322,7 @@ def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: d
     assert contents(data) == expected
 
 
+@pytest.mark.usefixtures("by_tasks")
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_listing_that_was_dealt_out_anew_leaves_no_file_out(
     spark: Any, data: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, goes_on: bool
@@ -301,6 +352,7 @@ def test_a_listing_that_was_dealt_out_anew_leaves_no_file_out(
     assert len(found) == 28
 
 
+@pytest.mark.usefixtures("by_tasks")
 def test_a_job_that_spark_gives_up_for_that_is_run_again(
     spark: Any, data: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

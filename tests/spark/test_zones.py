@@ -62,3 +62,29 @@ def test_what_cannot_be_built_is_told_before_any_work(spark: Any, data: Path, tm
     with pytest.raises(RequestError, match="is a Lance data set"):
         build_zone_index(spark, [str(tmp_path / "x.lance")], ["id"], out)
     assert not Path(out).exists()
+
+
+def test_the_live_files_of_a_table(spark: Any, tmp_path: Path) -> None:
+    pytest.importorskip("lance", reason="pylance is not installed (extra `lance`)")
+    import delta_tables as made
+    from lance_data import content
+
+    from parquet_bloom import lance
+    from parquet_bloom.spark import build_zone_index
+
+    root = tmp_path / "lake"
+    tables = [pa.table({"id": np.random.default_rng(i).integers(0, 10**9, 500 + i)}) for i in range(3)]
+    adds = [made.file_of(root, f"{i}.parquet", table) for i, table in enumerate(tables)]
+    made.commit(root, 0, made.protocol(), made.metadata([made.field("id", "long")]), *adds)
+    made.commit(root, 1, {"remove": {"path": "0.parquet", "dataChange": True, "deletionTimestamp": 0}})
+    name = f"delta:{root}"
+    lance.build_index(name, ["id"], tmp_path / "one", items=64)
+    [row] = build_zone_index(spark, [name], ["id"], str(tmp_path / "many"), items=64).collect()
+    ours, theirs = (tmp_path / folder / "id" / "bloomfilter.lance" for folder in ("many", "one"))
+    assert row.path == str(ours)
+    assert content(ours) == content(theirs), "of the files that live, in the order of the log"
+    wanted = tables[2]["id"][7].as_py()
+    found = parquet_bloom.read_table(name, f"id = {wanted}", index=tmp_path / "many")
+    assert found["id"].to_pylist() == [wanted]
+    with pytest.raises(RequestError, match="raw_files=True reads what lies in a folder"):
+        build_zone_index(spark, [name], ["id"], str(tmp_path / "raw"), raw_files=True)

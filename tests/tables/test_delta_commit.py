@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from object_store import SECRET, ObjectStore, options_of
-from other_duckdb import Asked, delta_duckdb  # noqa: F401
+from other_duckdb import Asked
 from test_delta_snapshot import rows_of, texts_of
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
@@ -112,7 +112,7 @@ def table_at(folder: Path, name: str = "t a#b") -> Path:
 
 @pytest.mark.more
 @pytest.mark.parametrize("way", WAYS)
-def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):  # noqa: F811
+def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):
     root = table_at(tmp_path, "t")
     table, snapshot, changes = changed(root, way)
     table.commit(snapshot, changes, {})

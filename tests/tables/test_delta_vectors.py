@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from other_duckdb import Asked, delta_duckdb  # noqa: F401
+from other_duckdb import Asked
 from test_delta_snapshot import rows_of
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
@@ -83,7 +83,7 @@ def test_deltalake_reads_the_same_vectors(tmp_path):
 
 
 @pytest.mark.more
-def test_duckdb_shows_the_same_rows(tmp_path, delta_duckdb: Asked):  # noqa: F811
+def test_duckdb_shows_the_same_rows(tmp_path, delta_duckdb: Asked):
     all_kinds(tmp_path / "t")
     for root in (tmp_path / "t", FIXTURE):
         ours = rows_of(open_delta(str(root), None).snapshot())["id"].to_pylist()

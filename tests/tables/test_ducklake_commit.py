@@ -5,13 +5,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows
+from ducklakes import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_rows
 from object_store import serving
 
 import parquet_bloom
@@ -20,7 +19,6 @@ from parquet_bloom.tables.ducklake.catalog import Queries
 from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
 from parquet_bloom.tables.snapshot import Change, Snapshot
 
-NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
 WITH_DELETES = (
     "CREATE TABLE t (id BIGINT, s VARCHAR)",
     "INSERT INTO t SELECT i, md5(i::VARCHAR) FROM range(1000) r(i)",
@@ -29,20 +27,6 @@ WITH_DELETES = (
     "DELETE FROM t WHERE id = 500",  # inlined in the catalog, where it may be
     "UPDATE t SET s = 'new' WHERE id BETWEEN 1000 AND 1100",
 )
-
-
-@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
-def lake(request, tmp_path) -> Iterator[Lake]:
-    made = Lake(tmp_path, request.param == "sqlite")
-    yield made
-    made.release()
-
-
-@pytest.fixture
-def small(tmp_path) -> Iterator[Lake]:
-    made = Lake(tmp_path, True)
-    yield made
-    made.release()
 
 
 def opened(lake: Lake) -> tuple[DuckLakeTable, Snapshot]:

@@ -6,14 +6,13 @@ import hashlib
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, stored_rows, unsound
+from ducklakes import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_rows, stored_rows, unsound
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.formats.operands import operand
@@ -22,21 +21,6 @@ from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Snapshot
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "ducklake"
-NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
-
-
-@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
-def lake(request, tmp_path) -> Iterator[Lake]:
-    made = Lake(tmp_path, request.param == "sqlite")
-    yield made
-    made.release()
-
-
-@pytest.fixture
-def small(tmp_path) -> Iterator[Lake]:
-    made = Lake(tmp_path, True)
-    yield made
-    made.release()
 
 
 def read(lake: Lake, version: int | str | None = None, table: str = "main.t") -> Snapshot:

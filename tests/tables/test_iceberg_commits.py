@@ -23,7 +23,7 @@ from iceberg_log import (
     live_rows,
     position_deletes,
 )
-from other_duckdb import Asked, iceberg_duckdb  # noqa: F401
+from other_duckdb import Asked
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ValidationException
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
@@ -293,7 +293,7 @@ def test_equality_deletes_apply_to_the_new_version_as_to_the_old(warehouse: Ware
 
 
 @pytest.mark.more
-def test_duckdb_reads_what_was_committed(warehouse: Warehouse, iceberg_duckdb: Asked) -> None:  # noqa: F811
+def test_duckdb_reads_what_was_committed(warehouse: Warehouse, iceberg_duckdb: Asked) -> None:
     """Position deletes on the same path, equality deletes on a new one: DuckDB's rows are ours, before and after."""
     table = warehouse.create(SCHEMA, partition_spec=BY_NAME)
     for i in range(3):

@@ -301,7 +301,7 @@ def test_position_deletes_in_other_formats(warehouse: Warehouse, kind: str) -> N
         orc.write_table(rows, path)
     else:
         output = table.io.new_output(made.file_path)
-        with AvroOutputFile[Record](output, delete_files._SCHEMA, "deletes") as sink:
+        with AvroOutputFile[Record](output, delete_files.avro_schema(), "deletes") as sink:
             sink.write_block([Record(*row.values()) for row in rows.to_pylist()])
     made._data[2] = kind
     add_deletes(table, made)

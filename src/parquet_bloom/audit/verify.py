@@ -23,6 +23,7 @@ from parquet_bloom.formats.forms.form import BATCH_ROWS
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
@@ -141,6 +142,8 @@ def _verify(source: Source, leaves: Sequence[Leaf], sample: int | None, meter: M
         if not stored:
             continue
         reader = ColumnReader(source, footer.leaves[leaf.index])
+        values = footer.column_chunks(leaf.index).num_values
+        expect(sum(values[one.row_group] for one in stored), LOOKED_UP_NS)
         for one in stored:
             verdict = _verify_filter(one, reader, footer)
             verdict.column = leaf.name  # a table's name of it, where the file is a table's

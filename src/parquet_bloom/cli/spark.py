@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,12 +93,7 @@ def add(
             spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
             conf=parse_properties(properties) if properties else None, progress=progress, **options,
         )  # fmt: skip
-        sums = rows.selectExpr(
-            "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
-            "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
-            "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
-        ).head().asDict()  # fmt: skip
-        first = [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+        sums, first = _sums(rows) if progress is None or progress.report is None else _own_sums(progress.report)
         if report is not None:
             write_report(spark, rows, report)
     if as_json:
@@ -126,6 +122,26 @@ def package(output: str, overwrite: bool) -> int:
     n_files, n_bytes = write_archive(output, overwrite)
     say(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
     return 0
+
+
+def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
+    """Sums over a report, and its first errors, by Spark."""
+    sums = rows.selectExpr(
+        "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
+        "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
+        "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
+    ).head().asDict()  # fmt: skip
+    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+
+
+def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The same of rows that are here."""
+    sums: dict[str, Any] = {"files": len(rows)}
+    sums |= {status: sum(row["status"] == status for row in rows) for status in ("done", "unchanged", "failed")}
+    for name, column in (("filters", "filters"), ("filter_bytes", "filter_bytes"), ("bytes", "bytes_before")):
+        sums[name] = sum(row[column] or 0 for row in rows)
+    failed = sorted((row["path"], row["error"]) for row in rows if row["status"] == "failed")
+    return sums, [error for _, error in failed[:_SHOWN]]
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:

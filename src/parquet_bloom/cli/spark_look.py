@@ -212,14 +212,19 @@ def prune(
 @click.option("--columns", metavar="A,B", help="Only these columns.")
 @click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
 @raw_files_option
+@catalog_option
 @range_option
 @rows_option
 @session_options
 def read(
     paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
-    raw_files: bool, limit: int, master: str | None, conf: tuple[str, ...], py_files: tuple[str, ...],
+    raw_files: bool, catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    py_files: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value."""
+    """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
+
+    Of a table (delta:, iceberg:, ducklake:) the rows that live, read as `parquet-bloom read` does.
+    """
     from parquet_bloom.report.tables import print_table
     from parquet_bloom.spark import read as job
     from parquet_bloom.spark.progress import watched
@@ -228,7 +233,10 @@ def read(
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_session(master, conf, py_files) as spark:
         with watched(spark):
-            frame = job(spark, paths, where, names, range_values=range_values, raw_files=raw_files)
+            frame = job(
+                spark, paths, where, names, range_values=range_values, raw_files=raw_files,
+                catalog_properties=catalog_properties,
+            )  # fmt: skip
             if output is not None:
                 frame.write.parquet(storages(spark, (), output).absolute(output))
                 return 0
@@ -251,6 +259,7 @@ def read(
 )
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @raw_files_option
+@catalog_option
 @session_options
 def index(
     paths: tuple[str, ...],

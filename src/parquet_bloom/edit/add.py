@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from parquet_bloom.edit.build import BuiltElsewhere
-from parquet_bloom.edit.finish import check_texts, check_written
+from parquet_bloom.edit.finish import check_filters, check_texts, check_written
 from parquet_bloom.edit.plan import Plan, Request, Run, planned, upper_bound
 from parquet_bloom.edit.removal import check_undoable
 from parquet_bloom.edit.reports import AddedFile, AddReport
@@ -137,10 +137,16 @@ def _carry_out(
             return copy_whole(source, target, how) if copied else Transfer()
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
-        with new.reopen() as again, uncollected():
-            check_written(source, again, written.body.moves, written.checksums, written.filter_ranges)
-            check_texts(source, again, written.texts)
-            if not written.cut:
-                check_undoable(source, again, written.keys)
+        flushing = run.workers.copy(new.flush_early)  # the disk works while all is read back
+        try:
+            with new.reopen() as again, uncollected():
+                check_written(source, again, written.body.moves)
+                check_filters(source, again, written.checksums, written.filter_ranges, run.workers)
+                check_texts(source, again, written.texts)
+                if not written.cut:
+                    check_undoable(source, again, written.keys)
+            flushing.result()
+        finally:
+            run.workers.settle()
         new.commit(source.check_unchanged)
     return new.transfer

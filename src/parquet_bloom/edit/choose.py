@@ -38,6 +38,7 @@ from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, statistics
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.formats.values import floats_in
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import Workers
 
@@ -191,16 +192,11 @@ def _width(leaf: Leaf, evidence: Evidence) -> int | None:
 
 def _are_sentences(values: pa.ChunkedArray) -> bool:
     """Whether most values have three words or more, which names of people and things seldom have."""
-    import pyarrow.compute as pc
-
-    spaces = pc.count_substring(thinned(values), b" ")
-    return 2 * int(pc.sum(pc.greater_equal(spaces, 2)).as_py() or 0) > len(spaces)
+    texts: list[bytes] = thinned(values).to_pylist()
+    return 2 * sum(text.count(b" ") >= 2 for text in texts) > len(texts)
 
 
 def _has_fractions(values: pa.ChunkedArray) -> bool:
-    if pa.types.is_fixed_size_binary(values.type):
-        numbers = np.frombuffer(b"".join(values.to_pylist()), "<f2").astype(np.float64)
-    else:
-        numbers = values.to_numpy().astype(np.float64)
+    numbers = np.concatenate([floats_in(chunk) for chunk in values.chunks]).astype(np.float64)
     numbers = numbers[np.isfinite(numbers)]
     return bool((numbers != np.floor(numbers)).any())

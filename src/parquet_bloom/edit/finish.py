@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 
 import pyarrow.parquet as pq
+import xxhash
 
 from parquet_bloom.chunks.decode import PYARROW_ERRORS
 from parquet_bloom.chunks.filter_ranges import fitting_ranges, header_of
-from parquet_bloom.chunks.locate import FilterRanges, contradiction, outline_of
+from parquet_bloom.chunks.locate import FilterRange, FilterRanges, contradiction, outline_of
 from parquet_bloom.errors import (
     DamagedFileError,
     EncryptedFileError,
@@ -22,11 +24,15 @@ from parquet_bloom.formats.filters import decode_filter
 from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.metadata.edits import Moves
 from parquet_bloom.formats.metadata.footer import MAGIC, ChunkKey, chunk_extent
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.source import Range, Source
+from parquet_bloom.storage.workers import Workers
 from parquet_bloom.storage.writing.draft import NewVersion
 
 _PAGE_HEADER_BYTES = 64
-_AT_ONCE = 8 << 20  # bytes of filters that are read back together
+_AT_ONCE = (
+    1 << 20
+)  # bytes of filters that are read back together: they stay in the processor's cache for their checksum
+_HEAD_BYTES = 64  # more than the header of a filter takes
 _FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
 
 
@@ -35,67 +41,79 @@ def write_footer(new: NewVersion, data: bytes) -> None:
     new.append(data + len(data).to_bytes(4, "little") + MAGIC)
 
 
-def check_written(
-    source: Source,
-    new: Source,
-    moves: Moves,
-    checksums: Mapping[ChunkKey, int],
-    filter_ranges: Mapping[ChunkKey, tuple[int, int]],
-) -> None:
+def checksum(data: bytes) -> int:
+    """What tells bytes that are read back from those that were written: XXH3, 64 bits, eight times as fast as a CRC."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def check_written(source: Source, new: Source, moves: Moves) -> None:
     """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
 
     source     the old file
     new        the new one
-    checksums  (row group, column) -> CRC-32 of the filter's header and bitset as they were built
-    filter_ranges  (row group, column) -> (offset, bytes) of the new filters
     """
-    try:
-        _check(source, new, moves, checksums, filter_ranges)
-    except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
-        raise _wrong(source, error.reason) from error
+    with _damage_is_wrong(source):
+        old_footer, new_footer = source.footer(), new.footer()
+        if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
+            raise _wrong(source, "its footer describes other row groups or columns")
+        if moves:
+            _check_pages(source, new, moves)
     _check_opens(source, new)
 
 
-def _check(
-    source: Source,
-    new: Source,
-    moves: Moves,
-    checksums: Mapping[ChunkKey, int],
-    filter_ranges: Mapping[ChunkKey, tuple[int, int]],
-) -> None:
-    old_footer, new_footer = source.footer(), new.footer()
-    if len(new_footer.leaves) != len(old_footer.leaves) or new_footer.n_row_groups != old_footer.n_row_groups:
-        raise _wrong(source, "its footer describes other row groups or columns")
-    if moves:
-        _check_pages(source, new, moves)
-    _check_filters(source, new, checksums, filter_ranges)
+def check_filters(
+    source: Source, new: Source, checksums: Mapping[ChunkKey, int],
+    filter_ranges: Mapping[ChunkKey, tuple[int, int]], workers: Workers,
+) -> None:  # fmt: skip
+    """Every new filter is as it was built, lies where the footer says, and agrees with all around it, or LayoutError.
 
-
-def _check_filters(
-    source: Source, new: Source, checksums: Mapping[ChunkKey, int], filter_ranges: Mapping[ChunkKey, tuple[int, int]]
-) -> None:
-    """Every new filter is as it was built, lies where the footer says, and agrees with all around it."""
-    outline = outline_of(new)
-    fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
-    recorded: FilterRanges | None = None
-    for batch in _batches(filter_ranges):
-        for key, data in zip(batch, new.read_ranges([filter_ranges[key] for key in batch]), strict=True):
+    checksums      (row group, column) -> `checksum` of the filter's header and bitset as they were built
+    filter_ranges  (row group, column) -> (offset, bytes) of the new filters
+    workers        read them back side by side
+    """
+    with _damage_is_wrong(source):
+        outline = outline_of(new)
+        fits = fitting_ranges(outline, filter_ranges) if outline is not None else {}
+        recorded: FilterRanges | None = None
+        batches = ([filter_ranges[key] for key in batch] for batch in _batches(filter_ranges))
+        read_back = workers.in_order(lambda ranges: _read_back(new, ranges), batches)
+        for key, (found, head) in zip(filter_ranges, chain.from_iterable(read_back), strict=True):
             offset, length = filter_ranges[key]
             at, num_bytes = fits.get(key, (None, 0))
-            as_built = zlib.crc32(data) == checksums[key]
+            as_built = found == checksums[key]
             # The one of `final` whose length the footer tells fits; then its header is all that is left to see.
-            if as_built and at == offset and data[:-num_bytes] == header_of(num_bytes):
+            if as_built and at == offset and head[: max(0, length - num_bytes)] == header_of(num_bytes):
                 continue
             recorded = recorded or FilterRanges(new.footer())
-            filter_range = recorded[key]
-            try:
-                if filter_range is None or filter_range.offset != offset or not as_built:
-                    raise FilterFormatError("it is not where the footer says, or not as it was built")
-                problem = contradiction(decode_filter(data, length, filter_range.rule).header, filter_range)
-                if problem is not None:
-                    raise FilterFormatError(problem)
-            except FilterFormatError as error:
-                raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+            _check_filter(source, new, key, filter_ranges[key], as_built, recorded[key])
+
+
+def _check_filter(
+    source: Source, new: Source, key: ChunkKey, where: Range, as_built: bool, recorded: FilterRange | None
+) -> None:
+    """One whose place in the footer, length or header tells too little: it is decoded."""
+    offset, length = where
+    try:
+        if recorded is None or recorded.offset != offset or not as_built:
+            raise FilterFormatError("it is not where the footer says, or not as it was built")
+        problem = contradiction(decode_filter(new.read(offset, length), length, recorded.rule).header, recorded)
+        if problem is not None:
+            raise FilterFormatError(problem)
+    except FilterFormatError as error:
+        raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
+
+
+def _read_back(new: Source, ranges: Sequence[Range]) -> list[tuple[int, bytes]]:
+    """Checksum and first bytes of each range; a single one may be large and is read in parts."""
+    if len(ranges) > 1:
+        return [(checksum(data), data[:_HEAD_BYTES]) for data in new.read_ranges(ranges)]
+    ((offset, length),) = ranges
+    summed, head = xxhash.xxh3_64(), b""
+    for at in range(offset, offset + length, _AT_ONCE):
+        data = new.read(at, min(_AT_ONCE, offset + length - at))
+        summed.update(data)
+        head = head or data[:_HEAD_BYTES]
+    return [(summed.intdigest(), head)]
 
 
 def _batches(filter_ranges: Mapping[ChunkKey, tuple[int, int]]) -> Iterator[list[ChunkKey]]:
@@ -165,6 +183,14 @@ def _check_opens(source: Source, new: Source) -> None:
         except PYARROW_ERRORS:
             return
         raise _wrong(source, f"pyarrow does not open it: {error}") from error
+
+
+@contextmanager
+def _damage_is_wrong(source: Source) -> Iterator[None]:
+    try:
+        yield
+    except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
+        raise _wrong(source, error.reason) from error
 
 
 def _wrong(source: Source, reason: str) -> LayoutError:

@@ -129,7 +129,7 @@ def remove_from(source: Source, target: Location, options: RemoveOptions) -> Rem
         write_footer(new, data)
         report.bytes_after = new.at
         with new.reopen() as again:
-            check_written(source, again, body.moves, {}, {})
+            check_written(source, again, body.moves)
         new.commit(whole.check_unchanged)
     report.add_transfer(new.transfer, whole)
     report.seconds = time.perf_counter() - started

@@ -21,6 +21,7 @@ from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.formats.values import arrow_of
 from parquet_bloom.kernels.hashes import hash_array
 
 _SAMPLE_ROWS = 1 << 18  # of one row group: whole row groups of most writers but the largest
@@ -107,7 +108,7 @@ def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
 
 def thinned(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """A thousand of many values, evenly spread."""
-    return values.take(pa.array(np.linspace(0, len(values) - 1, min(len(values), _LOOKED_UP)).astype(np.int64)))
+    return values.take(arrow_of(np.linspace(0, len(values) - 1, min(len(values), _LOOKED_UP)).astype(np.int64)))
 
 
 # --- against each other -----------------------------------------------------------------------------

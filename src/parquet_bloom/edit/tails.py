@@ -85,7 +85,7 @@ def write_beginning(source: Source, before: Source, target: Location, how: Write
             new.copy_from(0, source, 0, before.size)
         new.at = before.size
         with new.reopen() as again:
-            check_written(before, again, Moves(), {}, {})
+            check_written(before, again, Moves())
         new.commit(source.check_unchanged)
     return new.transfer
 

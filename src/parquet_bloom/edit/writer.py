@@ -7,7 +7,6 @@ tail         [ body ][old footer][filters][new footer]      the old file is the 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -15,7 +14,7 @@ from parquet_bloom._version import __version__
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
 from parquet_bloom.edit.build import BuiltElsewhere
-from parquet_bloom.edit.finish import check_footer_size, write_footer
+from parquet_bloom.edit.finish import check_footer_size, checksum, write_footer
 from parquet_bloom.edit.plan import Plan, Run, SkippedColumn, writing_order
 from parquet_bloom.edit.removal import plan_removal
 from parquet_bloom.edit.reports import AddedFilter
@@ -76,7 +75,11 @@ class Writer:
         return self
 
     def _build(self, run: Sequence[ChunkKey]) -> list[BuiltFilter]:
-        return build_run(self._readers, self.footer, self.plan, self.request, run)
+        built = build_run(self._readers, self.footer, self.plan, self.request, run)
+        for key, one in zip(run, built, strict=True):
+            if one.data:
+                self.checksums[key] = checksum(one.data)  # here, where several threads work
+        return built
 
     def _results(self, keys: Sequence[ChunkKey]) -> Iterator[tuple[ChunkKey, bytes | None]]:
         given = self._built_elsewhere
@@ -95,8 +98,8 @@ class Writer:
             else:
                 if built.texts:
                     self.texts[key] = built.texts
-                else:
-                    self.checksums[key] = zlib.crc32(built.data)
+                elif key not in self.checksums:
+                    self.checksums[key] = checksum(built.data)
                 self._built[key] = BuiltFilter(b"", "", built.fpp, built.num_bytes, built.estimated_ndv, built.reached)
             if self.progress is not None:
                 self.progress(self.source.path, done + 1, len(keys))

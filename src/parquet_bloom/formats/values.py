@@ -13,6 +13,7 @@ Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; docs/formats.md
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,11 +63,18 @@ def float_probes(low: float, high: float, bits: int) -> tuple[bytes, ...]:
 
 def stored_floats(values: pa.Array, leaf: Leaf) -> NDArray[np.floating]:
     """The values of a float column that are not null: float16, float32 or float64."""
-    values = values.drop_null()
-    if leaf.float_bits == 16:
-        return np.frombuffer(values.buffers()[1], np.float16)[values.offset : values.offset + len(values)]
-    floats: NDArray[np.floating] = values.to_numpy(zero_copy_only=False)
-    return floats
+    return floats_in(values.drop_null() if values.null_count else values)
+
+
+def floats_in(values: pa.Array) -> NDArray[np.floating]:
+    """The slots of an array of floats, or of FLOAT16 as fixed_size_binary: float16, float32 or float64, a view.
+
+    An array's own to_numpy() may load pandas, where that is installed.
+    """
+    kind = np.dtype(FLOATS[values.type.bit_width])
+    if not len(values):
+        return np.empty(0, kind)
+    return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]
 
 
 def twins(values: NDArray[np.floating]) -> list[bytes]:
@@ -86,3 +94,12 @@ def twins(values: NDArray[np.floating]) -> list[bytes]:
         canonical = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}[values.dtype.itemsize]
         extra.append(struct.pack("<Q", canonical)[: values.dtype.itemsize])
     return extra
+
+
+def arrow_of(numbers: NDArray[Any]) -> pa.Array:
+    """An Arrow array over numpy's memory; numbers of 1, 2, 4 or 8 bytes.
+
+    pyarrow.array() would ask first whether it was given something of pandas', and load pandas for it.
+    """
+    values = np.ascontiguousarray(numbers)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])

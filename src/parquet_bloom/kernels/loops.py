@@ -1,4 +1,4 @@
-"""Which loops run over whole columns: those that numba compiles (kernels.native), or numpy's (kernels.plain_*).
+"""Which loops run over whole columns: those that numba compiles, or those of numpy (kernels.plain_hashes).
 
 Both give the same bits. numba's are 5 to 30 times faster, but loading numba and a few kernels takes a process some
 0.4 s, and compiling them for the first time seconds. So a process begins without, and takes numba once that has
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 
 ALLOWED_NS = 200_000_000  # that a process may lose without numba
-INSERTED_NS = 70.0  # a number that numpy hashes and inserts
+INSERTED_NS, LOOKED_UP_NS = 70.0, 28.0  # a number that numpy hashes, and inserts or looks up
 
 
 class _Spent:
@@ -32,7 +32,7 @@ def compiled(ns: float | Callable[[], float]) -> bool:
     return _Spent.ns > ALLOWED_NS
 
 
-def expect(values: int) -> None:
-    """Say in advance how many values will be hashed and inserted: numba is better loaded first than half-way."""
-    if _Spent.ns + INSERTED_NS * values > ALLOWED_NS:
+def expect(values: int, ns: float = INSERTED_NS) -> None:
+    """Say in advance how many values will be hashed, and what for: numba is better loaded first than half-way."""
+    if _Spent.ns + ns * values > ALLOWED_NS:
         _Spent.ns = ALLOWED_NS + 1

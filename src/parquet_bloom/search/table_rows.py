@@ -65,13 +65,14 @@ class TableRows:
         for file in files:
             assert isinstance(file.file, TableFile)
             if file.file.deletes is not None:
-                reason = "has row-level deletes"
+                reason, advice = "has row-level deletes", "read_batches and read_table apply them"
             elif not self.same_names(file):
-                reason = "has columns under other names"
+                reason, advice = "has columns under other names", "read_batches maps them"
+            elif (name := self._projection(file).lacks_nested_default()) is not None:
+                reason, advice = f"lacks {name}, which has a default", "read_batches and read_table give it"
             else:
                 continue
-            advice = "; read_batches and read_table apply them" if "deletes" in reason else "; read_batches maps them"
-            raise RequestError(f"{file.file} {reason}, which a data set of files cannot tell{advice}")
+            raise RequestError(f"{file.file} {reason}, which a data set of files cannot tell; {advice}")
 
     def same_names(self, file: FileResult) -> bool:
         """Whether a file calls its columns as the table does."""

@@ -27,7 +27,7 @@ from parquet_bloom.search.search import DatasetSchema
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE, Listing, find_tables, list_files
 from parquet_bloom.spark.packing import gathered
-from parquet_bloom.spark.storages import Storages, refuse_tables, storages
+from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile, Partitions
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
@@ -178,7 +178,6 @@ def dataset(spark: Any, paths: Sequence[str], tables: Tables | None) -> Dataset:
     tables  gets those that the files have to do with, and may refuse them; None: nobody looks
     Raises RequestError for names that nothing can open, TableFormatError.
     """
-    refuse_tables(paths)
     where = storages(spark, paths)
     paths = [where.absolute(path) for path in paths]
     if tables is not None:

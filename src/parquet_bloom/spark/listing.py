@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
 )
 _BATCH = 10_000
 _TABLES = 10_000  # of one level, that the driver is told of
+_FEW, _FEW_FOLDERS = 1000, 100  # files, and folders, that the driver lists itself in less time than a job takes
 FILE, FOLDER, FAILED, TABLE = "file", "folder", "failed", "table"
 Row = tuple[str, str, int, str, str | None]
 Work = Callable[[Iterator[dict[str, Any]]], Iterator[Row]]
@@ -102,6 +103,70 @@ def list_by_size(
         Listing(found.filter(f"size < {split}") if large[0] else found, files, size, its_mark, tuple(tables)),
         Listing(found.filter(f"size >= {split}"), large[0], large[1], large[2], tuple(tables)),
     )
+
+
+@dataclass(frozen=True)
+class FewFiles:
+    """Files, and names that could not be listed, that the driver has seen by itself; rows as those of a Listing."""
+
+    rows: list[dict[str, Any]]
+    tables: tuple[Table, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of them all."""
+        return sum(row["size"] for row in self.rows)
+
+
+def list_few(spark: Any, paths: Sequence[str], where: Storages, largest: int, tidy: bool = False) -> FewFiles | None:
+    """List files on the driver, where that is this machine and they are few: no job is needed to find them.
+
+    largest  all are smaller than so many bytes
+    Returns None where tasks had better list: other machines, other storages, many files or folders.
+    """
+    if not in_one_process(spark) or any(where.split(path)[0] != "file" for path in paths):
+        return None
+    found: dict[str, Row] = {}  # names may share files; one file must not be two tasks' work
+    tables: list[Table] = []
+    folders = 0
+    pending: list[tuple[str, str | None]] = [(path, None) for path in paths]
+    while pending:
+        name, root = pending.pop()
+        folders += 1
+        if folders > _FEW_FOLDERS or _crowded(name, where):
+            return None
+        try:
+            rows = list(list_named(name, where, tidy) if root is None else list_folder(name, root, where, tidy))
+        except ParquetBloomError as error:
+            rows = [(name, root or "", 0, FAILED, str(error))]
+        for row in rows:
+            if row[3] == TABLE:
+                tables.append(table_of(row))
+            elif row[3] == FOLDER:
+                pending.append((row[0], row[1]))
+            else:
+                found.setdefault(row[0], row)
+        if len(found) > _FEW or any(row[2] >= largest for row in rows):
+            return None
+    rows = [found[path] for path in sorted(found)]
+    return FewFiles([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], tuple(tables))
+
+
+def in_one_process(spark: Any) -> bool:
+    """Whether the executors are threads of the driver's JVM, on this machine."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return False
+    master = str(spark.conf.get("spark.master", ""))
+    return master == "local" or master.startswith("local[")
+
+
+def _crowded(name: str, where: Storages) -> bool:
+    """Whether a folder, or that of a pattern, has more entries than are few; their sizes are not asked for."""
+    path = where.open(name)[1].rstrip("/") or "/"
+    folder = os.path.dirname(path) if set(os.path.basename(path)) & GLOB and not os.path.isdir(path) else path
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return any(at >= _FEW for at, _ in enumerate(entries))
+    return False
 
 
 def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Tables) -> None:

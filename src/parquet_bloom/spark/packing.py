@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.spark.frames import kept, mapped, parallelism, width
-from parquet_bloom.spark.listing import Listing
+from parquet_bloom.spark.listing import FewFiles, Listing
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
@@ -44,6 +44,17 @@ def packed(listed: Listing, spark: Any, task_bytes: int = TASK_BYTES, task_files
     if listed.files <= _AT_ONCE:
         return _shared_out(listed.rows, _task_count(listed, parallelism(spark), task_bytes, task_files))
     return _in_bins(listed, spark, task_bytes, task_files)
+
+
+def dealt(files: FewFiles, processors: int, task_bytes: int) -> list[list[dict[str, Any]]]:
+    """The same of few files, on the driver: of each task its own."""
+    listed = Listing(None, len(files.rows), files.size)
+    n = _task_count(listed, processors, task_bytes, TASK_FILES)
+    tasks: list[list[dict[str, Any]]] = [[] for _ in range(n)]
+    for i, row in enumerate(sorted(files.rows, key=lambda row: (-row["size"], row["path"]))):
+        at = i % (2 * n)
+        tasks[min(at, 2 * n - 1 - at)].append(row)
+    return tasks
 
 
 def by_name(listed: Listing, spark: Any, task_files: int = 2 * TASK_FILES) -> Any:

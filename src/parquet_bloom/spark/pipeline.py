@@ -1,5 +1,6 @@
 """Filters for data sets that outgrow one machine: add_filters as a Spark job.
 
+    list_few     -> few files, packed on the driver -> tasks.add ----------------------------> report, one job
     list_by_size -> small files, packed many to a task -> tasks.add ----------------------------> report
                  -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
                                                          shuffled to their file, tasks.assemble -> report
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,10 @@ from parquet_bloom.edit.plan import Request
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, ddl, mapped, mark, small_batches, width
-from parquet_bloom.spark.listing import FILE, Listing, find_tables, list_by_size
+from parquet_bloom.spark.frames import computed, ddl, mapped, mark, parallelism, small_batches, width
+from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
 from parquet_bloom.spark.on_table import add_on_table
-from parquet_bloom.spark.packing import packed
+from parquet_bloom.spark.packing import dealt, packed
 from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing.litter import remove_stale
@@ -128,7 +130,7 @@ def add_filters(
         }  # fmt: skip
         how = commit_options("add", commit, files_per_commit, False)
         rows, _ = add_on_table(spark, latest(name, catalog_properties, None), arguments, how, progress)
-        return spark.createDataFrame([tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
+        return _as_report(spark, rows, progress)
     refuse_commits(commit, files_per_commit, catalog_properties)
     where = storages(spark, paths, output)
     paths = [where.absolute(path) for path in paths]
@@ -143,6 +145,13 @@ def add_filters(
     _check_places(paths, output, in_place, force, where, tables or Tables())
     if tables is not None:
         find_tables(spark, paths, where, tables)
+    few = list_few(spark, paths, where, split_bytes, tidy=in_place)
+    if few is not None:
+        if tables is not None:
+            tables.join(few.tables)
+            if in_place:
+                tables.change(force)
+        return _as_report(spark, _add_few(spark, few, job, task_bytes, progress), progress)
     for _ in range(_ATTEMPTS):
         small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
         if tables is not None:
@@ -170,6 +179,28 @@ def add_filters(
     if _may_leave_litter(spark, where, [output] if output is not None else paths):
         _sweep(report, job)
     return report
+
+
+def _add_few(spark: Any, few: FewFiles, job: tasks.Job, task_bytes: int, progress: Any) -> list[tasks.Row]:
+    """All of it as one job without a shuffle: the files travel with the code, the rows of the report to the driver."""
+    if job.output is not None:
+        _hold_targets([_below(row["path"], row["root"]) for row in few.rows if row["kind"] == FILE])
+    if progress is not None:
+        progress.expect(len(few.rows), few.size)
+    shares = dealt(few, parallelism(spark), task_bytes)
+
+    def work(rows: Iterator[tasks.Row]) -> Iterator[tasks.Row]:
+        return tasks.add((file for row in rows for file in shares[row["id"]]), job)
+
+    frame = _rows(spark.range(0, len(shares), 1, len(shares)), work, REPORT, progress)
+    return [row.asDict() for row in frame.collect()]
+
+
+def _as_report(spark: Any, rows: list[tasks.Row], progress: Any) -> Any:
+    """Rows that the driver has, as the DataFrame that people get; whoever watches needs no job for them."""
+    if progress is not None:
+        progress.report = rows
+    return spark.createDataFrame([tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
 
 
 def _add_to(
@@ -234,7 +265,23 @@ def _check_equal_targets(wanted: Any) -> None:
     relative = "CASE WHEN root = '' THEN substring_index(path, '/', -1) ELSE substr(path, length(root) + 2) END"
     several = wanted.selectExpr(f"{relative} name").groupBy("name").count().filter("count > 1").head(1)
     if several:
-        raise RequestError(f"several files would go to {several[0]['name']} in output; use one run for each folder")
+        raise _equal(several[0]["name"])
+
+
+def _hold_targets(names: Sequence[str]) -> None:
+    """The same of names that the driver has."""
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise _equal(name)
+
+
+def _below(path: str, root: str) -> str:
+    """A file's place in an output."""
+    return path[len(root) :].lstrip("/") if root else posixpath.basename(path)
+
+
+def _equal(name: str) -> RequestError:
+    return RequestError(f"several files would go to {name} in output; use one run for each folder")
 
 
 # --- how ------------------------------------------------------------------------------------------
@@ -263,9 +310,7 @@ def _rows(
 
 def _may_leave_litter(spark: Any, where: Storages, paths: Sequence[str]) -> bool:
     """Whether files are written on local disks, and by executors that may have died."""
-    master = str(spark.conf.get("spark.master", ""))
-    in_one_process = master == "local" or master.startswith("local[")
-    return not in_one_process and any(where.split(path)[0] == "file" for path in paths)
+    return not in_one_process(spark) and any(where.split(path)[0] == "file" for path in paths)
 
 
 def _sweep(report: Any, job: tasks.Job) -> None:

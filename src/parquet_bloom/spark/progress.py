@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,7 +20,12 @@ Tasks = Callable[[], tuple[int, int, int]]  # done, of how many, running; of the
 
 
 class JobProgress:
-    """Counts for one job. The executors' copies only add."""
+    """Counts for one job. The executors' copies only add.
+
+    report  the rows of the report, where the driver has them; None: they are Spark's
+    """
+
+    report: Sequence[Mapping[str, Any]] | None = None
 
     def __init__(self, spark: Any) -> None:
         context = spark.sparkContext

@@ -20,10 +20,8 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.paths import DataFile, partitions_of
-from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
-from parquet_bloom.tables.named.names import parse
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {
@@ -232,13 +230,3 @@ def azure_options(authority: str, settings: Mapping[str, str]) -> dict[str, Any]
         if secret is not None and tenant is not None:
             options |= {"client_secret": secret, "tenant_id": tenant[1]}
     return options
-
-
-def refuse_tables(names: Sequence[str]) -> None:
-    """Raise RequestError for a name that is a table's, where executors list folders and nobody reads a log."""
-    for name in names:
-        if isinstance(name, str) and parse(name) is not None:
-            reason = (
-                "is read through its log by check, prune, inspect and verify on Spark, and by all but Spark's functions"
-            )
-            raise RequestError(f"{without_secret(name)}: {reason}; name files or folders here")

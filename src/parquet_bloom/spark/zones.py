@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats import lance as form
+from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.storages import storages
+from parquet_bloom.spark.named_tables import bare, sendable, table_of
+from parquet_bloom.spark.storages import Storages, storages
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.snapshot import TableFile
 from parquet_bloom.zones.build import ZoneBatch, write_indexes, zone_batches_of
-from parquet_bloom.zones.sources import Data, is_lance, open_data
+from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,12 +39,14 @@ _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
     probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
 ) -> DataFrame:  # fmt: skip
     """Build a zone index over each column of Parquet files. Runs at once.
 
-    paths    files, folders and globs, as Spark names them
+    paths    files, folders and globs, as Spark names them; or one table, delta:, iceberg: or ducklake:, whose live
+             files are indexed
     output   a folder that the executors share with whoever will read the index; local in local mode
-    items, probability, overwrite, sync, raw_files  as parquet_bloom.lance.build_index has them
+    items, probability, overwrite, sync, raw_files, catalog_properties  as parquet_bloom.lance.build_index has them
     returns  DataFrame(path, column, type, zones, bytes), cached, a row an index
 
     Raises as build_index; RequestError for Lance data sets, which build_index is for.
@@ -49,13 +55,13 @@ def build_zone_index(
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    where = storages(spark, paths, output)
-    paths, output = [where.absolute(path) for path in paths], where.absolute(output)
-    listed = dataset(spark, paths, refusing(raw_files)).listed.rows.orderBy("path").collect()
-    for row in listed:
-        if row["kind"] == FAILED:
-            raise not_listed(row)
-    data = open_data([where.data_file(row["path"], row["root"]) for row in listed], columns)
+    name = table_of(paths, catalog_properties)
+    where = storages(spark, [] if name is not None else paths, output)
+    output = where.absolute(output)
+    if name is None:
+        data = _listed(spark, where, paths, columns, raw_files)
+    else:
+        data = _live(name, columns, raw_files, catalog_properties)
     store, folder = where.open(output)
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
@@ -67,6 +73,29 @@ def build_zone_index(
     write = functools.partial(_join, data=data, parameters=parameters, output=folder, overwrite=overwrite, sync=sync)
     with small_batches(spark):
         return computed(mapped(joined, write, _BUILT))[0]
+
+
+def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence[str], raw_files: bool) -> Data:
+    """Files of folders."""
+    paths = [where.absolute(path) for path in paths]
+    listed = dataset(spark, paths, refusing(raw_files)).listed.rows.orderBy("path").collect()
+    for row in listed:
+        if row["kind"] == FAILED:
+            raise not_listed(row)
+    return open_data([where.data_file(row["path"], row["root"]) for row in listed], columns)
+
+
+def _live(
+    name: str, columns: Sequence[str], raw_files: bool, catalog_properties: Mapping[str, str] | None
+) -> Data:  # fmt: skip
+    """The live files of a table, as executors can reach them."""
+    data = open_data(name, columns, None, raw_files, catalog_properties)
+    fragments = []
+    for fragment in data.fragments:
+        assert isinstance(fragment, ParquetFragment)
+        assert isinstance(fragment.data_file, TableFile)
+        fragments.append(replace(fragment, data_file=bare(fragment.data_file, ANY).file))
+    return replace(data, fragments=[pickle.loads(sendable(one, name)) for one in fragments])
 
 
 def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:

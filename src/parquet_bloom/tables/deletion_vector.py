@@ -16,11 +16,23 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import FilterFormatError
+from parquet_bloom.errors import DamagedFileError, FilterFormatError
 from parquet_bloom.formats.roaring import decode_64
+from parquet_bloom.storage.remote import Location
 
 _MAGIC = 1681511377
 AROUND = 8  # bytes of length and CRC-32 around a vector in a file
+
+
+def positions_in(file: Location, data: bytes, n: int) -> NDArray[np.int64]:
+    """The positions that a vector of a file holds, sorted: int64[n]. data: with length and CRC-32.
+
+    Raises DamagedFileError that names the file.
+    """
+    try:
+        return positions(framed(data), n)
+    except FilterFormatError as error:
+        raise DamagedFileError(file, str(error)) from error
 
 
 def framed(data: bytes) -> bytes:

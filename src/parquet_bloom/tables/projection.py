@@ -63,8 +63,26 @@ class Projection:
         values = {field.name: self._constants.get(field.name, field.default) for field in lacking}
         return {name: value for name, value in values.items() if value is not None and value.is_valid}
 
+    def lacks_nested_default(self) -> str | None:
+        """The name of a field of a struct that the file lacks, and whose value in its rows is a default; None: none."""
+        found = (_defaulted(match, match.field.name) for match in self._matches.values())
+        return next((name for name in found if name is not None), None)
+
     def _absent(self, field: Field, n: int) -> pa.Array:
         return repeated(self._constants.get(field.name, field.default), field.type, n)
+
+
+def _defaulted(match: Match, name: str) -> str | None:
+    if match.at is None:
+        return None
+    for child in match.children:
+        below = f"{name}.{child.field.name}"
+        default = child.field.default
+        if child.at is None and default is not None and default.is_valid:
+            return below
+        if (found := _defaulted(child, below)) is not None:
+            return found
+    return None
 
 
 def repeated(value: pa.Scalar | None, kind: pa.DataType, n: int) -> pa.Array:

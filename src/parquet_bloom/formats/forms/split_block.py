@@ -21,7 +21,7 @@ from parquet_bloom.formats.forms.form import BATCH_ROWS, USELESS_FPP, Batches, B
 from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.rules import Rule
-from parquet_bloom.formats.values import stored_floats, twins
+from parquet_bloom.formats.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 
@@ -127,7 +127,7 @@ def stored_hashes(
             # DuckDB 2.0 asks a FLOAT16 filter for the four bytes of a FLOAT and so loses rows that
             # other writers' filters deny; with both spellings in, it finds them.
             wide = floats.astype(np.float32)
-            yield hash_array(pa.array(wide), rule.hash, rule.seed)
+            yield hash_array(arrow_of(wide), rule.hash, rule.seed)
             plain += twins(wide)
         if plain:
             yield np.array([rule.hash_value(p) for p in plain], np.uint64)

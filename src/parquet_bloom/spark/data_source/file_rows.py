@@ -9,31 +9,28 @@ both sides: from the file's values (pushed.for_file) and from Spark's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, first_line
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.predicates.arrow_literals import is_list
 from parquet_bloom.predicates.bind import bind
 from parquet_bloom.predicates.names import Schema
 from parquet_bloom.predicates.rows import row_filter
-from parquet_bloom.predicates.tree import Contains, IsNull, Predicate, Unknown
+from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import Question, decide, literal_outcome
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import warn_of_damage
 from parquet_bloom.spark.data_source.arrow_types import TypeMisfitError, check_fit, convert
 from parquet_bloom.spark.data_source.hive import scalar
 from parquet_bloom.spark.data_source.inference import PYARROW_ERRORS, damaged, open_parquet, types_of
-from parquet_bloom.spark.data_source.pushed import FALSE, TRUE, Answer, LeafPart, for_file, settle
+from parquet_bloom.spark.data_source.pushed import FALSE, TRUE, Answer, LeafPart, for_leaves, own_name, settle
 from parquet_bloom.spark.data_source.units import part_of
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import Source
 
 _ASKED = Options("largest")
-_BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
+BATCH_ROWS = 10_000  # as Spark's own spark.sql.execution.arrow.maxRecordsPerBatch
 
 
 class RowReader:
@@ -86,7 +83,7 @@ class RowReader:
     def _open(self, source: Source, predicate: Predicate) -> list[int]:
         """Row groups in which TRUE is possible."""
         outline = source.outline()
-        asked = settle(predicate, lambda leaf: self._by_file(leaf, outline.leaves))
+        asked = settle(predicate, lambda leaf: for_leaves(leaf, outline.leaves, self.wide))
         if asked in (TRUE, FALSE):
             return list(range(outline.n_row_groups)) if asked == TRUE else []
         bound = bind(asked, Schema(outline.leaves, strict=False))
@@ -94,28 +91,6 @@ class RowReader:
         if decision.damaged:
             warn_of_damage(source.path, decision.damaged)
         return decision.open_groups
-
-    def _by_file(self, part: LeafPart, leaves: tuple[Leaf, ...]) -> Answer:
-        """What a file is asked; a column that it lacks is NULL in all its rows."""
-        name = own_name(part.path[0], [leaf.path[0] for leaf in leaves])
-        if name is None:
-            return True if isinstance(part, IsNull) else None
-        path = (name, *part.path[1:])
-        under = [leaf for leaf in leaves if leaf.path[: len(path)] == path]
-        if len(under) != 1:
-            return Unknown(str(part), "no single column has this name here")
-        target = self._target(part)
-        if target is None:
-            return Unknown(str(part), "the schema has no such field")
-        return for_file(replace(part, path=path), under[0], target)
-
-    def _target(self, part: LeafPart) -> pa.DataType | None:
-        """Spark's type of what a part compares; None where the path leads through lists."""
-        kind = self.wide.field(part.path[0]).type
-        for step in part.path[1:]:
-            inside = kind.get_field_index(step) if kind is not None and pa.types.is_struct(kind) else -1
-            kind = kind.field(inside).type if inside >= 0 else None
-        return kind.value_type if isinstance(part, Contains) and kind is not None and is_list(kind) else kind
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -125,7 +100,7 @@ class RowReader:
         names = {name: None if name in constants else own_name(name, types.names) for name in self.wide.names}
         self._check(source, types, names)
         wanted = list(dict.fromkeys(own for own in names.values() if own is not None))
-        batches = file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=wanted)
+        batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted)
         while True:
             try:
                 batch = next(batches, None)
@@ -152,14 +127,6 @@ class RowReader:
                 raise RequestError(f"{source.path}: column {own}: {error}, which the schema has") from None
 
 
-def own_name(name: str, names: list[str]) -> str | None:
-    """A file's own name of a column: that very name, or the only one that differs in case alone."""
-    if name in names:
-        return name
-    near = {other for other in names if other.lower() == name.lower()}
-    return near.pop() if len(near) == 1 else None
-
-
 def _column(
     source: Source, batch: pa.RecordBatch, own: str | None, field: pa.Field, constants: dict[str, pa.Scalar]
 ) -> Any:
@@ -169,14 +136,23 @@ def _column(
     elif own is None:
         array = pa.nulls(batch.num_rows, field.type)
     else:
-        try:
-            array = convert(batch.column(batch.schema.names.index(own)), field.type)
-        except pa.ArrowException as error:
-            reason = f"column {own} does not become {field.type}: {first_line(error)}"
-            raise DamagedFileError(source.path, reason) from error
-    if not field.nullable and array.null_count:
-        raise DamagedFileError(source.path, f"column {field.name} holds NULLs, and the schema says it does not")
+        array = converted(source.path, own, batch.column(batch.schema.names.index(own)), field.type)
+    check_nulls(source.path, array, field)
     return array
+
+
+def converted(path: object, name: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in the schema's type. Raises DamagedFileError that names file and column."""
+    try:
+        return convert(array, kind)
+    except pa.ArrowException as error:
+        raise DamagedFileError(path, f"column {name} does not become {kind}: {first_line(error)}") from error
+
+
+def check_nulls(path: object, array: pa.Array, field: pa.Field) -> None:
+    """Raise DamagedFileError for a NULL where the schema says that there is none."""
+    if not field.nullable and array.null_count:
+        raise DamagedFileError(path, f"column {field.name} holds NULLs, and the schema says it does not")
 
 
 def _check_same(source: Source, data_file: DataFile) -> None:

@@ -9,13 +9,14 @@ asked about values as it stores them. `for_file` says the same of both, or leave
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from parquet_bloom.formats.literals import Instant
 from parquet_bloom.formats.metadata.schema import FLBA, INT32, INT64, INT96, Leaf
+from parquet_bloom.predicates.arrow_literals import is_list
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
 TRUE, FALSE = And(()), Or(())
@@ -52,6 +53,41 @@ def settle(predicate: Predicate, ask: Callable[[LeafPart], Answer], positive: bo
     if isinstance(answer, bool):
         return TRUE if answer else FALSE
     return answer
+
+
+def own_name(name: str, names: list[str]) -> str | None:
+    """A file's own name of a column: that very name, or the only one that differs in case alone."""
+    if name in names:
+        return name
+    near = {other for other in names if other.lower() == name.lower()}
+    return near.pop() if len(near) == 1 else None
+
+
+def for_leaves(part: LeafPart, leaves: Sequence[Leaf], wide: pa.Schema) -> Answer:
+    """What a file, or a table, with these leaves is asked; a column that it lacks is NULL in all its rows.
+
+    wide  Spark's columns
+    """
+    name = own_name(part.path[0], [leaf.path[0] for leaf in leaves])
+    if name is None:
+        return True if isinstance(part, IsNull) else None
+    path = (name, *part.path[1:])
+    under = [leaf for leaf in leaves if leaf.path[: len(path)] == path]
+    if len(under) != 1:
+        return Unknown(str(part), "no single column has this name here")
+    target = _target(part, wide)
+    if target is None:
+        return Unknown(str(part), "the schema has no such field")
+    return for_file(replace(part, path=path), under[0], target)
+
+
+def _target(part: LeafPart, wide: pa.Schema) -> pa.DataType | None:
+    """Spark's type of what a part compares; None where the path leads through lists."""
+    kind = wide.field(part.path[0]).type
+    for step in part.path[1:]:
+        inside = kind.get_field_index(step) if kind is not None and pa.types.is_struct(kind) else -1
+        kind = kind.field(inside).type if inside >= 0 else None
+    return kind.value_type if isinstance(part, Contains) and kind is not None and is_list(kind) else kind
 
 
 def for_file(part: LeafPart, leaf: Leaf, target: pa.DataType) -> Predicate:

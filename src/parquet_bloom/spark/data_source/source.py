@@ -2,10 +2,11 @@
 
     spark.dataSource.register(ParquetBloomSource)
     spark.read.format("parquet_bloom").option("where", "id = 5 OR name = 'a'").load("s3a://bucket/events")
+    spark.read.format("parquet_bloom").option("where", "id = 5").load("delta:s3://bucket/lake/events")
 
 The driver reads one footer and lists little (units.py); each task lists, asks and reads its own files
-(file_rows.py). Spark gives Python data sources no list of the columns that a query needs,
-so `columns` says it.
+(file_rows.py). Of a table the driver reads the log (table_source.py, table_rows.py). Spark gives Python data
+sources no list of the columns that a query needs, so `columns` says it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,22 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.rows import row_filter
-from parquet_bloom.predicates.tree import And, Predicate, leaves_of
+from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.data_source.arrow_types import arrow_schema, spark_schema
 from parquet_bloom.spark.data_source.file_rows import RowReader
 from parquet_bloom.spark.data_source.inference import infer_schema
+from parquet_bloom.spark.data_source.table_source import TableRequest, TableScan, columns_of
 from parquet_bloom.spark.data_source.units import files_of, plan, refusal
 from parquet_bloom.spark.listing import look_around
+from parquet_bloom.spark.named_tables import table_of
 from parquet_bloom.spark.storages import Storages, every_setting
+from parquet_bloom.storage.secrets import without_secret
 
-_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "rawfiles")
-_NAMES = "where, columns, mergeSchema, partitions, rawFiles"
+_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "rawfiles", "catalogproperties")
+_NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties"
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ class ReadOptions:
             look_around(self.names, self.where, tables)
 
 
-def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> ReadOptions:
+def request_of(
+    options: Mapping[str, str], settings: Mapping[str, str], default: str
+) -> ReadOptions | TableRequest:  # fmt: skip
     """Read the options; their names come in any case. Raises RequestError."""
     options = {name.lower(): value for name, value in options.items()}
     strange = [name for name in options if name not in _OPTIONS and "." not in name]
@@ -76,11 +82,28 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     if "columns" in options:
         columns = tuple(_listed(options["columns"]))
     text = options.get("where")
-    return ReadOptions(
-        tuple(map(where.absolute, names)), where, as_predicate(text) if text else None,
-        columns, _flag(options, "mergeschema", False), _count(options, "partitions"),
-        _flag(options, "rawfiles", False),
-    )  # fmt: skip
+    predicate, partitions = as_predicate(text) if text else None, _count(options, "partitions")
+    merge, raw_files = _flag(options, "mergeschema", False), _flag(options, "rawfiles", False)
+    properties = _properties(options.get("catalogproperties"))
+    name = table_of(names, properties)
+    if name is not None:
+        if merge or raw_files:
+            raise RequestError(f"{without_secret(name)} is a table: mergeSchema and rawFiles are for files")
+        return TableRequest(name, properties, predicate, columns, partitions)
+    return ReadOptions(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
+
+
+def _properties(text: str | None) -> dict[str, str] | None:
+    """The properties of a table's catalog: a JSON object of texts."""
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise RequestError('catalogProperties is a JSON object of texts, such as {"uri": "sqlite:///catalog.db"}')
+    return found
 
 
 def _listed(text: str) -> list[str]:
@@ -120,9 +143,11 @@ class ParquetBloomSource(DataSource):
         return "parquet_bloom"
 
     def schema(self) -> StructType:
-        """Of the first file, or of all with mergeSchema; partition columns behind."""
+        """Of the first file, or of all with mergeSchema; partition columns behind. Of a table its own."""
         request = self._request()
-        asked = [] if request.predicate is None else _columns_of(request.predicate)
+        if isinstance(request, TableRequest):
+            return request.schema()
+        asked = [] if request.predicate is None else columns_of(request.predicate)
         wanted = None if request.columns is None else [*request.columns, *asked]
         request.refuse_tables()
         found = infer_schema(request.names, request.where, wanted, request.merge, request.raw_files)
@@ -133,11 +158,19 @@ class ParquetBloomSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a query. Raises TableFormatError for folders of tables."""
         request = self._request()
+        _check_names(request, schema)
+        if isinstance(request, TableRequest):
+            return TableScan(request, schema)
         request.refuse_tables()
         return Reader(request, schema)
 
-    def _request(self) -> ReadOptions:
+    def _request(self) -> ReadOptions | TableRequest:
         return request_of(dict(self.options), self.settings, self.default)
+
+
+def _check_names(request: ReadOptions | TableRequest, schema: StructType) -> None:
+    if request.columns is not None and list(request.columns) != schema.names:
+        raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
 
 
 def register(spark: Any) -> None:
@@ -158,8 +191,6 @@ class Reader(DataSourceReader):
     """
 
     def __init__(self, request: ReadOptions, schema: StructType) -> None:
-        if request.columns is not None and list(request.columns) != schema.names:
-            raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
         self.request = request
         self.schema = arrow_schema(schema)
         self.beside = pa.schema([])
@@ -168,7 +199,7 @@ class Reader(DataSourceReader):
 
     def _types_beside(self, predicate: Predicate) -> pa.Schema:
         """The columns that only `where` names, by their types; checks it against the rows, before any task."""
-        names = [name for name in _columns_of(predicate) if name not in self.schema.names]
+        names = [name for name in columns_of(predicate) if name not in self.schema.names]
         beside = pa.schema([])
         if names:
             request = self.request
@@ -186,14 +217,3 @@ class Reader(DataSourceReader):
         reading = RowReader(self.schema, self.beside, self.request.predicate or And(()))
         for found, part, parts in files_of(partition, self.request.where, self.request.raw_files):
             yield from reading.rows(found, part, parts)
-
-
-def _columns_of(predicate: Predicate) -> list[str]:
-    """The top-level columns of a predicate, each once. Raises UnknownColumnError for one without a name."""
-    names: list[str] = []
-    for leaf in leaves_of(predicate):
-        path = getattr(leaf, "path", ())
-        if not path:
-            raise UnknownColumnError(f"rows cannot be filtered by {leaf}")
-        names.append(path[0])
-    return list(dict.fromkeys(names))

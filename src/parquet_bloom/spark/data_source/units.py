@@ -16,12 +16,13 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar, cast
 
 from pyspark.sql.datasource import InputPartition
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.spark.listing import FILE, TABLE, Row, list_folder, list_named, table_of
-from parquet_bloom.spark.storages import Storages, refuse_tables
+from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.store import is_data
@@ -36,13 +37,14 @@ _SIDE_BY_SIDE = 16
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """One of `parts` equal parts of a file's row groups; size in bytes, of the file."""
+    """One of `parts` equal parts of a file's row groups; size in bytes, of the file; whole as Part has it."""
 
     path: str
     root: str
     size: int
     part: int = 0
     parts: int = 1
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,6 @@ def look(
     names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
 ) -> PartialListing:
     """List level by level, within limits. Raises StorageError for a name that is not there, and as `_rows`."""
-    refuse_tables(names)
     seen = PartialListing()
     pending: deque[tuple[str, str | None]] = deque((name, None) for name in names)
     while pending:
@@ -165,28 +166,43 @@ def plan(names: Sequence[str], where: Storages, partitions: int | None = None, r
     if partitions is not None:
         return [Unit([Share(name, None, part, partitions) for name in names]) for part in range(partitions)]
     seen = look(names, where, raw_files=raw_files)
-    return _packed(seen.files) + _shared(seen.unseen) or [Unit([])]
+    return [Unit(one) for one in packed_parts(seen.files)] + _shared(seen.unseen) or [Unit([])]
 
 
-def _packed(files: Sequence[FilePart]) -> list[Unit]:
-    """Whole small files together, large ones in parts."""
+class Part(Protocol):
+    """Some of a file's row groups."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the file is not to be read by several tasks."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+def packed_parts(files: Sequence[P]) -> list[list[P]]:
+    """Whole small files together, large ones in parts: of each task its own."""
     total = sum(file.size + _OPENING for file in files)
     most = min(max(_LEAST, total // _SHARES), _MOST)
-    units: list[Unit] = []
-    some: list[FilePart] = []
+    units: list[list[P]] = []
+    some: list[P] = []
     room = most
     for file in files:
-        if file.size > most:
+        if file.size > most and not file.whole:
             parts = -(-file.size // most)
-            units += [Unit([replace(file, part=part, parts=parts)]) for part in range(parts)]
+            units += [[replace(cast(Any, file), part=part, parts=parts)] for part in range(parts)]
             continue
         cost = file.size + _OPENING
         if some and cost > room:
-            units.append(Unit(some))
+            units.append(some)
             some, room = [], most
         some.append(file)
         room -= cost
-    return [*units, Unit(some)] if some else units
+    return [*units, some] if some else units
 
 
 def _shared(folders: Sequence[tuple[str, str | None]]) -> list[Unit]:

@@ -46,6 +46,7 @@ from parquet_bloom.spark.looks.rows import (
     some_of,
     verdicts,
 )
+from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
@@ -76,7 +77,7 @@ def inspect_filters(
     """
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
     names = _names(columns, exclude)
-    if (name := tables.table_of(paths, catalog_properties)) is not None:
+    if (name := table_of(paths, catalog_properties)) is not None:
         return _look_at_table(spark, name, catalog_properties, names, INSPECTED, rows_of)
     data = _looked_at(spark, paths, names)
     return _rows(data, INSPECTED, functools.partial(_each_alone, rows_of=rows_of))
@@ -96,7 +97,7 @@ def verify_filters(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     names = _names(columns, exclude)
-    if (name := tables.table_of(paths, catalog_properties)) is not None:
+    if (name := table_of(paths, catalog_properties)) is not None:
         return _look_at_table(spark, name, catalog_properties, names, VERIFIED, rows_of, packed)
     data = _looked_at(spark, paths, names)
     return _rows(data, VERIFIED, functools.partial(_each_alone, rows_of=rows_of), packed(data.listed, spark))
@@ -120,7 +121,7 @@ def check(
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    if (name := tables.table_of(paths, catalog_properties)) is not None:
+    if (name := table_of(paths, catalog_properties)) is not None:
         return tables.search(
             spark, name, tree, replace(options, catalog_properties=catalog_properties), CHECKED, verdicts
         )
@@ -143,7 +144,7 @@ def prune(
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    if (name := tables.table_of(paths, catalog_properties)) is not None:
+    if (name := table_of(paths, catalog_properties)) is not None:
         return tables.search(spark, name, tree, replace(options, catalog_properties=catalog_properties), PRUNED, kept)
     return pruned(dataset(spark, paths, refusing(raw_files)), tree, replace(options, ignore_case=True))
 
@@ -201,7 +202,7 @@ def _look_at_table(
     spark: Any, name: str, properties: Mapping[str, str] | None, names: Sequence[str], schema: pa.Schema,
     rows_of: RowsOfSource, packing: tables.Packing = by_name,
 ) -> DataFrame:  # fmt: skip
-    snapshot = tables.live_files(name, properties)
+    snapshot = live_files(name, properties)
     if names:
         tables.hold_columns(snapshot, names)
     return tables.look(spark, snapshot, schema, functools.partial(tables.each_alone, rows_of=rows_of), packing)

@@ -3,13 +3,13 @@
     prune, by filters of any form -> the files that are left -> Spark's Parquet reader, with the predicate
 
 Spark skips row groups of these by min, max, dictionaries and the filters that it knows, and reads
-the rest with its vectorised reader.
+the rest with its vectorised reader. Rows of a table are read by executors: looks.table_reading.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.looks.jobs import pruned
+from parquet_bloom.spark.looks.table_reading import living_rows
+from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.storage.table_folders import refusing
 
 if TYPE_CHECKING:
@@ -34,19 +36,21 @@ _BATCH = 5000  # files of one scan of Spark's
 @explained
 def read(
     spark: Any, paths: Sequence[str], predicate: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
-    range_values: int = RANGE_VALUES, raw_files: bool = False,
+    range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
 ) -> DataFrame:  # fmt: skip
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
-    paths      files, folders and globs; a folder that is named is the base of the partitions in it
+    paths      files, folders and globs; a folder that is named is the base of the partitions in it. Or one table,
+               delta:, iceberg: or ducklake:, of which executors read the living rows, as read_table does
     predicate  SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
     columns    names, `user.id` for a field; None: all
     raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
 
     Files are listed and pruned at once; rows are read when the DataFrame is asked for them. The names
     of the files that are left pass the driver, so that list grows with their count. A file that
     pruning could not read is left to Spark, which reads it or says what is wrong. Columns are those
-    of the first file by name, as Spark has it without mergeSchema.
+    of the first file by name, as Spark has it without mergeSchema. Of a table the log is read and asked at once.
 
     Raises TextError with the spot marked, UnknownColumnError, RequestError for a part that rows cannot be
     filtered by, StorageError for a name or a folder that could not be listed, TableFormatError for files of
@@ -55,6 +59,9 @@ def read(
     tree = as_predicate(predicate)
     if isinstance(columns, str):
         raise RequestError("columns takes a list of names, not one text")
+    if (name := table_of(paths, catalog_properties)) is not None:
+        snapshot = live_files(name, catalog_properties, raw_files)
+        return living_rows(spark, snapshot, tree, columns, Options("largest", use_filters, range_values=range_values))
     data = dataset(spark, paths, refusing(raw_files))
     failed = data.files.filter(data.files.kind == FAILED).first()
     if failed is not None:

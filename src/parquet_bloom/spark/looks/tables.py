@@ -4,22 +4,21 @@
                                        -> file, outcome -> packing -> executors: the same Search, inspect and verify
                                                                       under the table's names
 
-What executors get of a file is plain: its place, constants and fields, and what the log said to the predicate. They
-need no library of the table's format, and read neither its log nor the deletes.
+What executors get of a file is plain (spark.named_tables). They need no library of the table's format, and read
+neither its log nor the deletes.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError, parameter
+from parquet_bloom.errors import ParquetBloomError, UnknownColumnError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.in_table import InTable
@@ -30,13 +29,11 @@ from parquet_bloom.spark.dataset import unresolved_of
 from parquet_bloom.spark.frames import ddl, mapped
 from parquet_bloom.spark.listing import Listing
 from parquet_bloom.spark.looks.rows import TOGETHER, Row, RowsOf, batches_of, each_or_error, excluded, searched, some_of
+from parquet_bloom.spark.named_tables import Asked, bare, received, sent, sent_table
 from parquet_bloom.spark.packing import by_name
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
 from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.named.names import named_table
-from parquet_bloom.tables.named.sources import find
 from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 if TYPE_CHECKING:
@@ -46,42 +43,8 @@ _TRIED = 16  # files, in the order of the log, until one has a footer
 _LISTED = "path string, size bigint, file binary"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A live file, as executors get it.
-
-    outcome      what a predicate may give over its rows, by the log
-    has_deletes  whether the table has deleted rows of it
-    shared       whether it lies on the snapshot's file system, which travels once
-    """
-
-    file: TableFile
-    outcome: int
-    has_deletes: bool
-    shared: bool
-
-    def __str__(self) -> str:
-        return str(self.file)
-
-
 Work = Callable[[Snapshot, Sequence[Asked]], Iterable[Row]]
 Packing = Callable[[Listing, Any], Any]
-
-
-def table_of(paths: Sequence[str], properties: Mapping[str, str] | None) -> str | None:
-    """The name of the table that paths are; None where they are files. Raises RequestError for both at once."""
-    if not isinstance(paths, str) and named_table(list(paths)) is not None:
-        return paths[0]
-    if properties:
-        raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
-    return None
-
-
-def live_files(name: str, properties: Mapping[str, str] | None) -> Snapshot:
-    """The snapshot of a table. Raises as tables.named.sources.find."""
-    snapshot = find(name, None, Tables(), properties).snapshot
-    assert snapshot is not None
-    return snapshot
 
 
 def hold_columns(snapshot: Snapshot, names: Sequence[str]) -> None:
@@ -161,49 +124,12 @@ def _rows(
     spark: Any, snapshot: Snapshot, files: Sequence[tuple[TableFile, int]], schema: pa.Schema, work: Work,
     packing: Packing,
 ) -> DataFrame:  # fmt: skip
-    sent = _sent(snapshot, files)
-    rows = [(str(file), file.size, bytearray(one)) for (file, _), one in zip(files, sent.files, strict=True)]
+    table = sent_table(snapshot)
+    rows = [(str(file), file.size, bytearray(sent(bare(file, outcome), snapshot))) for file, outcome in files]
     listed = Listing(spark.createDataFrame(rows, _LISTED), len(rows), sum(file.size for file, _ in files))
-    run = functools.partial(_task, table=sent.table, schema=schema, work=work)
+    run = functools.partial(_task, table=table, schema=schema, work=work)
     frame: DataFrame = mapped(packing(listed, spark), run, schema)
     return frame
-
-
-# --- what travels ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A snapshot without files, and its files one by one, as bytes."""
-
-    table: bytes
-    files: list[bytes]
-
-
-def _sent(snapshot: Snapshot, files: Sequence[tuple[TableFile, int]]) -> _Sent:
-    """Raises RequestError for a file system that cannot be sent."""
-    try:
-        table = pickle.dumps(replace(snapshot, files=[], wishes={}))
-        return _Sent(table, [pickle.dumps(_bare(snapshot, file, outcome)) for file, outcome in files])
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        what = "what executors need of it cannot be sent to them, such as a file system that is only of this process"
-        raise RequestError(f"{snapshot.table}: {what} ({reason}); leave Spark out") from error
-
-
-def _bare(snapshot: Snapshot, file: TableFile, outcome: int) -> Asked:
-    shared = file.filesystem is not None and file.filesystem == snapshot.filesystem
-    path = os.path.abspath(file.path) if file.is_local else file.path  # executors have folders of their own
-    bare = replace(
-        file, path=path, filesystem=None if shared else file.filesystem, shown=str(file), opened=[],
-        constants=dict(file.constants), bounds={}, buckets=(), deletes=None, entry=None,
-    )  # fmt: skip
-    return Asked(bare, outcome, file.deletes is not None, shared)
-
-
-def _received(data: bytes, table: Snapshot) -> Asked:
-    one: Asked = pickle.loads(data)
-    return replace(one, file=replace(one.file, filesystem=table.filesystem)) if one.shared else one
 
 
 # --- on executors ---------------------------------------------------------------------------------
@@ -213,7 +139,7 @@ def _task(batches: Iterator[pa.RecordBatch], table: bytes, schema: pa.Schema, wo
     """The rows of the files of a task, batch by batch."""
     snapshot: Snapshot = pickle.loads(table)
     listed = (row for batch in batches for row in batch.column("file").to_pylist())
-    files = (_received(data, snapshot) for data in listed)
+    files = (received(data, snapshot) for data in listed)
     rows = (row for some in some_of(files, TOGETHER) for row in each_or_error(some, functools.partial(work, snapshot)))
     return batches_of(rows, schema)
 

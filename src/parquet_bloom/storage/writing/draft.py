@@ -80,6 +80,10 @@ class NewVersion(ABC):
     def flush(self) -> None:
         """Wait until what was written so far is on the disk, where there is one to wait for."""
 
+    def flush_early(self) -> None:
+        """`flush`, so that `commit` waits for less, unless it drops from memory what is still to be read back."""
+        self.flush()
+
     @abstractmethod
     def reopen(self) -> Source:
         """Open what was written so far, to check it before it counts."""
@@ -193,6 +197,11 @@ class Draft(NewVersion):
             os.fsync(self.fd)
             if not self._cached:
                 self._start_writing(0, self.at)
+
+    def flush_early(self) -> None:
+        """`flush`, of a file whose pages stay in the page cache."""
+        if self._cached:
+            self.flush()
 
     def compare(self) -> None:
         """Read everything back, from the disk, and compare. Raises StorageError; the draft is not to be used then."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import posixpath
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,9 +21,8 @@ from parquet_bloom.tables.delta.replay import State, replay
 from parquet_bloom.tables.delta.schema import Schema, read_schema
 from parquet_bloom.tables.delta.statistics import Bounds, rows_of
 from parquet_bloom.tables.delta.ways import check_writable, ways_of
+from parquet_bloom.tables.new_names import new_name
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
-
-_OURS = re.compile(r"-bloom-[0-9a-f]{32}$")  # what new_location puts behind a name
 
 
 def open_delta(where: str, version: str | None, filesystem: Any = None) -> DeltaTable:
@@ -89,8 +87,7 @@ class DeltaTable:
     def new_location(self, file: TableFile) -> Location:
         """A path beside a file, with a new UUID behind its name."""
         folder, name = posixpath.split(file.relative)
-        stem = _OURS.sub("", name.removesuffix(".parquet"))
-        return self._folder.below(posixpath.join(folder, f"{stem}-bloom-{uuid.uuid4().hex}.parquet"))
+        return self._folder.below(posixpath.join(folder, new_name(name)))
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Put new versions of files into the table, in one commit that changes no row; returns the new version.

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, TableFormatError, first_line
+from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables import deletion_vector
@@ -60,10 +60,7 @@ class DeleteFile:
                 opened.close()
         except Exception as error:
             raise storage_error(self.location, error) from error
-        try:
-            return deletion_vector.positions(deletion_vector.framed(data), self.count)
-        except FilterFormatError as error:
-            raise DamagedFileError(self.location, str(error)) from error
+        return deletion_vector.positions_in(self.location, data, self.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from parquet_bloom.tables.ducklake.catalog import Catalog, Queries, catalog_of
 from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files, replace_files
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import LIVE, Reader, TableRow
+from parquet_bloom.tables.new_names import new_place
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _PART = r'(?:"(?:[^"]|"")+"|[^./"]+)'
 _NAME = re.compile(rf"(.+)/({_PART}\.{_PART})", re.S)
-_MARK = re.compile(r"-bloom-[0-9a-f]{32}$")
 _PROPERTIES = ("data_path",)
 
 
@@ -73,11 +72,7 @@ class DuckLakeTable:
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""
-        folder, _, old = file.path.rpartition("/")
-        stem = _MARK.sub("", old.removesuffix(".parquet"))
-        name = f"{stem}-bloom-{uuid.uuid4().hex}.parquet"
-        shown = f"{file.shown.rpartition('/')[0]}/{name}" if file.shown else ""
-        return Location(f"{folder}/{name}", file.filesystem, shown)
+        return new_place(file)
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Put new files in the place of old ones, in one transaction of the catalog; returns the latest snapshot's id.

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -25,10 +24,11 @@ from parquet_bloom.errors import (
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.tables.iceberg.catalogs import telling
-from parquet_bloom.tables.iceberg.deletes import RowDeletes
+from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 from parquet_bloom.tables.iceberg.entries import Entry
 from parquet_bloom.tables.iceberg.files import beside
 from parquet_bloom.tables.iceberg.producer import Replacement, Swap
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _MOST_VERSION = 2
@@ -107,7 +107,7 @@ def _splits(change: Change) -> list[int]:
     """
     place = change.location
     try:
-        with (place.filesystem or fs.LocalFileSystem()).open_input_file(place.path) as file:
+        with filesystem_of(place).open_input_file(place.path) as file:
             size = file.size()
             metadata = pq.read_metadata(file)
     except (OSError, pa.ArrowException) as error:

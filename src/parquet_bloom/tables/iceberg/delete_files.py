@@ -1,5 +1,6 @@
 """Files that hold deletes: position deletes in Parquet, ORC or Avro, and deletion vectors in Puffin files.
 
+Executors of Spark read them too, without pyiceberg: only Avro needs it.
 Source: Iceberg table spec, "Position Delete Files"; Puffin spec, blob type deletion-vector-v1.
 """
 
@@ -14,21 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs, orc
-from pyiceberg.avro.file import AvroFile
-from pyiceberg.io.pyarrow import PyArrowFile
-from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError, TableFormatError, first_line
+from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.tables import deletion_vector
 
 PATH, POSITION = 2147483546, 2147483545  # reserved field ids
 _COLUMNS = ["file_path", "pos"]
-_SCHEMA = Schema(
-    NestedField(PATH, "file_path", StringType(), required=True), NestedField(POSITION, "pos", LongType(), required=True)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +36,11 @@ class VectorBlob:
     def positions(self) -> NDArray[np.int64]:
         """The deleted positions, sorted: int64[n]. Raises StorageError, DamagedFileError."""
         try:
-            with _filesystem(self.location).open_input_file(self.location.path) as file:
+            with filesystem_of(self.location).open_input_file(self.location.path) as file:
                 data = file.read_at(self.length, self.offset)
         except OSError as error:
             raise storage_error(self.location, error) from error
-        try:
-            return deletion_vector.positions(deletion_vector.framed(data), self.rows)
-        except FilterFormatError as error:
-            raise DamagedFileError(self.location, str(error)) from error
+        return deletion_vector.positions_in(self.location, data, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +83,39 @@ class PositionFile:
         }
 
 
-def _filesystem(location: Location) -> Any:
+def filesystem_of(location: Location) -> Any:
+    """The file system of a location as pyarrow's object, the local one too."""
     return location.filesystem or fs.LocalFileSystem()
 
 
 def _parquet(location: Location) -> pa.Table:
-    with _filesystem(location).open_input_file(location.path) as file:
+    with filesystem_of(location).open_input_file(location.path) as file:
         return pq.ParquetFile(file).read(columns=_COLUMNS).select(_COLUMNS)
 
 
 def _orc(location: Location) -> pa.Table:
-    with _filesystem(location).open_input_file(location.path) as file:
+    with filesystem_of(location).open_input_file(location.path) as file:
         return orc.ORCFile(file).read(columns=_COLUMNS).select(_COLUMNS)
 
 
 def _avro(location: Location) -> pa.Table:
-    source = PyArrowFile(location.path, location.path, _filesystem(location))
-    with AvroFile[Record](source, _SCHEMA) as reader:
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.io.pyarrow import PyArrowFile
+    from pyiceberg.typedef import Record
+
+    source = PyArrowFile(location.path, location.path, filesystem_of(location))
+    with AvroFile[Record](source, avro_schema()) as reader:
         rows = [(record[0], record[1]) for record in reader]
     return pa.table({"file_path": [path for path, _ in rows], "pos": pa.array([at for _, at in rows], pa.int64())})
+
+
+def avro_schema() -> Any:
+    """The schema of position deletes, as pyiceberg has it."""
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    fields = zip((PATH, POSITION), _COLUMNS, (StringType(), LongType()), strict=True)
+    return Schema(*(NestedField(number, name, kind, required=True) for number, name, kind in fields))
 
 
 _READERS: dict[str, Callable[[Location], pa.Table]] = {"PARQUET": _parquet, "ORC": _orc, "AVRO": _avro}

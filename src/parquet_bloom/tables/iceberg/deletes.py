@@ -9,61 +9,25 @@ Source: Iceberg table spec, "Scan Planning", "Row-level Deletes".
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergLog
+from pyiceberg.types import DoubleType, FloatType, NestedField, UUIDType
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.delete_files import PATH, PositionFile, VectorBlob
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, PartitionKey
-from parquet_bloom.tables.iceberg.equality import EqualityColumn, EqualityFile, equal_positions, equality_columns
+from parquet_bloom.tables.iceberg.equality import EqualityColumn, EqualityFile
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
+from parquet_bloom.tables.iceberg.schema import arrow_type
 from parquet_bloom.tables.snapshot import Field, TableFile
-
-
-@dataclass(frozen=True, slots=True)
-class RowDeletes:
-    """The deleted rows of one data file; see tables.snapshot.Deletes.
-
-    path       of the data file, as the log has it
-    location   where it lies
-    vectors    its deletion vector; more than one only in a table that is wrong
-    files      position deletes that may name it
-    equality   files with equality deletes for it
-    columns    by which these compare
-    """
-
-    path: str
-    location: Location
-    vectors: tuple[VectorBlob, ...] = ()
-    files: tuple[PositionFile, ...] = ()
-    equality: tuple[EqualityFile, ...] = ()
-    columns: Mapping[int, EqualityColumn] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> int | None:
-        """How many; None: not known before they are read."""
-        return self.vectors[0].rows if len(self.vectors) == 1 and not self.equality else None
-
-    def positions(self) -> NDArray[np.int64]:
-        """Their positions in the file, from 0, sorted, each once: int64[n].
-
-        Raises TableFormatError for equality deletes that cannot be applied for sure, StorageError, FileError.
-        """
-        if self.vectors:
-            found = [vector.positions() for vector in self.vectors]
-        else:
-            found = [file.positions(self.path) for file in self.files]
-        if self.equality:
-            found.append(equal_positions(self.location, self.equality, self.columns))
-        return reduce(np.union1d, found, np.empty(0, np.int64))
 
 
 class DeleteIndex:
@@ -111,7 +75,8 @@ class DeleteIndex:
         if not (vectors or files or equals):
             return None
         columns = self._columns_of(file) if equals else {}
-        return RowDeletes(data.path, file, vectors, files, tuple(map(self._equality_file, equals)), columns)
+        here = Location(file.path, file.filesystem, file.shown)
+        return RowDeletes(data.path, here, vectors, files, tuple(map(self._equality_file, equals)), columns)
 
     def _equality_file(self, entry: Entry) -> EqualityFile:
         ids = tuple(sorted(entry.file.equality_ids or ()))
@@ -128,6 +93,22 @@ class DeleteIndex:
             plain = value.value if isinstance(value, pa.ExtensionScalar) else value
             found[self._ids[name]] = replace(column, absent=plain.cast(column.type) if column.type else None)
         return found
+
+
+def equality_columns(schemas: Sequence[Schema]) -> dict[int, EqualityColumn]:
+    """The top-level columns that a table has or had, by field id. schemas: of the table, the current one last."""
+    return {field.field_id: _column(field) for schema in schemas for field in schema.fields}
+
+
+def _column(field: NestedField) -> EqualityColumn:
+    kind = field.field_type
+    if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):
+        return EqualityColumn(field.name, None)
+    to = pa.binary(16) if isinstance(kind, UUIDType) else arrow_type(kind)
+    default = field.initial_default
+    if isinstance(default, uuid.UUID):
+        default = default.bytes
+    return EqualityColumn(field.name, to, None if default is None else pa.scalar(default, to))
 
 
 def first_named(deletes: Sequence[Entry], files: Sequence[Entry]) -> Entry | None:

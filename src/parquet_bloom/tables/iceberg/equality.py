@@ -9,7 +9,6 @@ Source: Iceberg table spec, "Equality Delete Files".
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,13 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import fs
-from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, NestedField, UUIDType
 
 from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
 from parquet_bloom.storage.remote import Location, storage_error
-from parquet_bloom.tables.iceberg.schema import arrow_type
+from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 
 _ID = b"PARQUET:field_id"
 _ADVICE = "compact the table with its deletes first"
@@ -49,22 +45,6 @@ class EqualityFile:
     location: Location
     format: str
     ids: tuple[int, ...]
-
-
-def equality_columns(schemas: Sequence[Schema]) -> dict[int, EqualityColumn]:
-    """The top-level columns that a table has or had, by field id. schemas: of the table, the current one last."""
-    return {field.field_id: _column(field) for schema in schemas for field in schema.fields}
-
-
-def _column(field: NestedField) -> EqualityColumn:
-    kind = field.field_type
-    if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):
-        return EqualityColumn(field.name, None)
-    to = pa.binary(16) if isinstance(kind, UUIDType) else arrow_type(kind)
-    default = field.initial_default
-    if isinstance(default, uuid.UUID):
-        default = default.bytes
-    return EqualityColumn(field.name, to, None if default is None else pa.scalar(default, to))
 
 
 def equal_positions(
@@ -96,7 +76,7 @@ def _deleted(file: EqualityFile, columns: Mapping[int, EqualityColumn]) -> pa.Ta
 def _read(place: Location, columns: Mapping[int, EqualityColumn], may_lack: bool) -> pa.Table:
     """Some columns of a file, found by field id, in the types that they are compared in. Named by their numbers."""
     try:
-        with (place.filesystem or fs.LocalFileSystem()).open_input_file(place.path) as stream:
+        with filesystem_of(place).open_input_file(place.path) as stream:
             file = pq.ParquetFile(stream, arrow_extensions_enabled=False)
             ids = [int((field.metadata or {}).get(_ID, -1)) for field in file.schema_arrow]
             there = {number: file.schema_arrow[ids.index(number)].name for number in columns if number in ids}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +22,7 @@ from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import Column, columns_of, fields_of
+from parquet_bloom.tables.new_names import new_place
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
@@ -66,11 +65,7 @@ class IcebergTable:
 
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
-        folder, name = posixpath.split(file.path)
-        stem = re.sub(r"(-bloom-[0-9a-f]{32})?(\.parquet)?$", "", name)
-        new = f"{stem}-bloom-{uuid.uuid4().hex}.parquet"
-        shown = posixpath.join(posixpath.dirname(file.shown), new) if file.shown else ""
-        return Location(posixpath.join(folder, new), file.filesystem, shown)
+        return new_place(file)
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""

@@ -1,0 +1,38 @@
+"""Fixtures of tables that several modules here use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ducklakes import Lake
+from other_duckdb import Asked, duckdb_with
+
+
+@pytest.fixture(params=["duckdb", pytest.param("sqlite", marks=pytest.mark.more)])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """A DuckLake without tables, with a catalog of either kind."""
+    made = Lake(tmp_path, request.param == "sqlite")
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Lake]:
+    """A DuckLake without tables, with the quicker kind of catalog."""
+    made = Lake(tmp_path, True)
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def delta_duckdb() -> Asked:
+    """Ask DuckDB with the extension `delta`; skips where pip cannot bring it."""
+    return duckdb_with("delta").ask
+
+
+@pytest.fixture
+def iceberg_duckdb() -> Asked:
+    """Ask DuckDB with the extension `iceberg`; skips where pip cannot bring it."""
+    return duckdb_with("avro", "iceberg").ask
