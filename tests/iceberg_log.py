@@ -37,11 +37,14 @@ from pyiceberg.manifest import (
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 from pyroaring import BitMap64
 
 from parquet_bloom.storage.paths import DataFile as OurFile
@@ -49,6 +52,8 @@ from parquet_bloom.tables.iceberg.table import open_iceberg
 from parquet_bloom.tables.snapshot import Snapshot
 from parquet_bloom.tables.snapshot import Table as OurTable
 
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 _EPOCH = dt.datetime(1970, 1, 1)
 
@@ -317,6 +322,16 @@ def live_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         found += [row for at, row in enumerate(rows) if at not in gone]
     return found
+
+
+def rows_of(*ids: int, name: str = "x") -> list[dict[str, Any]]:
+    """Rows of a table with SCHEMA."""
+    return [{"id": i, "name": name} for i in ids]
+
+
+def scanned(table: Table, snapshot: int | None = None) -> list[str]:
+    """The rows as pyiceberg reads them."""
+    return by_text(table.refresh().scan(snapshot_id=snapshot).to_arrow().to_pylist())
 
 
 def by_text(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -59,7 +59,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
 
     def run_in(folder: Path, line: str) -> Done:
         monkeypatch.chdir(folder)

@@ -126,7 +126,7 @@ def test_hints_of_many_files_are_told_once(tmp_path: Path, capsys: pytest.Captur
 ADVICE = re.compile(
     r"; |expected|there are|[Gg]ive |write |leave |use |pip install|needs|near |exclude each|is not (a )?positive"
     r"|is not between|is for |are for |neither|is none of|takes |must |only|unknown|in quotes|as in|twice|name "
-    r"|supported|more than|closing|at least|itself a source|see | or |a number of tasks"
+    r"|supported|more than|closing|at least|itself a source|see | or |a number of tasks|such as"
 )
 # Others' texts, and ours of another place: nothing is known of them here.
 HANDED_ON = {

@@ -14,6 +14,7 @@ import pytest
 from parquet_bloom.kernels import cache as ours
 
 WORK = textwrap.dedent("""
+    import numba  # which is loaded, so that its loops run
     import pyarrow as pa, xxhash
     from parquet_bloom.kernels import hashes, split_block
     values = pa.array([b"parquet", b"bloom", b"filter"])
@@ -75,6 +76,7 @@ def test_control_c_while_a_kernel_is_loaded_does_not_reach_the_compiler() -> Non
     """An exception in a function that LLVM calls back is lost, or the process crashes."""
     script = textwrap.dedent("""
         import os, signal
+        import numba
         import numpy as np
         from parquet_bloom.kernels import compiler, split_block
         signal.signal(signal.SIGINT, signal.default_int_handler)

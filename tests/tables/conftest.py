@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ducklakes import Lake
+from iceberg_log import Warehouse
 from other_duckdb import Asked, duckdb_with
 
 
@@ -36,3 +37,11 @@ def delta_duckdb() -> Asked:
 def iceberg_duckdb() -> Asked:
     """Ask DuckDB with the extension `iceberg`; skips where pip cannot bring it."""
     return duckdb_with("avro", "iceberg").ask
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    """An Iceberg catalog without tables."""
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from iceberg_log import (
+    BY_NAME,
+    SCHEMA,
     Warehouse,
     add_deletes,
     append,
@@ -22,6 +24,8 @@ from iceberg_log import (
     equality_deletes,
     live_rows,
     position_deletes,
+    rows_of,
+    scanned,
 )
 from other_duckdb import Asked
 from pyiceberg.catalog.sql import SqlCatalog
@@ -47,20 +51,7 @@ import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile
 
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
 WAYS = ["same-path", "new-path"]
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Any:
-    made = Warehouse(tmp_path)
-    yield made
-    made.close()
-
-
-def rows_of(*ids: int, name: str = "x") -> list[dict[str, Any]]:
-    return [{"id": i, "name": name} for i in ids]
 
 
 def grown(file: TableFile) -> Change:
@@ -82,10 +73,6 @@ def replaced(ours: Any, file: TableFile) -> Change:
 
 def changed(ours: Any, file: TableFile, way: str) -> Change:
     return grown(file) if way == "same-path" else replaced(ours, file)
-
-
-def scanned(table: Table, snapshot: int | None = None) -> list[str]:
-    return by_text(table.refresh().scan(snapshot_id=snapshot).to_arrow().to_pylist())
 
 
 def sizes_fit(snapshot: Snapshot) -> bool:

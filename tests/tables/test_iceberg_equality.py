@@ -6,7 +6,6 @@ import datetime as dt
 import random
 import uuid
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -56,13 +55,6 @@ KINDS: dict[str, tuple[Any, list[Any]]] = {
 }
 SCHEMA = Schema(*[NestedField(i + 1, name, kind) for i, (name, (kind, _)) in enumerate(KINDS.items())])
 SMALL = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Any:
-    made = Warehouse(tmp_path)
-    yield made
-    made.close()
 
 
 def ids(warehouse: Warehouse) -> list[Any]:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from iceberg_log import (
+    BY_NAME,
+    SCHEMA,
     Warehouse,
     add_deletes,
     append,
@@ -26,37 +27,20 @@ from iceberg_log import (
     entries,
     live_rows,
     position_deletes,
+    rows_of,
+    scanned,
 )
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import DoubleType, LongType, NestedField, TimestamptzType
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError
 from parquet_bloom.tables.iceberg import delete_files
 from parquet_bloom.tables.iceberg.table import open_iceberg
 from parquet_bloom.tables.snapshot import Snapshot
-
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Any:
-    made = Warehouse(tmp_path)
-    yield made
-    made.close()
-
-
-def rows_of(*ids: int, name: str = "x") -> list[dict[str, Any]]:
-    return [{"id": i, "name": name} for i in ids]
-
-
-def scanned(table: Table, snapshot: int | None = None) -> list[str]:
-    return by_text(table.refresh().scan(snapshot_id=snapshot).to_arrow().to_pylist())
 
 
 def ids(snapshot: Snapshot) -> list[int]:

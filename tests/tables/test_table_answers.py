@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 import delta_tables as made
@@ -99,7 +100,7 @@ def test_much_of_delta(part: int, tmp_path: Path) -> None:
     assert asked.excluded
 
 
-# --- Iceberg ----------------------------------------------------------------------------------------
+# --- Iceberg and DuckLake ---------------------------------------------------------------------------
 
 DAYS = [dt.date(2026, 1, 1), dt.date(2026, 3, 5), dt.date(1969, 12, 31)]
 TEXTS = ["", "a", "ab", "abcdefghijklmnopq", "é" * 20, "\U0001f600" * 17, "zz"]
@@ -107,31 +108,66 @@ NUMBERS = [-5, 0, 1, 7, 1000, 2**31 - 1]
 TRANSFORMS = {"n": BucketTransform(4), "s": TruncateTransform(2), "d": DayTransform(), "p": IdentityTransform()}
 
 
-class IcebergTable:
-    """A table that grows, changes its schema and its partition spec, and loses rows in both of Iceberg's ways."""
+class Growing:
+    """A table that grows, changes its schema and loses rows, by its own library.
+
+    name     as our functions name it
+    values   of each column but `row`, which counts
+    options  of our functions, for it
+    """
+
+    name: str
+    values: dict[str, list[Any]]
+    options: dict[str, Any]
+
+    def __init__(self, rng: Random, nulls: Sequence[float]) -> None:
+        self.rng, self.next, self.nulls, self.options = rng, 0, nulls, {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Some new rows, of a few of the values, so that bounds exclude files."""
+        few = {name: self.rng.sample(known, self.rng.randint(1, len(known))) for name, known in self.values.items()}
+        nulls, first = self.rng.choice(self.nulls), self.next
+        self.next += self.rng.randint(1, 20)
+        return [
+            {"row": row} | {n: None if self.rng.random() < nulls else self.rng.choice(some) for n, some in few.items()}
+            for row in range(first, self.next)
+        ]
+
+    def append(self) -> None:
+        raise NotImplementedError
+
+    def change(self) -> None:
+        raise NotImplementedError
+
+    def whole(self) -> pa.Table:
+        """All rows, as the library reads them, in the types that predicates are made for."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class IcebergTable(Growing):
+    """Also its partition spec changes, and rows go in both of Iceberg's ways."""
+
+    name = "iceberg:cat/ns.t"
 
     def __init__(self, root: Path, rng: Random) -> None:
+        super().__init__(rng, (0, 0.2))
         root.mkdir()
-        self.rng, self.next = rng, 0
         self.lake = iceberg_log.Warehouse(root)
+        self.options = {"catalog_properties": self.lake.properties}
         schema = pa.schema(
             [("row", pa.int64()), ("n", pa.int32()), ("s", pa.string()), ("d", pa.date32()), ("p", pa.string()),
              ("f", pa.float32())]
         )  # fmt: skip
         self.table = self.lake.create(schema)
-        self.values: dict[str, list[Any]] = {
+        self.values = {
             "n": NUMBERS, "s": TEXTS, "d": DAYS, "p": ["x", "y", ""], "f": [0.0, -0.0, 1.5, -2.25, float("nan")],
         }  # fmt: skip
 
     def append(self) -> None:
-        few = {name: self.rng.sample(known, self.rng.randint(1, len(known))) for name, known in self.values.items()}
-        nulls = self.rng.choice([0, 0.2])
-        rows = []
-        for row in range(self.next, self.next + self.rng.randint(1, 20)):
-            cells = {n: None if self.rng.random() < nulls else self.rng.choice(some) for n, some in few.items()}
-            rows.append({"row": row} | cells)
-        self.next += len(rows)
-        iceberg_log.append(self.table, rows, row_group_size=self.rng.choice([3, 100]))
+        iceberg_log.append(self.table, self.rows(), row_group_size=self.rng.choice([3, 100]))
 
     def change(self) -> None:
         name = self.rng.choice(list(self.values))
@@ -183,84 +219,64 @@ class IcebergTable:
                     deleted = iceberg_log.position_deletes(self.table, {file.file_path: gone}, file)
                     iceberg_log.add_deletes(self.table, deleted)
 
+    def whole(self) -> pa.Table:
+        whole = self.lake.load().scan().to_arrow()
+        by_polars = pl.scan_iceberg(self.lake.load()).select("row").collect()["row"].to_list()
+        assert sorted(by_polars) == sorted(whole["row"].to_pylist()), "Polars and pyiceberg agree"
+        if self.rng.random() < 0.5:
+            paths = [task.file.file_path.removeprefix("file://") for task in self.table.scan().plan_files()]
+            parquet_bloom.add_filters(paths, in_place=True, force=True, columns=["row"], sync=False)
+        return whole
 
-def hold_iceberg(seed: int, root: Path, predicates: int, asked: Asked) -> None:
-    rng = Random(seed)
-    made = IcebergTable(root, rng)
-    for _ in range(rng.randrange(3, 7)):
-        made.append()
-        for _ in range(rng.randrange(3)):
-            made.change()
-    whole = made.lake.load().scan().to_arrow()
-    by_polars = pl.scan_iceberg(made.lake.load()).select("row").collect()["row"].to_list()
-    assert sorted(by_polars) == sorted(whole["row"].to_pylist()), "Polars and pyiceberg agree"
-    if rng.random() < 0.5:
-        paths = [task.file.file_path.removeprefix("file://") for task in made.table.scan().plan_files()]
-        parquet_bloom.add_filters(paths, in_place=True, force=True, columns=["row"], sync=False)
-    values: Values = {name: (whole.schema.field(name).type, known) for name, known in made.values.items()} | {
-        "row": (pa.int64(), range(40))
-    }
-    hold("iceberg:cat/ns.t", whole, values, rng, predicates, asked, catalog_properties=made.lake.properties)
-    made.lake.close()
+    def close(self) -> None:
+        self.lake.close()
 
 
-def test_iceberg(tmp_path: Path) -> None:
-    asked = Asked()
-    for seed in range(5):
-        hold_iceberg(seed, tmp_path / str(seed), 6, asked)
-    assert asked.excluded > 20, f"the log excludes files: {asked}"
+class LakeTable(Growing):
+    """Also updates put rows elsewhere; a catalog of either kind."""
 
+    KINDS: ClassVar = {"n": pa.int64(), "d": pa.date32(), "f": pa.float32()}
 
-@pytest.mark.parametrize("part", more_then_slow(range(10), 1))
-def test_much_of_iceberg(part: int, tmp_path: Path) -> None:
-    asked = Asked()
-    for seed in range(100 * part + 100, 100 * part + (115 if part else 103)):
-        hold_iceberg(seed, tmp_path / str(seed), 30, asked)
-    assert asked.excluded
+    def __init__(self, root: Path, rng: Random) -> None:
+        super().__init__(rng, (0.1,))
+        self.lake = Lake(root, rng.random() < 0.5, "DATA_INLINING_ROW_LIMIT 0")
+        self.name = f"ducklake:{self.lake.name()}"
+        self.lake.sql("CREATE TABLE t (row BIGINT, n INTEGER, s VARCHAR, d DATE, f FLOAT)")
+        if rng.random() < 0.4:
+            self.lake.sql("ALTER TABLE t SET PARTITIONED BY (s)")
+        self.values = {"n": NUMBERS, "s": TEXTS[:4], "d": DAYS, "f": [0.0, 1.5, -2.25]}
 
+    def append(self) -> None:
+        rows = self.rows()
+        lines = [f"({', '.join(map(sql_text, row.values()))})" for row in rows]
+        columns = ", ".join(f'"{name}"' for name in rows[0])
+        self.lake.sql(f"INSERT INTO t ({columns}) VALUES {', '.join(lines)}")
 
-# --- DuckLake ---------------------------------------------------------------------------------------
-
-
-def hold_ducklake(seed: int, root: Path, predicates: int, asked: Asked) -> None:
-    rng = Random(seed)
-    lake = Lake(root, rng.random() < 0.5, "DATA_INLINING_ROW_LIMIT 0")
-    lake.sql("CREATE TABLE t (row BIGINT, n INTEGER, s VARCHAR, d DATE, f FLOAT)")
-    if rng.random() < 0.4:
-        lake.sql("ALTER TABLE t SET PARTITIONED BY (s)")
-    names = {"n": NUMBERS, "s": TEXTS[:4], "d": DAYS, "f": [0.0, 1.5, -2.25]}
-    row = 0
-    for _ in range(rng.randrange(3, 6)):
-        few = {name: rng.sample(known, rng.randint(1, len(known))) for name, known in names.items()}
-        lines = []
-        for _ in range(rng.randint(1, 15)):
-            cells = [None if rng.random() < 0.1 else rng.choice(few[name]) for name in names]
-            lines.append(f"({row}, {', '.join(map(sql_text, cells))})")
-            row += 1
-        columns = ", ".join(f'"{name}"' for name in names)
-        lake.sql(f"INSERT INTO t (row, {columns}) VALUES {', '.join(lines)}")
-        match rng.choice(["delete", "update", "rename", "add", "promote", "nothing"]):
+    def change(self) -> None:
+        match self.rng.choice(["delete", "update", "rename", "add", "promote"]):
             case "delete":
-                lake.sql(f"DELETE FROM t WHERE row % {rng.randint(2, 5)} = 0")
+                self.lake.sql(f"DELETE FROM t WHERE row % {self.rng.randint(2, 5)} = 0")
             case "update":
-                lake.sql(f"UPDATE t SET d = DATE '2026-03-05' WHERE row % {rng.randint(2, 5)} = 1")
+                self.lake.sql(f"UPDATE t SET d = DATE '2026-03-05' WHERE row % {self.rng.randint(2, 5)} = 1")
             case "rename":
-                old = rng.choice([name for name in names if name[0] != "s"])
-                lake.sql(f"ALTER TABLE t RENAME COLUMN {old} TO {old}_")
-                names = {name + "_" if name == old else name: known for name, known in names.items()}
-            case "add":
-                lake.sql(f"ALTER TABLE t ADD COLUMN c{row} VARCHAR DEFAULT 'ab'")
-                names[f"c{row}"] = TEXTS[:4]
+                old = self.rng.choice([name for name in self.values if name[0] not in "sd"])
+                self.lake.sql(f"ALTER TABLE t RENAME COLUMN {old} TO {old}_")
+                self.values = {name + "_" if name == old else name: known for name, known in self.values.items()}
+            case "add" if f"c{self.next}" not in self.values:
+                self.lake.sql(f"ALTER TABLE t ADD COLUMN c{self.next} VARCHAR DEFAULT 'ab'")
+                self.values[f"c{self.next}"] = TEXTS[:4]
             case "promote":
-                name = next(name for name in names if name[0] == "n")
-                lake.sql(f"ALTER TABLE t ALTER {name} SET TYPE BIGINT")
-    whole = pa.Table.from_pylist(lake.answer("SELECT * FROM t"))
-    kinds = {"n": pa.int64(), "d": pa.date32(), "f": pa.float32()}
-    values: Values = {name: (kinds.get(name[0], pa.string()), known) for name, known in names.items()}
-    values = {name: kind for name, kind in values.items() if name in whole.column_names}
-    whole = whole.cast(pa.schema([("row", pa.int64()), *[(name, kind) for name, (kind, _) in values.items()]]))
-    name = lake.release().name()
-    hold(f"ducklake:{name}", whole, values, rng, predicates, asked)
+                name = next(name for name in self.values if name[0] == "n")
+                self.lake.sql(f"ALTER TABLE t ALTER {name} SET TYPE BIGINT")
+
+    def whole(self) -> pa.Table:
+        kinds = [(name, self.KINDS.get(name[0], pa.string())) for name in self.values]
+        whole = pa.Table.from_pylist(self.lake.answer("SELECT * FROM t"), pa.schema([("row", pa.int64()), *kinds]))
+        self.lake.release()
+        return whole
+
+    def close(self) -> None:
+        self.lake.release()
 
 
 def sql_text(value: Any) -> str:
@@ -269,16 +285,33 @@ def sql_text(value: Any) -> str:
     return f"DATE '{value}'" if isinstance(value, dt.date) else repr(value)
 
 
-def test_ducklake(tmp_path: Path) -> None:
+def hold_growing(make: type[Any], seed: int, root: Path, predicates: int, asked: Asked) -> None:
+    rng = Random(seed)
+    made = make(root, rng)
+    for _ in range(rng.randrange(3, 7)):
+        made.append()
+        for _ in range(rng.randrange(3)):
+            made.change()
+    whole = made.whole()
+    values: Values = {name: (whole.schema.field(name).type, known) for name, known in made.values.items()} | {
+        "row": (pa.int64(), range(40))
+    }
+    hold(made.name, whole, values, rng, predicates, asked, **made.options)
+    made.close()
+
+
+@pytest.mark.parametrize(("make", "seeds", "least"), [(IcebergTable, 5, 20), (LakeTable, 3, 10)])
+def test_tables_that_grow(make: type[Any], seeds: int, least: int, tmp_path: Path) -> None:
     asked = Asked()
-    for seed in range(3):
-        hold_ducklake(seed, tmp_path / str(seed), 6, asked)
-    assert asked.excluded > 10, f"the log excludes files: {asked}"
+    for seed in range(seeds):
+        hold_growing(make, seed, tmp_path / str(seed), 6, asked)
+    assert asked.excluded > least, f"the log excludes files: {asked}"
 
 
+@pytest.mark.parametrize("make", [IcebergTable, LakeTable])
 @pytest.mark.parametrize("part", more_then_slow(range(10), 1))
-def test_much_of_ducklake(part: int, tmp_path: Path) -> None:
+def test_many_tables_that_grow(part: int, make: type[Any], tmp_path: Path) -> None:
     asked = Asked()
     for seed in range(100 * part + 100, 100 * part + (115 if part else 103)):
-        hold_ducklake(seed, tmp_path / str(seed), 30, asked)
+        hold_growing(make, seed, tmp_path / str(seed), 30, asked)
     assert asked.excluded

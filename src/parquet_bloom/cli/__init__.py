@@ -40,6 +40,7 @@ _COMMANDS = (
     "index",
     "spark",
     "explain",
+    "completion",
 )
 _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 prints the help itself
 
@@ -107,6 +108,7 @@ def main() -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     given, show_traceback = _without_traceback(sys.argv[1:] if arguments is None else arguments)
+    process.talk.quiet, process.talk.verbose = False, 0
     try:
         with warnings_as_lines():
             status = group.main(given, prog_name="parquet-bloom", standalone_mode=False)

@@ -11,13 +11,14 @@ from parquet_bloom.cli.common import (
     column_rates,
     columns_options,
     commit_options,
-    complain,
     footer_limits,
     json_option,
     listed,
     memory_option,
+    note,
     output_options,
     print_json,
+    quiet,
     say,
     say_failed,
     say_notes,
@@ -90,11 +91,11 @@ def command(
             **options,
         )
     if form.breaks and any(f.filters for f in report.files):
-        complain(f"warning: {form.breaks} fail on files with {form.name} filters")
+        note(f"warning: {form.breaks} fail on files with {form.name} filters")
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
         print_json("add", report)
-    else:
+    elif not quiet():
         print_added(report.files, show_all, say)
         print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

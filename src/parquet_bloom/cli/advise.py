@@ -12,18 +12,21 @@ from parquet_bloom.cli.common import (
     memory_option,
     paste,
     print_json,
+    quiet,
     raw_files_option,
     say,
     say_failed,
     sources_argument,
 )  # fmt: skip
-from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("advise", cls=Command)
 @sources_argument
-@click.option("--queries", metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for.")
+@click.option(
+    "--queries", type=FILE, metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for."
+)
 @click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or 'datafusion 54'.")
 @raw_files_option
 @catalog_option
@@ -55,6 +58,6 @@ def command(
         )  # fmt: skip
     if as_json:
         print_json("advise", advice)
-    else:
+    elif not quiet():
         print_advice(advice, show_all, say, paste)
     return say_failed(advice.failed, advice.files)

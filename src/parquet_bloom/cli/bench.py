@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import aside, footer_limits, json_option, listed, print_json, raw_files_option, say
-from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.common import footer_limits, json_option, listed, print_json, quiet, raw_files_option, say
+from parquet_bloom.cli.groups import FILE, Command
+from parquet_bloom.cli.progress import Watch
 
 
 @click.command("bench", cls=Command)
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--engine", "names", multiple=True, metavar="NAME", help="This engine; may be repeated.")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Runs of each file.")
@@ -27,11 +28,13 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     """
     from parquet_bloom.report.bench import print_bench
     from parquet_bloom.worth.bench import bench
+    from parquet_bloom.worth.engines import installed_engines
 
-    told = None if as_json else lambda name: aside(f"asking {name}")
-    report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)
+    with Watch("bench", quiet=as_json) as watch:
+        told = watch.counting("asking", len(installed_engines(listed(names))), "engines")
+        report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)
     if as_json:
         print_json("bench", report)
-    else:
+    elif not quiet():
         print_bench(report, say)
     return 1 if report.lost_rows else 0

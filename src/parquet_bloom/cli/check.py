@@ -14,6 +14,7 @@ from parquet_bloom.cli.common import (
     json_option,
     print_json,
     print_lines,
+    quiet,
     range_option,
     raw_files_option,
     say,
@@ -21,12 +22,12 @@ from parquet_bloom.cli.common import (
     say_notes,
     say_unused,
 )  # fmt: skip
-from parquet_bloom.cli.groups import Command, needs_predicate
+from parquet_bloom.cli.groups import FILE, Command, needs_predicate
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("check", cls=Command)
-@click.argument("sources", nargs=-1, metavar="PATH...")
+@click.argument("sources", nargs=-1, type=FILE, metavar="PATH...")
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @raw_files_option
@@ -74,7 +75,7 @@ def command(
         print_json("check", {**verdicts.to_dict(), **({"gates": asked} if asked else {})})
     elif shown == "github":
         print_lines(gates.of_check(verdicts, asked))
-    else:
+    elif not quiet():
         skipping.print_checked(verdicts, explain, show_all, say)
         for text in skipping.unfiltered_lines(verdicts.columns, sources, verdicts.table is not None):
             say(text)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from parquet_bloom.cli.groups import SIZE
+from parquet_bloom.cli.groups import COLUMN, FILE, SIZE
+from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
-from parquet_bloom.report.text import json_text, visible, width_of, wrapped
+from parquet_bloom.report.text import UNBOUNDED, json_text, painted, visible, width_of, wrapped
 from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
@@ -36,18 +37,20 @@ _OPTIONS = {
 def columns_options(function: F) -> F:
     """--column and --exclude, names or patterns."""
     function = click.option(
-        "--exclude", "-x", multiple=True, metavar="C", help="Leave out a column, by name or pattern."
+        "--exclude", "-x", multiple=True, type=COLUMN, metavar="C", help="Leave out a column, by name or pattern."
     )(function)
-    return click.option("--column", "-c", "columns", multiple=True, metavar="C", help="A column, by name or pattern.")(
-        function
-    )
+    return click.option(
+        "--column", "-c", "columns", multiple=True, type=COLUMN, metavar="C", help="A column, by name or pattern."
+    )(function)
 
 
 def output_options(function: F) -> F:
     """Where a new version of a file goes, and how."""
     for option in reversed(
         (
-            click.option("--output", "-o", metavar="FILE_OR_DIR", help="Write here; several sources need a folder."),
+            click.option(
+                "--output", "-o", type=FILE, metavar="FILE_OR_DIR", help="Write here; several sources need a folder."
+            ),
             click.option("--in-place", is_flag=True, help="Replace each source by its new version, atomically."),
             click.option("--overwrite", is_flag=True, help="Replace an --output that exists."),
             click.option("--force", is_flag=True, help="Also in a table's folder, hard-linked and read-only files."),
@@ -133,7 +136,7 @@ range_option = click.option(
     "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
 )  # fmt: skip
-sources_argument = click.argument("sources", nargs=-1, required=True, metavar="FILES...")
+sources_argument = click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES...")
 
 
 def listed(values: Sequence[str]) -> list[str] | None:
@@ -163,8 +166,15 @@ def option_of(parameter: Parameter) -> str:
     return option if parameter.value in (None, True) else f"{option} {parameter.value}"
 
 
+def quiet() -> bool:
+    """Whether --quiet was given: only errors are told, and what programs read."""
+    return talk.quiet
+
+
 def say(text: str) -> None:
     """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
+    if talk.quiet:
+        return
     text = worded(text, option_of)
     plain = text.lstrip(" ")
     lead = " " * (len(text) - len(plain))
@@ -175,12 +185,13 @@ def say(text: str) -> None:
 
 def paste(command: str) -> None:
     """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
-    click.echo("  " + visible(without_secret(command)))
+    if not talk.quiet:
+        click.echo("  " + visible(without_secret(command)))
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
-    """Print one line on stderr, and `more` lines below it that show a spot in a text."""
-    aside("parquet-bloom: " + text, more)
+    """Print an error on stderr, and `more` lines below it that show a spot in a text."""
+    _tell("parquet-bloom: ", "red", text, more)
 
 
 def hints(errors: Iterable[Exception]) -> list[str]:
@@ -190,11 +201,26 @@ def hints(errors: Iterable[Exception]) -> list[str]:
     return list(dict.fromkeys(line for line in map(hint_line, errors) if line))
 
 
-def aside(text: str, more: Sequence[str] = ()) -> None:
-    """Print lines on stderr, with nothing that a terminal would obey and no secret of a URI."""
-    lines = "\n".join(visible(without_secret(worded(line, option_of))) for line in (text, *more))
+def note(text: str) -> None:
+    """Print a warning or a note on stderr, but not with --quiet."""
+    if not talk.quiet:
+        _tell("parquet-bloom: ", "yellow", text)
+
+
+def aside(text: str) -> None:
+    """Print a line on stderr that goes with what is on standard output, but not with --quiet."""
+    if not talk.quiet:
+        _tell("", "", text)
+
+
+def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
+    """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
+    first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
+    width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
+    folded = wrapped(head + first, width, indent="  ", cut=False)
+    folded[0] = painted(head.rstrip(), style, sys.stderr) + folded[0][len(head.rstrip()) :]
     with Watch.room():
-        click.echo(lines, err=True)
+        click.echo("\n".join([*folded, *rest]), err=True)
 
 
 def print_json(document: str, value: Any) -> None:
@@ -244,13 +270,13 @@ def gate_status(gates: Sequence[Gate], otherwise: int) -> int:
 def say_unused(unused: Sequence[tuple[str, str]]) -> None:
     """Name the parts of a predicate that could tell nothing."""
     for part, reason in unused:
-        complain(f"not used to skip: {part}: {reason}")
+        note(f"not used to skip: {part}: {reason}")
 
 
 def say_notes(notes: Sequence[str]) -> None:
     """Tell what is known of tables that files belong to."""
-    for note in notes:
-        complain(f"note: {note}")
+    for text in notes:
+        note(f"note: {text}")
 
 
 def say_failed(failed: Sequence[Any], total: int) -> int:
@@ -272,7 +298,7 @@ def warnings_as_lines() -> Iterator[None]:
         warnings.simplefilter("once", TableWarning)
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            complain("warning: " + " ".join(str(message).split()))
+            note("warning: " + " ".join(str(message).split()))
 
         warnings.showwarning = show
         yield

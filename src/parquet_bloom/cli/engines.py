@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from parquet_bloom.cli.common import aside, json_option, listed, print_json, say
+from parquet_bloom.cli.common import json_option, listed, print_json, quiet, say
 from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.progress import Watch
 
 
 @click.command("engines", cls=Command)
@@ -24,12 +25,13 @@ def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json:
     a row has used the filter. Exit status 1 if an engine crashed or hung.
     """
     from parquet_bloom.report.engines import print_engines
-    from parquet_bloom.worth.engines import LOST, engines
+    from parquet_bloom.worth.engines import LOST, engines, installed_engines
 
-    told = None if as_json else lambda name: aside(f"asking {name}")
-    report = engines(listed(names), test=test, kinds=listed(kinds), progress=told)
+    with Watch("engines", quiet=as_json) as watch:
+        told = watch.counting("asking", len(installed_engines(listed(names))) if test else 0, "engines")
+        report = engines(listed(names), test=test, kinds=listed(kinds), progress=told)
     if as_json:
         print_json("engines", report)
-    else:
+    elif not quiet():
         print_engines(report, say)
     return 1 if any(answer.answer == LOST for answer in report.answers) else 0

@@ -1,8 +1,10 @@
-"""How commands look: suggestions for names that are no commands, whole sentences in lists, options in sections."""
+"""How commands look: options that all have, in sections; near names of what is no command; whole sentences in lists."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import inspect
 import os
 import re
 from decimal import Decimal
@@ -10,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from parquet_bloom.cli.process import talk
+from parquet_bloom.cli.progress import log_as_lines
+from parquet_bloom.errors import ParquetBloomError
+
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from parquet_bloom.formats.forms.form import Rate
 
 # Options by what they are for, in the order of the help page; all others are "Options".
@@ -24,12 +32,57 @@ SECTIONS = {
     ),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-    "What is told": ("dry_run", "explain", "show_all", "as_json", "output_format", "report", "engine"),
+    "What is told": (
+        "dry_run", "explain", "show_all", "as_json", "output_format", "report", "engine", "quiet", "verbose",
+    ),
     "Gates, for continuous integration": ("min_skipped", "assert_filters"),
 }  # fmt: skip
 
 
-class Command(click.Command):
+def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    talk.quiet = talk.quiet or value
+
+
+def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    if value:
+        talk.verbose += value
+        ctx.call_on_close(log_as_lines(talk.verbose))
+
+
+# Of every command, before or after its name.
+_TELLING = (
+    click.Option(["-q", "--quiet"], is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
+                 help="Print errors, and what programs read (--json, rows); nothing else."),
+    click.Option(["-v", "--verbose"], count=True, is_eager=True, expose_value=False, callback=_verbose,
+                 help="Say on stderr what is done, a line a file; -vv each step."),
+)  # fmt: skip
+
+
+class _Telling(click.Command):
+    """A command that has the options which every command has, and whose page ends with the examples of its help.
+
+    Examples are the paragraphs of commands that click leaves as they are, behind a \\b.
+    """
+
+    def __init__(self, name: str | None = None, *, help: str | None = None, **options: Any) -> None:
+        texts = inspect.cleandoc(help or "").split("\n\n")
+        examples = [text for text in texts if text.startswith("\b\nparquet-bloom ")]
+        super().__init__(name, help="\n\n".join(text for text in texts if text not in examples), **options)
+        self.examples = [line for text in examples for line in text.splitlines()[1:]]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, a line each."""
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write_text("\b\n" + "\n".join(self.examples))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its own options, those of all, --help."""
+        own = super().get_params(ctx)
+        return [*own[: len(self.params)], *_TELLING, *own[len(self.params) :]]
+
+
+class Command(_Telling):
     """A command whose options are listed in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -46,7 +99,7 @@ class Command(click.Command):
                     formatter.write_dl(records[title])
 
 
-class Commands(click.Group):
+class Commands(_Telling, click.Group):
     """A group that knows what a mistyped command may have meant, and lists its commands in whole sentences."""
 
     command_class = Command
@@ -111,6 +164,56 @@ class RateType(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
 
 RATE = RateType()
+
+
+class FileName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """The name of a file, a folder or a table; a shell completes the first two."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Leave it to the shell."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+FILE = FileName()
+
+
+class ColumnName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """The name of a column; a shell completes those of the file that is named before."""
+
+    name = "text"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The columns whose names begin so; none where no local file is named yet, or it cannot be read."""
+        from click.shell_completion import CompletionItem
+
+        # Behind an option that lacks its value the parser has stopped, and what stood before is in args.
+        given = [ctx.params.get(name) or () for name in ("sources", "data", "paths")] + [ctx.args]
+        return [
+            CompletionItem(name)
+            for name in _columns([name for names in given for name in names])
+            if name.startswith(incomplete) and re.fullmatch(r"[\w.@%+:-]+", name)  # what a shell takes as it is
+        ]
+
+
+COLUMN = ColumnName()
+
+
+def _columns(names: list[str]) -> list[str]:
+    """The columns of the first file that is named, or that lies in a folder that is."""
+    for name in map(os.path.expanduser, names):
+        if os.path.isdir(name):
+            files = (os.path.join(at, file) for at, _, here in os.walk(name) for file in sorted(here))
+            name = next((file for file in files if file.endswith(".parquet")), "")
+        if os.path.isfile(name):
+            from parquet_bloom.storage.source import Source
+
+            with contextlib.suppress(ParquetBloomError, OSError), Source(name) as source:
+                return [leaf.name for leaf in source.footer().leaves]
+    return []
 
 
 def needs_predicate(sources: tuple[str, ...], predicate: str, example: str) -> None:

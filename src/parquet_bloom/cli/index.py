@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from parquet_bloom.cli.common import (
     all_option,
     catalog_option,
+    complain,
     json_option,
     print_json,
+    quiet,
     raw_files_option,
     say,
     say_unused,
 )
-from parquet_bloom.cli.groups import Commands, needs_predicate
+from parquet_bloom.cli.groups import COLUMN, FILE, Commands, needs_predicate
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import headline
 
+if TYPE_CHECKING:
+    from parquet_bloom.zones.verify import IndexInfo
+
 _ROWS_SHOWN = 50
 _FRAGMENTS_SHOWN = 20
-_column_option = click.option("--column", metavar="C", help="The column, of an index that does not say it.")
+_column_option = click.option(
+    "--column", type=COLUMN, metavar="C", help="The column, of an index that does not say it."
+)
 _type_option = click.option("--type", "kind", metavar="T", help="Its Arrow type (int64, string, timestamp[us], ...).")
 
 
 _root_option = click.option(
-    "--root", metavar="DIR", help="Where the data are: an index opens nothing else. Default: beside its folder."
+    "--root",
+    type=FILE,
+    metavar="DIR",
+    help="Where the data are: an index opens nothing else. Default: beside its folder.",
 )
 
 
@@ -36,17 +47,27 @@ def command() -> None:
 
     INDEX is a bloomfilter.lance, a folder of them, or a Lance data set that has such indexes. Needs pylance:
     pip install 'parquet-bloom[lance]'
+
+    \b
+    parquet-bloom index build events/ --column trace_id -o events-index/
     """
 
 
 @command.command("build")
-@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
 @click.option(
-    "--column", "-c", "columns", multiple=True, required=True, metavar="C", help="A column, by name or pattern."
+    "--column",
+    "-c",
+    "columns",
+    multiple=True,
+    required=True,
+    type=COLUMN,
+    metavar="C",
+    help="A column, by name or pattern.",
 )
 @click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows a zone.")
 @click.option("--probability", type=float, default=0.00057, show_default=True, metavar="P", help="False positives.")
-@click.option("--output", "-o", required=True, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
+@click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @raw_files_option
@@ -82,7 +103,7 @@ def build(
 
 
 @command.command("inspect")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=FILE, metavar="FILE")
 @all_option
 @json_option
 def inspect(file: str, show_all: bool, as_json: bool) -> int:
@@ -91,13 +112,19 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
     \b
     parquet-bloom index inspect events-index/trace_id/bloomfilter.lance
     """
-    from parquet_bloom.report.tables import plural, share
     from parquet_bloom.zones.verify import inspect_index
 
     info = inspect_index(file)
     if as_json:
         print_json("index-inspect", info)
-        return 0
+    elif not quiet():
+        _print_index(info, show_all)
+    return 0
+
+
+def _print_index(info: IndexInfo, show_all: bool) -> None:
+    from parquet_bloom.report.tables import plural, share
+
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
     held = f"{plural(len(info.zones), 'zone')}{of}, {info.items} rows each for {info.probability:g}"
@@ -113,7 +140,6 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
         for z in info.zones
     ]  # fmt: skip
     _print_rows(("fragment", "start", "rows", "nulls", "bytes", "fpp", ""), rows, range(6), show_all)
-    return 0
 
 
 def _print_rows(
@@ -131,7 +157,7 @@ def _print_rows(
 
 
 @command.command("query")
-@click.argument("index", nargs=-1, metavar="INDEX...")
+@click.argument("index", nargs=-1, type=FILE, metavar="INDEX...")
 @click.argument("predicate")
 @_column_option
 @_type_option
@@ -158,7 +184,7 @@ def query(
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
         print_json("index-query", found)
-    else:
+    elif not quiet():
         say(
             f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, "
             f"{found.rows:,} of {found.total_rows:,} rows"
@@ -173,8 +199,10 @@ def query(
 
 
 @command.command("verify")
-@click.argument("index", nargs=-1, required=True, metavar="INDEX...")
-@click.option("--data", multiple=True, metavar="DATA", help="The data, where they are not those the index names.")
+@click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX...")
+@click.option(
+    "--data", multiple=True, type=FILE, metavar="DATA", help="The data, where they are not those the index names."
+)
 @_column_option
 @_type_option
 @_root_option
@@ -191,7 +219,9 @@ def verify(
     from parquet_bloom.zones.verify import verify_index
 
     given = data[0] if len(data) == 1 else list(data) or None
-    verdicts = verify_index(index, given, column=column, type=kind, root=root)
+    with Watch("index verify", quiet=as_json) as watch:
+        watch.tell("reading every row")
+        verdicts = verify_index(index, given, column=column, type=kind, root=root)
     if as_json:
         print_json("index-verify", {"indexes": verdicts})
     else:
@@ -199,19 +229,21 @@ def verify(
             why = f": {v.reason}" if v.reason else ""
             told = f"{v.column}, {v.rows:,} rows in {plural(v.fragments, 'fragment')}, {v.status}{why}"
             headline(v.path, told, say)
+            if quiet() and v.status == "wrong":
+                complain(f"{v.path}: {told}")
     return 1 if any(v.status == "wrong" for v in verdicts) else 0
 
 
 @command.command("register")
-@click.argument("file", metavar="FILE")
-@click.argument("dataset", metavar="DATASET")
+@click.argument("file", type=FILE, metavar="FILE")
+@click.argument("dataset", type=FILE, metavar="DATASET")
 @click.option("--name", metavar="NAME", help="Of the index in Lance; default <column>_idx.")
 @click.option("--replace", is_flag=True, help="Take the place of an index of that name.")
 def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
     """Add an index to the manifest of its Lance data set, after verifying it; Lance's own queries then use it.
 
     \b
-    parquet-bloom index register index/id/bloomfilter.lance events.lance
+    parquet-bloom index register index/trace_id/bloomfilter.lance events.lance
     """
     from parquet_bloom.zones.register import register_index
 

@@ -16,20 +16,21 @@ from parquet_bloom.cli.common import (
     listed,
     print_json,
     print_lines,
+    quiet,
     raw_files_option,
     say,
     say_failed,
     say_notes,
     sources_argument,
 )  # fmt: skip
-from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.groups import COLUMN, Command
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("inspect", cls=Command)
 @sources_argument
 @columns_options
-@click.option("--assert-filters", multiple=True, metavar="C",
+@click.option("--assert-filters", multiple=True, type=COLUMN, metavar="C",
               help="Status 1 if a row group lacks a sound filter on this column; may be repeated.")  # fmt: skip
 @github_option
 @all_option
@@ -47,7 +48,7 @@ def command(
     \b
     parquet-bloom inspect events-bloom.parquet
     parquet-bloom inspect data/ --column trace_id --all
-    parquet-bloom inspect ducklake:lake.ducklake/main.events
+    parquet-bloom inspect delta:lake/events
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
@@ -67,7 +68,7 @@ def command(
         print_json("inspect", {**report.to_dict(), **({"gates": asked} if asked else {})})
     elif shown == "github":
         print_lines(gates.of_inspect(report, asked))
-    elif report.files:
+    elif report.files and not quiet():
         print_inspected(report.files, show_all, say)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
     return failed or gate_status(asked, 0)

@@ -1,4 +1,4 @@
-"""The command as a process of its own: the signals that end it, and how it leaves."""
+"""The command as a process of its own: how much it tells, the signals that end it, and how it leaves."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 _PATIENCE = 1.0  # seconds: a Control-C later than this after the first signal does not wait for the clean-up
 _asked: list[int] = []
 _asked_at = 0.0
+
+
+class Talk:
+    """How much the command tells: `quiet`, errors alone; `verbose`, 1 what the library logs, 2 its steps as well."""
+
+    quiet = False
+    verbose = 0
+
+
+talk = Talk()
 
 
 def listen() -> None:

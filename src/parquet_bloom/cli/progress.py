@@ -1,17 +1,20 @@
-"""How far a command is, on stderr: a bar on a terminal, else a line every ten seconds."""
+"""How far a command is, on stderr: a bar on a terminal, else a line every ten seconds; with -v what it logs."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar
 
-from parquet_bloom.cli.process import go_on
-from parquet_bloom.report.text import cells, shortened, visible, width_of
+from parquet_bloom.cli.process import go_on, talk
+from parquet_bloom.report.text import cells, painted, shortened, visible, width_of
+from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.storage.progress import Progress
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 _LINE_EVERY = 10.0  # seconds
 _BAR_EVERY = 0.2
 _BAR_AFTER = 0.5  # a command that ends sooner shows none
-_BAR_CELLS = 20
+_BAR_CELLS, _BAR_LEAST = 20, 8
 
 
 class Watch:
@@ -28,9 +31,10 @@ class Watch:
         with Watch("verify") as watch:
             verify(files, progress=watch.files)
 
-    A terminal gets one line that is rewritten and goes away at the end; everything else gets a line every ten
-    seconds: "verify: 120 of 3,000 files, 1.2 GiB of 30.0 GiB, 00:40 left". A command that ends sooner shows
-    nothing. `tell` may be called from any thread.
+    A terminal gets one line that is rewritten and goes away at the end; everything else, and one that knows no
+    codes (TERM=dumb), gets a line every ten seconds: "verify: 120 of 3,000 files, 1.2 GiB of 30.0 GiB,
+    31.4 MiB/s, 00:40 left". A command that ends sooner shows nothing, as one does with --quiet. `tell` may be
+    called from any thread.
     """
 
     _shown: ClassVar[Watch | None] = None  # the one that may have drawn a bar
@@ -38,15 +42,16 @@ class Watch:
     def __init__(self, name: str, quiet: bool = False, file: IO[str] | None = None) -> None:
         self._name = name
         self._file = file or sys.stderr
-        self._terminal = self._file.isatty()
+        self._terminal = self._file.isatty() and os.environ.get("TERM") != "dumb"
         self._started = time.monotonic()
         self._text: Callable[[], str] = lambda: ""
         self._share: float | None = None
+        self._done = _Done()
         self._drawn = False
         self._over = threading.Event()
         self._drawing = threading.RLock()
         self._thread: threading.Thread | None = None
-        if not quiet:
+        if not (quiet or talk.quiet):
             self._thread = threading.Thread(target=self._run, name="parquet-bloom-progress", daemon=True)
 
     def __enter__(self) -> Watch:
@@ -73,7 +78,23 @@ class Watch:
     def files(self, progress: Progress) -> None:
         """Show the progress of a call of the library; to be given as its `progress`."""
         go_on()
-        self.tell(lambda: in_words(progress), progress.share)
+        if progress.stage != self._done.stage:  # each stage begins at nothing
+            self._done = _Done(progress.stage)
+            self._started = time.monotonic()
+        self._done.log(self._name, progress)
+        self.tell(lambda: f"{in_words(progress)}, {self._rate(progress)}".removesuffix(", "), progress.share)
+
+    def counting(self, verb: str, steps: int, what: str) -> Callable[[str], None]:
+        """A callback that is told each step's name as it begins: "asking DuckDB, 1 of 6 engines"."""
+        numbers = count()
+
+        def begin(name: str) -> None:
+            go_on()
+            number = next(numbers)
+            _log(self._name, "info", f"{verb} {name}")
+            self.tell(f"{verb} {name}, {number + 1} of {steps} {what}", number / steps)
+
+        return begin
 
     def close(self) -> None:
         """Take the bar away; nothing is shown any more. May be called twice."""
@@ -114,23 +135,47 @@ class Watch:
         if not text:
             return
         left = self._time_left()
-        whole = f"{text}, {left} left" if left else text
-        if not self._terminal:
-            self._write(f"{self._name}: {whole}\n")
-            return
-        full = round(_BAR_CELLS * (self._share or 0.0))
-        bar = f"{'━' * full}{'·' * (_BAR_CELLS - full)} " if self._share is not None else ""
-        line = shortened(f"{self._name}: {bar}{whole}", width_of(self._file, least=1) - 1)
-        self._write(f"\r{line}\x1b[K")
-        self._drawn = cells(line) > 0
+        past = _clock(time.monotonic() - self._started) if self._share is None else ""
+        told = [part for part in (*text.split(", "), left and f"{left} left", past) if part]
+        if self._terminal:
+            self._write(f"\r{self._line(told)}\x1b[K")
+            self._drawn = True
+        else:
+            self._write(f"{self._name}: {', '.join(told)}\n")
+
+    def _line(self, told: list[str]) -> str:
+        """What a terminal has room for: of what is told the middle gives way, then the bar, then all of it."""
+        room = width_of(self._file, least=1) - 1
+        head = shortened(f"{self._name}: ", room)
+        room -= cells(head)
+        least = 0 if self._share is None else _BAR_LEAST + 1
+        while len(told) > 2 and cells(", ".join(told)) > room - least:
+            del told[-3]
+        words = shortened(", ".join(told), max(0, room))
+        width = min(_BAR_CELLS, room - cells(words) - 1)
+        if self._share is None or width < _BAR_LEAST:
+            return head + words
+        full = round(width * self._share)
+        done, rest = painted("━" * full, "green", self._file), painted("·" * (width - full), "dim", self._file)
+        return f"{head}{done}{rest} {words}"
 
     def _time_left(self) -> str:
         seconds = time.monotonic() - self._started
         if not self._share or seconds < 1:
             return ""
-        minutes, rest = divmod(round(seconds / self._share * (1 - self._share)), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
+        return _clock(seconds / self._share * (1 - self._share))
+
+    def _rate(self, progress: Progress) -> str:
+        """31.4 MiB/s, or 12 files/s where sizes are not known; nothing in the first second."""
+        from parquet_bloom.report.tables import size
+
+        seconds = time.monotonic() - self._started
+        if seconds < 1:
+            return ""
+        if progress.bytes:
+            return f"{size(round(progress.bytes_done / seconds))}/s" if progress.bytes_done else ""
+        rate = progress.files_done / seconds
+        return f"{rate:,.{1 if rate < 10 else 0}f} files/s" if rate else ""
 
     def _write(self, text: str) -> None:
         try:
@@ -138,6 +183,66 @@ class Watch:
             self._file.flush()
         except (OSError, ValueError):  # nobody looks any more, or not in this encoding
             self._over.set()
+
+
+class _Done:
+    """What was logged of a stage: a line a file, and one a step of a file."""
+
+    def __init__(self, stage: str = "") -> None:
+        self.stage = stage
+        self._files = 0
+
+    def log(self, name: str, progress: Progress) -> None:
+        if not talk.verbose:
+            return
+        path = str(without_secret(progress.path))
+        if progress.files_done > self._files:
+            self._files = progress.files_done
+            verb = "looked at" if progress.stage == "search" else "done with"
+            _log(name, "info", f"{verb} {path}, {progress.files_done:,} of {progress.files:,}")
+        elif progress.parts:
+            _log(name, "debug", f"{path}: {progress.parts_done:,} of {progress.parts:,} {progress.unit or 'parts'}")
+
+
+def _log(name: str, level: str, text: str) -> None:
+    """One line of the command's own among those that the library logs."""
+    if talk.verbose:
+        import logging
+
+        getattr(logging.getLogger("parquet_bloom.cli"), level)("%s: %s", name, text)
+
+
+def log_as_lines(verbose: int) -> Callable[[], None]:
+    """Print what the package logs as lines on stderr: INFO, from 2 on DEBUG. Returns what ends it."""
+    import logging
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = visible(without_secret(" ".join(record.getMessage().split())))
+            with Watch.room(), suppress(OSError, ValueError):
+                level = record.levelname.lower()
+                sys.stderr.write(f"parquet-bloom: {level}, {record.relativeCreated / 1000:.2f} s: {text}\n")
+
+    logger, handler = logging.getLogger("parquet_bloom"), Lines()
+    before = logger.level, list(logger.handlers)
+    for other in before[1]:
+        if type(other).__name__ == "Lines":  # of -v before the command's name; this one is for both
+            logger.removeHandler(other)
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+
+    def end() -> None:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+
+    return end
+
+
+def _clock(seconds: float) -> str:
+    """00:40, 1:02:03"""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
 
 
 def in_words(progress: Progress) -> str:

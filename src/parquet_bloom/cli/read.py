@@ -13,14 +13,15 @@ import click
 from parquet_bloom.cli.common import (
     aside,
     catalog_option,
-    complain,
     footer_limits,
+    note,
+    quiet,
     range_option,
     raw_files_option,
     say_notes,
     say_unused,
 )
-from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 from parquet_bloom.report.text import visible
@@ -30,15 +31,17 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 
 
 @click.command("read", cls=Command)
-@click.argument("sources", nargs=-1, required=True, metavar="PATH...")
+@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="PATH...")
 @click.option("--where", metavar="PREDICATE", help="SQL text: the rows that match.")
-@click.option("--columns", metavar="A,B", help="Only these columns.")
+@click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
-@click.option("--output", "-o", metavar="FILE", help="Write here, not to standard output.")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write here, not to standard output.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: by the suffix of --output, else table.")
 @click.option("--explain", is_flag=True, help="Say on stderr what each row group fell to.")
-@click.option("--index", "indexes", multiple=True, metavar="INDEX", help="A zone index of these files, or a folder.")
+@click.option(
+    "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A zone index of these files, or a folder."
+)
 @raw_files_option
 @catalog_option
 @range_option
@@ -53,7 +56,7 @@ def command(
     \b
     parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
     parquet-bloom read data/ --where "user.id = 42" --columns at,user -o rows.csv
-    parquet-bloom read iceberg:prod/web.events@70517296 --where "user.id = 42"
+    parquet-bloom read delta:lake/events@0 --where "user.id = 42"
 
     What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
     """
@@ -82,14 +85,14 @@ def command(
             else:
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
-    if explain:
+    if explain and not quiet():
         skipping.print_excluded(scan.excluded_files, file=sys.stderr)
         skipping.print_verdicts(scan.verdicts, file=sys.stderr)
     if more:
-        complain(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
+        note(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
     if table is not None and (table.cut or table.columns < len(schema)):
         shown = f"{table.columns} of {len(schema)} columns shown" if table.columns < len(schema) else "some texts cut"
-        complain(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
+        note(f"{shown}; --columns A,B chooses, --format ndjson or csv has all")
     say_unused(scan.unused)
     say_notes(scan.notes)
     aside(f"{plural(written, 'row')}; {skipping.line(scan.verdicts, scan.excluded_files)}")

@@ -15,6 +15,7 @@ from parquet_bloom.cli.common import (
     listed,
     output_options,
     print_json,
+    quiet,
     say,
     say_failed,
     sources_argument,
@@ -40,7 +41,7 @@ def command(
     """Take Bloom filters out again, all forms.
 
     \b
-    parquet-bloom remove events-bloom.parquet --output events.parquet
+    parquet-bloom remove events-bloom.parquet --output plain.parquet
     parquet-bloom remove data/ --column trace_id --in-place
     parquet-bloom remove delta:lake/events
 
@@ -55,7 +56,7 @@ def command(
         )
     if as_json:
         print_json("remove", report)
-    else:
+    elif not quiet():
         print_removed(report.files, show_all, say)
         print_commits(report, say)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -14,13 +14,13 @@ from parquet_bloom.cli.common import (
     say_failed,
     sources_argument,
 )  # fmt: skip
-from parquet_bloom.cli.groups import Command
+from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("report", cls=Command)
 @sources_argument
-@click.option("--output", "-o", required=True, metavar="FILE", help="Write the page here.")
+@click.option("--output", "-o", required=True, type=FILE, metavar="FILE", help="Write the page here.")
 @click.option("--where", metavar="PREDICATE", help="Show what folders' names, bounds and filters leave of it.")
 @click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
@@ -41,7 +41,7 @@ def command(
 
     \b
     parquet-bloom report events/ -o report.html
-    parquet-bloom report events/ --where "trace_id = '4bf92f3577b34da6'" -o report.html
+    parquet-bloom report events/ --where "trace_id = '4bf92f35'" -o report.html
 
     The page is one file that needs no network; the data behind its pictures is in it as JSON.
     """

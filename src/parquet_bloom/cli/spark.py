@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, say
-from parquet_bloom.cli.groups import RATE, SIZE, Commands
+from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, quiet, say
+from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def command() -> None:
 
     PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
     a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
+
+    \b
+    parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
     """
 
 
@@ -46,7 +49,7 @@ def command() -> None:
 @paths_argument
 @columns_options
 @commit_options
-@click.option("--output", "-o", metavar="DIR", help="A folder for the new files; the tree is kept.")
+@click.option("--output", "-o", type=FILE, metavar="DIR", help="A folder for the new files; the tree is kept.")
 @click.option("--in-place", is_flag=True, help="Replace each file by its new version, atomically.")
 @click.option("--overwrite", is_flag=True, help="Replace files in --output that exist.")
 @click.option("--force", is_flag=True, help="Also in a table's folder, and in place on HDFS.")
@@ -76,7 +79,7 @@ def add(
 
     \b
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place
-    parquet-bloom spark add events/ --column '*_id' --output events-bloom/ --master 'local[*]'
+    parquet-bloom spark add events/ --column '*_id' --output events-bloom/
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
@@ -86,7 +89,7 @@ def add(
     from parquet_bloom.spark.progress import watched
 
     rates = column_rates(fpp, column_fpp)
-    with open_session(master, conf, py_files) as spark, watched(spark) as progress:
+    with open_session(master, conf, py_files) as spark, watched(spark, quiet()) as progress:
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(
@@ -104,14 +107,14 @@ def add(
 
 
 @command.command("package")
-@click.argument("output", metavar="OUT.zip")
+@click.argument("output", type=FILE, metavar="OUT.zip")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
 def package(output: str, overwrite: bool) -> int:
     """Write this package as a zip for --py-files, for executors that do not have it.
 
     \b
     parquet-bloom spark package parquet_bloom.zip
-    parquet-bloom spark add /shared/events --in-place --master spark://host:7077 --py-files parquet_bloom.zip
+    parquet-bloom spark add /shared/events --in-place --py-files parquet_bloom.zip
 
     What it imports (pyarrow, pandas, numba, numpy, thrift, xxhash, mmh3, sqlglot) must be there, as zips hold no
     machine code.

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from parquet_bloom.cli.common import complain, json_option
+from parquet_bloom.cli.groups import FILE
 from parquet_bloom.errors import RequestError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def session_options(function: F) -> F:
     """--master, --conf and --py-files."""
     function = click.option(
-        "--py-files", multiple=True, metavar="FILES",
+        "--py-files", multiple=True, type=FILE, metavar="FILES",
         help="Python code for the executors: .zip, .whl, .py, with commas between; see `spark package`.",
     )(function)  # fmt: skip
     function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
@@ -30,11 +31,13 @@ def session_options(function: F) -> F:
 
 def report_options(function: F) -> F:
     """Those of session_options, --report and --json."""
-    function = click.option("--report", metavar="FILE", help="Write all rows there, as Parquet.")(json_option(function))
+    function = click.option("--report", type=FILE, metavar="FILE", help="Write all rows there, as Parquet.")(
+        json_option(function)
+    )
     return session_options(function)
 
 
-paths_argument = click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+paths_argument = click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATHS...")
 
 
 @contextmanager

@@ -15,10 +15,12 @@ from parquet_bloom.cli.common import (
     columns_options,
     listed,
     print_json,
+    quiet,
     range_option,
     raw_files_option,
     say,
 )
+from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
 
 _FIRST = 5
@@ -55,7 +57,7 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
     from parquet_bloom.spark.progress import watched
 
     report = printed.report
-    with watched(spark):
+    with watched(spark, quiet()):
         if report is not None:
             refuse_existing(spark, report)
         frame = job().persist()
@@ -77,7 +79,7 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
     else:
         from parquet_bloom.report.tables import plural, print_table
 
-        if rows:
+        if rows and not quiet():
             print_table(printed.columns, _cells(rows))
         say(", ".join([plural(totals["files"], "file"), *(f"{totals[name]:,} {name}" for name in printed.sums)]))
         if report is not None:
@@ -90,7 +92,7 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
     return [["" if cell is None else cell for cell in row] for row in rows]
 
 
-@click.command("inspect")
+@click.command("inspect", cls=Command)
 @paths_argument
 @columns_options
 @catalog_option
@@ -101,7 +103,11 @@ def inspect(
     catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them."""
+    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
+
+    \b
+    parquet-bloom spark inspect events/ --column trace_id --report filters.parquet
+    """
     from parquet_bloom.spark import inspect_filters
 
     shown = ["path", "row_group", "column", "spec", "num_bytes", "fpp", "problems"]
@@ -113,7 +119,7 @@ def inspect(
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
 
-@click.command("verify")
+@click.command("verify", cls=Command)
 @paths_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
@@ -128,6 +134,9 @@ def verify(
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
+
+    \b
+    parquet-bloom spark verify events/ --sample 3
     """
     from parquet_bloom.spark import verify_filters
 
@@ -142,7 +151,7 @@ def verify(
     return status or (1 if totals["wrong"] else 0)
 
 
-@click.command("check")
+@click.command("check", cls=Command)
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
@@ -158,6 +167,9 @@ def check(
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
+
+    \b
+    parquet-bloom spark check events/ "trace_id = '4bf92f3577b34da6'"
     """
     from parquet_bloom.spark import check as function
 
@@ -176,7 +188,7 @@ def check(
     return status or (0 if totals["kept"] else 1)
 
 
-@click.command("prune")
+@click.command("prune", cls=Command)
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
@@ -192,6 +204,9 @@ def prune(
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
+
+    \b
+    parquet-bloom spark prune events/ "trace_id = '4bf92f3577b34da6'"
     """
     from parquet_bloom.spark import prune as function
 
@@ -206,11 +221,11 @@ def prune(
     return status or (0 if totals["left"] else 1)
 
 
-@click.command("read")
+@click.command("read", cls=Command)
 @paths_argument
 @click.option("--where", required=True, metavar="PREDICATE", help="SQL text: the rows that match.")
-@click.option("--columns", metavar="A,B", help="Only these columns.")
-@click.option("--output", "-o", metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
+@click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
+@click.option("--output", "-o", type=FILE, metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
 @raw_files_option
 @catalog_option
 @range_option
@@ -224,6 +239,9 @@ def read(
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
 
     Of a table (delta:, iceberg:, ducklake:) the rows that live, read as `parquet-bloom read` does.
+
+    \b
+    parquet-bloom spark read events/ --where "trace_id = '4bf92f3577b34da6'"
     """
     from parquet_bloom.report.tables import print_table
     from parquet_bloom.spark import read as job
@@ -232,7 +250,7 @@ def read(
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_session(master, conf, py_files) as spark:
-        with watched(spark):
+        with watched(spark, quiet()):
             frame = job(
                 spark, paths, where, names, range_values=range_values, raw_files=raw_files,
                 catalog_properties=catalog_properties,
@@ -247,12 +265,19 @@ def read(
     return 0
 
 
-@click.command("index")
+@click.command("index", cls=Command)
 @paths_argument
 @click.option(
-    "--column", "-c", "columns", multiple=True, required=True, metavar="C", help="A column, by name or pattern."
+    "--column",
+    "-c",
+    "columns",
+    multiple=True,
+    required=True,
+    type=COLUMN,
+    metavar="C",
+    help="A column, by name or pattern.",
 )
-@click.option("--output", "-o", required=True, metavar="DIR", help="A folder that the executors share.")
+@click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="A folder that the executors share.")
 @click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows of a zone.")
 @click.option(
     "--probability", type=float, default=0.00057, show_default=True, metavar="P", help="Its false positive rate."
@@ -270,12 +295,16 @@ def index(
     py_files: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Build a zone index over each column, as `parquet-bloom index build` does on one machine."""
+    """Build a zone index over each column, as `parquet-bloom index build` does on one machine.
+
+    \b
+    parquet-bloom spark index events/ --column trace_id -o events-index/
+    """
     from parquet_bloom.report.tables import size
     from parquet_bloom.spark import build_zone_index
     from parquet_bloom.spark.progress import watched
 
-    with open_session(master, conf, py_files) as spark, watched(spark):
+    with open_session(master, conf, py_files) as spark, watched(spark, quiet()):
         rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
     for row in rows:
         say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")

@@ -8,6 +8,7 @@ from parquet_bloom.cli.common import (
     all_option,
     catalog_option,
     columns_options,
+    complain,
     footer_limits,
     format_of,
     github_option,
@@ -16,6 +17,7 @@ from parquet_bloom.cli.common import (
     memory_option,
     print_json,
     print_lines,
+    quiet,
     raw_files_option,
     say,
     say_failed,
@@ -46,7 +48,7 @@ def command(
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
-    parquet-bloom verify delta:s3://lake/events --sample 3
+    parquet-bloom verify delta:lake/events --sample 3
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
     """
@@ -66,7 +68,9 @@ def command(
         print_json("verify", {**report.to_dict(), "gates": [gate]})
     elif shown == "github":
         print_lines(gates.of_verify(report))
-    else:
+    elif not quiet():
         print_verified(report.files, show_all, say)
+    elif not gate.holds:
+        complain(gate.reason)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
     return failed or int(not gate.holds)

@@ -25,6 +25,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
     if everything:
         _print_filters(files, say)
     if len(files) > 1:
+        files = sorted(files, key=lambda f: not (f.planned_filters if f.dry_run else f.filters))  # stable
         print_files(
             ("file", "filters", "bytes", "grows"),
             [
@@ -215,7 +216,7 @@ def _print_columns(files: Sequence[Any]) -> None:
             for column, (n, filters, length, rate) in sums.items()]  # fmt: skip
     headings = ("column", "files", "filters", "bytes", "worst fpp")
     shown = 3 if dry else len(headings)
-    print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown))
+    print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown), names=(0,))
 
 
 def _sum(sums: dict[str, list[Any]], column: str) -> list[Any]:
@@ -229,7 +230,7 @@ def _print_filters(files: Sequence[Any], say: Say) -> None:
                 say(file.source)
             rows = [(f.row_group, f.column, size(f.num_bytes), share(f.fpp), f"{f.estimated_ndv:,.0f}")
                     for f in file.filters]  # fmt: skip
-            print_table(("row group", "column", "bytes", "fpp", "distinct"), rows, right=(0, 2, 3, 4))
+            print_table(("row group", "column", "bytes", "fpp", "distinct"), rows, right=(0, 2, 3, 4), names=(1,))
 
 
 def say_travel(file: Any, say: Say) -> None:

@@ -25,7 +25,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     if advised:
         rows = [_row(column) for column in advised]
         head = ("column", "fpp", "filters", "to add", "absent key", "present key", "in vain")
-        print_table(head, rows, right=(1, 2, 3, 4, 5, 6))
+        print_table(head, rows, right=(1, 2, 3, 4, 5, 6), names=(0,))
         say("absent, present key: the share of all row groups that a lookup is spared, beyond what bounds spare it; "
             "in vain: row groups that it reads because a filter errs")  # fmt: skip
         for used, names in _by_engines(advised).items():
@@ -33,7 +33,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     others = [column for column in advice.columns if not column.advised]
     shown = others if show_all or len(others) <= 20 else others[:20]
     if shown:
-        print_table(("column", "no filter, as"), [(column.column, column.reason) for column in shown])
+        print_table(("column", "no filter, as"), [(column.column, column.reason) for column in shown], names=(0,))
     if len(shown) < len(others):
         say(f"... and {plural(len(others) - len(shown), 'column')} more; --all has all")
     for line in advice.flags:

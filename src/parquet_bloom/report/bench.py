@@ -27,11 +27,17 @@ def print_bench(report: Any, say: Say) -> None:
 
 def _row(gain: Any) -> tuple[str, ...]:
     groups = "-" if gain.row_groups_after is None else f"{gain.row_groups_before:,} > {gain.row_groups_after:,}"
-    read = "-" if gain.bytes_after is None else f"{size(gain.bytes_before)} > {size(gain.bytes_after)}"
+    read = "-" if gain.bytes_after is None else _from_to(gain.bytes_before, gain.bytes_after)
     return (
         f"{gain.title} {gain.version}", _ms(gain.seconds_before), _ms(gain.seconds_after), f"{gain.times:.1f}",
         groups, read, f"{gain.rows:,}{'' if gain.same_rows else ' !'}",
     )  # fmt: skip
+
+
+def _from_to(before: int, after: int) -> str:
+    """29.0 > 31.0 KiB"""
+    (first, unit), second = size(before).split(" "), size(after)
+    return f"{first} > {second}" if second.endswith(f" {unit}") else f"{first} {unit} > {second}"
 
 
 def _ms(seconds: float) -> str:

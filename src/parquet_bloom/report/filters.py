@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from parquet_bloom.report.added import print_files
+from parquet_bloom.report.outliers import outlier_lines
 from parquet_bloom.report.tables import between, count, plural, print_table, share, size
 from parquet_bloom.report.text import Say, gist, headline
 
@@ -16,7 +17,7 @@ _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Tell of FileInfos."""
     filters = [f for file in files for f in file.filters]
-    form = _one_form(filters)
+    form = _form(filters)
     _say_total(files, filters, f" ({form})" if form else "", say)
     if everything:
         for file in files:
@@ -26,13 +27,16 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
                 _print_every(file.filters, not form)
     elif filters:
         _print_by_column(files, not form)
+        for line in outlier_lines(files):
+            say(line)
     if older := sum(file.older_footers for file in files):
         taken = size(sum(file.older_footer_bytes for file in files))
         say(f"  {plural(older, 'older footer')} under tails, {taken}; remove takes tails off")
     _say_texts("problem", _texts(files, "problems"), say)
     _say_texts("note", _texts(files, "notes"), say)
     if len(files) > 1 and filters and not everything:
-        files = sorted(files, key=lambda file: -file.problems)  # the sort is stable
+        # What stands out comes first; the sort is stable.
+        files = sorted(files, key=lambda file: (-file.problems, len(file.filters) / max(1, file.row_groups)))
         rows = [(file.path, file.row_groups, len(file.filters), size(file.filter_bytes), file.problems)
                 for file in files]  # fmt: skip
         print_files(("file", "row groups", "filters", "bytes", "problems"), rows, everything, say)
@@ -57,7 +61,7 @@ def _say_of(files: Sequence[Any], what: str, say: Say) -> None:
         say(f"{plural(len(files), 'file')}: {what}")
 
 
-def _one_form(filters: Sequence[Any]) -> str:
+def _form(filters: Sequence[Any]) -> str:
     """Spec and place, where these are the same for all filters."""
     forms = {(f.spec or "?", f.place) for f in filters}
     return "{}, {}".format(*forms.pop()) if len(forms) == 1 else ""
@@ -69,20 +73,20 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
     for column, filters in _by_column(f for file in files for f in file.filters).items():
         filled = [f for f in filters if f.num_bytes]
         set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
-        mean = sum(f.fpp for f in filled) / len(filled) if filled else None
         ndvs = sorted(f.estimated_ndv for f in filled)
-        forms = [", ".join(sorted({f"{f.spec or '?'}, {f.place}" for f in filters}))] if with_form else []
+        forms = [_form(filters) or plural(len({(f.spec, f.place) for f in filters}), "form")] if with_form else []
         rows.append((
             column, *forms, f"{len(filters):,} of {groups:,}", size(sum(f.num_bytes for f in filters)),
-            _range(set_shares), share(mean), between(list(dict.fromkeys(map(_short, ndvs)))) or "-",
-            sum(len(f.problems) for f in filters),
+            _range(set_shares), _range(sorted(f.fpp for f in filled)),
+            between(list(dict.fromkeys(map(_short, ndvs)))) or "-", sum(len(f.problems) for f in filters),
         ))  # fmt: skip
     forms = ["form"] if with_form else []
     headings = ("column", *forms, "filters", "bytes", "bits set", "fpp", "distinct", "problems")
     # Columns of nothing but zeros would push others together.
     shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
     first = 1 + len(forms)
-    print_table(headings[:shown], [row[:shown] for row in rows], right=range(first, shown))
+    bad = [number for number, row in enumerate(rows) if row[-1]]
+    print_table(headings[:shown], [row[:shown] for row in rows], range(first, shown), names=(0,), bad=bad)
 
 
 def _print_every(filters: Sequence[Any], with_form: bool) -> None:
@@ -95,7 +99,8 @@ def _print_every(filters: Sequence[Any], with_form: bool) -> None:
         rows.append((f.row_group, f.column, *form, offset, f.num_bytes, bits, rate, count(f.estimated_ndv)))
     first = 3 if with_form else 2
     headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "fpp", "distinct")
-    print_table(headings, rows, right=(0, *range(first, first + 5)))
+    bad = [number for number, f in enumerate(filters) if f.problems]
+    print_table(headings, rows, right=(0, *range(first, first + 5)), names=(1,), bad=bad)
 
 
 def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -131,7 +136,8 @@ def _print_verdicts(filters: Sequence[Any]) -> None:
             for f in filters
         ]
         headings = ("row group", "column", "spec", "values", "missed", "measured fpp", "verdict")
-        print_table(headings, rows, right=(0, 3, 4, 5))
+        bad = [number for number, f in enumerate(filters) if f.status == "wrong"]
+        print_table(headings, rows, right=(0, 3, 4, 5), names=(1,), bad=bad)
 
 
 def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
@@ -145,7 +151,8 @@ def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
         counts = (len(found), sum(f.values for f in found), sum(f.missed for f in found))
         rows.append((column, specs, *map("{:,}".format, counts), share(admitted / absent if absent else None), verdict))
     headings = ("column", "spec", "filters", "values", "missed", "measured fpp", "verdict")
-    print_table(headings, rows, right=(2, 3, 4, 5))
+    bad = [number for number, row in enumerate(rows) if "wrong" in row[-1]]
+    print_table(headings, rows, right=(2, 3, 4, 5), names=(0,), bad=bad)
 
 
 def _by_column(filters: Iterable[Any]) -> dict[str, list[Any]]:
@@ -176,8 +183,10 @@ def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> No
 
 
 def _range(shares: Sequence[float]) -> str:
-    """31 % or 31-35 %, of sorted shares."""
+    """31 %, 31-35 % or up to 35 %, of sorted shares."""
     texts = list(dict.fromkeys(share(s) for s in (*shares[:1], *shares[-1:])))
+    if len(texts) == 2 and texts[0].startswith("<"):
+        return f"up to {texts[1]}"
     return "-" if not texts else texts[0] if len(texts) == 1 else f"{texts[0].removesuffix(' %')}-{texts[1]}"
 
 

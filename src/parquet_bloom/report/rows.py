@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parquet_bloom.report.tables import table_lines
-from parquet_bloom.report.text import cells, json_text, shortened, visible
+from parquet_bloom.report.text import UNBOUNDED, cells, json_text, shortened, visible
 
 BINARY = ("parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
@@ -77,8 +77,7 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | 
     whole = {i for i, kind in enumerate(schema.types) if pt.is_primitive(kind)}  # numbers, times, decimals
     natural = [max(cells(name), *(cells(row[i]) for row in rows)) if rows else cells(name)
                for i, name in enumerate(names)]  # fmt: skip
-    if width is None:
-        width = sum(natural) + _GAP * len(natural)
+    width = min(width or UNBOUNDED, sum(natural) + _GAP * len(natural))
     least = [
         max([min(cells(names[i]), _LEAST), *(cells(row[i]) for row in rows)]) if i in whole else min(n, _LEAST)
         for i, n in enumerate(natural)

@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import IO, Any
 
-from parquet_bloom.report.tables import plural, print_table, size
-from parquet_bloom.report.text import Say, headline
+from parquet_bloom.report.tables import plural, print_table, ranges, size
+from parquet_bloom.report.text import Say, gist, headline
 from parquet_bloom.search.check import totals
 
 VERDICTS_SHOWN = 50
 _FILES_SHOWN = 20
 _RUNS_SHOWN = 20
+_REASONS_SHOWN = 20
+_SPANS = 3  # of row groups in a row of reasons
 _SOURCES_SHOWN = 60  # characters
 
 
@@ -50,30 +52,53 @@ def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> N
     most = None if everything else _RUNS_SHOWN
     if len(of) == 1 or len(left) == 1:
         for path, groups in left.items():
-            headline(path, f"{'row groups' if len(groups) > 1 else 'row group'} {_ranges(groups, most)}", say)
+            headline(path, f"{'row groups' if len(groups) > 1 else 'row group'} {ranges(groups, most)}", say)
     elif left:
         say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
         shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]
-        rows = [(path, f"{len(groups):,} of {of[path]:,}", _ranges(groups, most)) for path, groups in shown]
+        rows = [(path, f"{len(groups):,} of {of[path]:,}", ranges(groups, most)) for path, groups in shown]
         print_table(("file", "left", "row groups"), rows, right=(1,), paths=(0,))
         if len(shown) < len(left):
             say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
 
 
 def print_verdicts(verdicts: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
-    """One line a row group: what it fell to. At most so many of them (None: all), and how many more there are."""
+    """One line a row group: what it fell to. Where these are more than `most` (None: any), one line a reason."""
+    if most is not None and len(verdicts) > most:
+        _print_reasons(verdicts, file)
+        return
     many = len({v.path for v in verdicts}) > 1
     rows = []
-    for v in verdicts[:most]:
+    for v in verdicts:
         row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-", v.bytes_read, v.reason)
         rows.append((v.path, *row) if many else row)
     headings = ("row group", "verdict", "decided by", "bytes read", "why")
     if rows:
         right, paths = ((1, 4), (0,)) if many else ((0, 3), ())
         print_table(("file", *headings) if many else headings, rows, right, file, paths)
-    if len(rows) < len(verdicts):
-        more = f"... and {plural(len(verdicts) - len(rows), 'row group')} more; check --explain --all has all"
-        print(more, file=file or sys.stdout)
+
+
+def _print_reasons(verdicts: Sequence[Any], file: IO[str] | None) -> None:
+    """One line for all row groups that fell to the same, or are read: those that are read first, then the fewest."""
+    groups: dict[tuple[bool, str, str], list[Any]] = {}
+    for v in verdicts:
+        groups.setdefault((v.skipped, v.decided_by or "-", gist(v.reason)), []).append(v)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
+    many = len({v.path for v in verdicts}) > 1
+    rows = []
+    for (skipped, by, _), group in ordered[:_REASONS_SHOWN]:
+        paths = list(dict.fromkeys(v.path for v in group))
+        if many:
+            where = paths[0] if len(paths) == 1 else plural(len(paths), "file")
+        else:
+            where = ranges([v.row_group for v in group], _SPANS)
+        verdict = "skip" if skipped else "read"
+        rows.append((f"{len(group):,}", where, verdict, by, sum(v.bytes_read for v in group), group[0].reason))
+    headings = ("row groups", "in" if many else "which", "verdict", "decided by", "bytes read", "why (the first)")
+    print_table(headings, rows, (0, 4), file, names=(1,) if many else ())
+    if len(ordered) > len(rows):
+        print(f"... and {plural(len(ordered) - len(rows), 'reason')} more", file=file or sys.stdout)
+    print("a line a row group: check --explain --all", file=file or sys.stdout)
 
 
 def print_excluded(excluded: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
@@ -107,16 +132,3 @@ def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str], is_table: b
         which, where = "one" if len(lacking) == 1 else "them", "" if is_table else " --in-place"
         lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")
     return lines
-
-
-def _ranges(numbers: Sequence[int], most: int | None = None) -> str:
-    """0-3, 7, 9-10"""
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and runs[-1][1] == n - 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    text = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in runs[:most])
-    more = sum(b - a + 1 for a, b in runs[len(runs) if most is None else most :])
-    return f"{text} and {more:,} more" if more else text

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import IO
 
-from parquet_bloom.report.text import cells, shortened_path, visible, width_of, wrapped
+from parquet_bloom.report.text import cells, painted, shortened_path, visible, width_of, wrapped
 
 _GAP = 3  # columns between two columns of a table; less where it does not fit
+_CUT = "… was cut to fit; a wider terminal or a pipe (| cat) has it whole"
 _LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
 
 
@@ -19,38 +21,70 @@ def print_table(
     right: Sequence[int] = (),
     file: IO[str] | None = None,
     paths: Sequence[int] = (),
-    width: int | None = None,
+    names: Sequence[int] = (),
+    bad: Sequence[int] = (),
 ) -> None:
-    """Print rows under headings, within the terminal's width (80 columns where there is none).
+    """Print rows under headings, within the terminal's width; elsewhere as wide as they are, and nothing is cut.
 
     right  columns of numbers: aligned to the right, never cut
-    paths  columns of paths: shortened in the middle; all other texts are folded
-    width  columns to fill; None: those of the file
+    paths  columns of paths, names: of names: shortened in the middle, which is said; all other texts are folded
+    bad    rows that are red on a terminal
     """
     out = file or sys.stdout
     table = [[visible(str(cell)) for cell in row] for row in rows]
-    for line in table_lines(headings, table, right, paths, width or width_of(out), _rule(out)):
-        print(line, file=out)
+    laid = laid_out(headings, table, right, paths, width_of(out), names)
+    print("\n".join(painted(line, "bold", out) for line in laid.head), file=out)
+    print(painted(_rule(out) * laid.width, "dim", out), file=out)
+    for number, lines in enumerate(laid.rows):
+        for line in lines:
+            print(painted(line, "red", out) if number in bad else line, file=out)
+    if laid.cut:
+        print(f"  {_CUT}", file=out)
 
 
-def table_lines(
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A table in lines.
+
+    rows  the lines of each row
+    cut   some name or path is shown in part
+    """
+
+    head: list[str]
+    width: int
+    rows: list[list[str]]
+    cut: bool
+
+
+def laid_out(
     headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], paths: Sequence[int], width: int,
-    rule: str = "─",
-) -> list[str]:  # fmt: skip
-    """A table as lines; cells are printable."""
+    names: Sequence[int] = (),
+) -> Laid:  # fmt: skip
+    """Lay out a table of at most `width` columns; cells are printable."""
     columns = [apart(c, width // 2) if i in paths else list(c) for i, c in enumerate(zip(*rows, strict=True))]
+    cut = any(list(column) != [row[i] for row in rows] for i, column in enumerate(columns))
     rows = list(zip(*columns, strict=True))
     natural = [max(map(cells, column)) for column in zip(headings, *rows, strict=True)]
     gap = next((g for g in (_GAP, 2) if sum(natural) + g * (len(natural) - 1) <= width), 2)
     widths = fitted(natural, headings, rows, right, width - gap * (len(natural) - 1))
-    lines = _row([wrapped(h, w) for h, w in zip(headings, widths, strict=True)], widths, right, gap)
-    lines.append(rule * (sum(widths) + gap * (len(widths) - 1)))
+    head = _row([wrapped(h, w) for h, w in zip(headings, widths, strict=True)], widths, right, gap)
+    laid = []
     for row in rows:
         folded = []
         for i, (cell, size) in enumerate(zip(row, widths, strict=True)):
-            folded.append([shortened_path(cell, size)] if i in paths else wrapped(cell, size))
-        lines += _row(folded, widths, right, gap)
-    return lines
+            whole = i not in paths and i not in names
+            cut = cut or (not whole and cells(cell) > size)
+            folded.append(wrapped(cell, size) if whole else [shortened_path(cell, size)])
+        laid.append(_row(folded, widths, right, gap))
+    return Laid(head, sum(widths) + gap * (len(widths) - 1), laid, cut)
+
+
+def table_lines(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], paths: Sequence[int], width: int
+) -> list[str]:
+    """A table as lines; cells are printable."""
+    laid = laid_out(headings, rows, right, paths, width)
+    return [*laid.head, "─" * laid.width, *(line for row in laid.rows for line in row)]
 
 
 def apart(paths: Sequence[str], width: int) -> list[str]:
@@ -142,3 +176,16 @@ def between(texts: Sequence[str]) -> str:
     if not texts:
         return ""
     return texts[0] if texts[0] == texts[-1] else f"{texts[0]} - {texts[-1]}"
+
+
+def ranges(numbers: Sequence[int], most: int | None = None) -> str:
+    """Numbers in order for people: 0-3, 7, 9-10; of many the first `most` stretches, and how many more there are."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    text = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in runs[:most])
+    more = sum(b - a + 1 for a, b in runs[len(runs) if most is None else most :])
+    return f"{text} and {more:,} more" if more else text

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 LEAST_WIDTH = 80
+UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}  # of ECMA-48, SGR
 _VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
 # What json.dumps leaves as it is and a terminal may obey or hide: C1, zero-width and bidi marks, lone surrogates.
 _UNSEEN = re.compile(
@@ -33,15 +36,30 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def width_of(file: IO[str], least: int = LEAST_WIDTH) -> int:
-    """Columns to fill: 80, or those of a wider terminal. COLUMNS in the environment counts where there is none.
+    """Columns to fill: those of a terminal; of a pipe or a file UNBOUNDED, but for COLUMNS in the environment.
 
-    least  of a terminal that is narrower than 80
+    least  of a terminal that is narrower
     """
     try:
-        columns = os.get_terminal_size(file.fileno()).columns
+        columns = os.get_terminal_size(file.fileno()).columns or LEAST_WIDTH
     except (OSError, ValueError, AttributeError):
         columns = int(text) if (text := os.environ.get("COLUMNS", "")).isdecimal() else 0
-    return max(least, columns or LEAST_WIDTH)
+    return max(least, columns) if columns else UNBOUNDED
+
+
+def coloured(file: IO[str]) -> bool:
+    """Whether a file takes colours: a terminal, but for NO_COLOR (no-color.org) and TERM=dumb."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return file.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def painted(text: str, style: str, file: IO[str]) -> str:
+    """A text in "bold", "dim", "red", "green" or "yellow", where the file takes colours."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if text and style and coloured(file) else text
 
 
 def cells(text: str) -> int:
@@ -89,7 +107,7 @@ def gist(text: str) -> str:
 
 def headline(name: str, what: str, say: Say) -> None:
     """Say "name: what", on two lines where one is too short: names are often paths."""
-    if cells(name) + cells(what) + 2 <= LEAST_WIDTH:
+    if cells(name) + cells(what) + 2 <= width_of(sys.stdout):
         say(f"{name}: {what}")
     else:
         say(name)

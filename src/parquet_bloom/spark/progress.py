@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 SECONDS = 10.0  # between two lines
@@ -49,8 +49,8 @@ class JobProgress:
 
 
 @contextmanager
-def watched(spark: Any) -> Iterator[JobProgress | None]:
-    """Show on stderr how far the jobs of a session are; gives what add_filters counts with.
+def watched(spark: Any, quiet: bool = False) -> Iterator[JobProgress | None]:
+    """Show on stderr how far the jobs of a session are, unless `quiet`; gives what add_filters counts with.
 
     None on Spark Connect, whose server tells tasks alone.
     """
@@ -58,7 +58,8 @@ def watched(spark: Any) -> Iterator[JobProgress | None]:
     with _tasks_of(spark) as tasks:
         with suppress(Exception):  # Spark Connect
             progress = JobProgress(spark)
-        with _bar(progress, tasks) if sys.stderr.isatty() else _lines(progress, tasks):
+        shown = nullcontext() if quiet else _bar(progress, tasks) if sys.stderr.isatty() else _lines(progress, tasks)
+        with shown:
             yield progress
 
 

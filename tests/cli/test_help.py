@@ -1,0 +1,110 @@
+"""Help pages: each ends with examples, and each example runs as it stands there."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+import parquet_bloom
+from parquet_bloom import cli
+from parquet_bloom.cli.groups import _Telling
+from parquet_bloom.report.text import cells
+
+TRACE = "4bf92f3577b34da6"
+
+
+def pages(command: click.Command, name: str) -> Iterator[tuple[str, _Telling]]:
+    """Every command below one, with what is typed for it."""
+    assert isinstance(command, _Telling), name
+    yield name, command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for each in command.list_commands(ctx):
+            below = command.get_command(ctx, each)
+            assert below is not None
+            yield from pages(below, f"{name} {each}")
+
+
+PAGES = dict(pages(cli.group, "parquet-bloom"))
+EXAMPLES = [
+    pytest.param(line, marks=pytest.mark.more if " bench " in line else ())  # it asks every engine
+    for command in PAGES.values()
+    for line in command.examples
+    if " spark " not in line
+]
+SPARKS = [line for command in PAGES.values() for line in command.examples if " spark " in line]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_ends_with_examples(name: str) -> None:
+    command = PAGES[name]
+    context = click.Context(command, info_name=name, terminal_width=78, help_option_names=["-h", "--help"])
+    page = command.get_help(context)
+    assert max(map(cells, page.splitlines())) <= 80
+    last = page.rpartition("\n\nExamples:\n")[2]
+    assert [line.strip() for line in last.splitlines()] == command.examples
+    assert any(line.startswith(name) for line in command.examples), "of this very command"
+    for option in ("-q, --quiet", "-v, --verbose", "-h, --help"):
+        assert option in page
+
+
+def events(rows: int = 4000) -> pa.Table:
+    rng = np.random.default_rng(3)
+    ids = [TRACE, *(f"{value:016x}" for value in rng.integers(0, 2**62, rows - 1))]
+    users = pa.array([{"id": 42 + int(i)} for i in rng.permutation(rows)], pa.struct([("id", pa.int64())]))
+    return pa.table({"trace_id": ids, "user": users, "at": np.arange(rows), "day": ["2026-01-31"] * rows}).set_column(
+        3, "day", pa.array(["2026-01-31"] * rows).cast(pa.date32())
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the examples name: files, folders, a Delta table, a DuckLake, an index."""
+    table = events()
+    for name in ("events.parquet", "events/a.parquet", "data/a.parquet", "plain.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name, row_group_size=1000, use_dictionary=False)
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "events-bloom.parquet", columns=["trace_id"])
+    (tmp_path / "plain.parquet").unlink()
+    write_deltalake(tmp_path / "lake" / "events", table)
+    (tmp_path / "queries.sql").write_text(f"trace_id = '{TRACE}'\n")
+    (tmp_path / ".zfunc").mkdir()
+    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def indexes(folder: Path) -> None:
+    """Zone indexes over events/ and over the Lance data set events.lance."""
+    lance = pytest.importorskip("lance")
+    lance.write_dataset(events(), "events.lance")
+    for data, output in (("events", "events-index"), ("events.lance", "index")):
+        assert cli.run(["-q", "index", "build", data, "--column", "trace_id", "-o", output]) == 0
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_runs(line: str, folder: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture) -> None:
+    if line.startswith("parquet-bloom index ") and " index build " not in line:
+        request.getfixturevalue("indexes")
+    words = shlex.split(line.partition(" >")[0])
+    assert cli.run(words[1:]) == 0, capfd.readouterr().err
+    out, errors = capfd.readouterr()
+    assert (out or errors).strip()
+    assert "warning" not in errors
+
+
+@pytest.mark.parametrize("line", SPARKS)
+def test_an_example_of_spark_is_understood(line: str) -> None:
+    """Not run: it names clusters and stores; tests/spark runs each command."""
+    words = shlex.split(line)
+    with PAGES[" ".join(words[:3])].make_context(words[2], words[3:]) as context:
+        assert context.params

@@ -1,0 +1,100 @@
+"""How much commands tell: --quiet, -v, and colours, which only terminals get."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from pathlib import Path
+
+import pytest
+from samples import write_keys
+
+import parquet_bloom
+from parquet_bloom import cli
+from parquet_bloom.report import text
+
+QUIET = {  # command -> status
+    "inspect keys.parquet": 0,
+    "inspect keys.parquet --assert-filters id": 0,
+    "verify keys.parquet --all": 0,
+    "check keys.parquet 'id = 5' --explain": 1,
+    "check keys.parquet 'id >= 0 AND length(name) > 2'": 0,
+    "add keys.parquet -c tags --spec parquet-41 -o more.parquet --no-sync": 0,
+    "remove keys.parquet -o without.parquet": 0,
+    "advise keys.parquet": 0,
+    "engines": 0,
+    "report keys.parquet -o report.html": 0,
+}
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_keys(tmp_path / "plain.parquet")
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "keys.parquet", columns=["id"], sync=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "keys.parquet"
+
+
+@pytest.mark.parametrize("line", QUIET)
+def test_quiet_says_nothing_but_the_status(line: str, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word.strip("'") for word in re.findall(r"'[^']*'|\S+", line)]
+    assert cli.run([*words, "--quiet"]) == QUIET[line]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_quiet_leaves_errors_and_what_programs_read(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["-q", "inspect", "keys.parquet", "nowhere.parquet"]) == 2
+    out, errors = capsys.readouterr()
+    assert (out, errors.count("\n")) == ("", 2)
+    assert "nowhere.parquet: no such file" in errors
+    assert cli.run(["inspect", "-q", "keys.parquet", "--assert-filters", "name"]) == 1
+    assert "name has no sound filter" in capsys.readouterr().err
+    assert cli.run(["inspect", "keys.parquet", "-q", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["files"]) == 1
+    assert cli.run(["-q", "read", "keys.parquet", "--limit", "2"]) == 0
+    out, errors = capsys.readouterr()
+    assert (out.count("\n"), errors) == (4, "")
+    assert cli.run(["inspect", "keys.parquet"]) == 0
+    assert "keys.parquet" in capsys.readouterr().out, "of one call alone"
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [(["-v", "verify", "keys.parquet"], 1), (["verify", "-vv", "keys.parquet"], 4),
+     (["-v", "verify", "keys.parquet", "-v"], 4), (["verify", "keys.parquet"], 0)],
+    ids=["before", "twice", "on both sides", "without"],
+)  # fmt: skip
+def test_verbose_tells_files_and_steps(
+    words: list[str], lines: int, keys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(words) == 0
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == lines, errors
+    assert all(re.match(r"parquet-bloom: (info|debug), \d+\.\d\d s: verify: ", line) for line in errors)
+    assert not lines or errors[-1].endswith("done with keys.parquet, 1 of 1")
+    assert logging.getLogger("parquet_bloom").level == logging.NOTSET, "as it was"
+
+
+def test_what_the_library_logs_is_told(keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["read", "keys.parquet", "--where", "id = 5", "-v"]) == 0
+    assert "row groups" in [line for line in capsys.readouterr().err.splitlines() if ": info, " in line][-1]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "takes"),
+    [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"NO_COLOR": ""}, True),
+     (True, {"TERM": "dumb"}, False)],
+    ids=["terminal", "pipe", "NO_COLOR", "NO_COLOR is empty", "dumb"],
+)  # fmt: skip
+def test_only_terminals_that_want_them_get_colours(
+    terminal: bool, environment: dict[str, str], takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {"TERM": "xterm", **environment})
+
+    class File:
+        def isatty(self) -> bool:
+            return terminal
+
+    assert text.painted("x", "red", File()) == ("\x1b[31mx\x1b[0m" if takes else "x")  # type: ignore[arg-type]
