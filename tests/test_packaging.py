@@ -64,7 +64,9 @@ def released(tmp_path: Path, tag: str, changes: str, readme: str = "") -> subpro
         shutil.copy(REPOSITORY / path, tmp_path / path)
     (tmp_path / "CHANGELOG.md").write_text(changes)
     (tmp_path / "README.md").write_text(readme)
-    return subprocess.run([sys.executable, tmp_path / ".ci" / "release", tag], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, tmp_path / ".ci" / "release", tag], capture_output=True, text=True, check=False
+    )
 
 
 DATED = f"# Changelog\n\n## {__version__} (2026-12-01)\n\nThe notes.\n\n- One.\n\n## 0.0.9 (2026-11-01)\n\nOlder.\n"
@@ -81,7 +83,12 @@ def test_the_changelog_s_section_of_a_tag_becomes_its_notes(tmp_path: Path) -> N
         ("v9.9.9", DATED, "", "_version.py says"),
         (__version__, DATED, "", "_version.py says"),
         (f"v{__version__}", f"## Unreleased ({__version__})\n\nThe notes.\n", "", "has no section"),
-        (f"v{__version__}", f"## {__version__} (2026-12-01)\n\n## 0.0.9 (2026-11-01)\n\nOlder.\n", "", "has no section"),
+        (
+            f"v{__version__}",
+            f"## {__version__} (2026-12-01)\n\n## 0.0.9 (2026-11-01)\n\nOlder.\n",
+            "",
+            "has no section",
+        ),
         (f"v{__version__}", DATED, "It is not on PyPI yet; from a checkout:", "README.md"),
     ],
     ids=["another version", "no v", "undated", "empty", "README"],
@@ -102,7 +109,9 @@ def test_the_command_says_the_one_version() -> None:
 def test_actions_of_others_are_named_by_their_commits() -> None:
     for workflow in (REPOSITORY / ".github" / "workflows").glob("*.yml"):
         for action in re.findall(r"uses: (.*)", workflow.read_text()):
-            assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}  # v[\d.]+", action), f"{workflow.name}: a tag can be moved"
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}  # v[\d.]+", action), (
+                f"{workflow.name}: a tag can be moved"
+            )
 
 
 def test_no_link_of_the_readme_leads_nowhere_on_pypi() -> None:
