@@ -242,6 +242,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "data"
     shutil.copytree(files, folder)
+    monkeypatch.setenv("COLUMNS", "80")  # as the page shows it
     monkeypatch.chdir(folder)
     return folder
 

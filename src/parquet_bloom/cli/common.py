@@ -19,7 +19,7 @@ from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWa
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
-from parquet_bloom.report.text import UNBOUNDED, json_text, painted, visible, width_of, wrapped
+from parquet_bloom.report.text import UNBOUNDED, folded, json_text, painted, visible, width_of
 from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
@@ -175,12 +175,7 @@ def say(text: str) -> None:
     """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
     if talk.quiet:
         return
-    text = worded(text, option_of)
-    plain = text.lstrip(" ")
-    lead = " " * (len(text) - len(plain))
-    width = width_of(sys.stdout) - len(lead)
-    for line in wrapped(visible(without_secret(plain)), width, indent="  ", cut=False):
-        click.echo(lead + line)
+    click.echo("\n".join(folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))))
 
 
 def paste(command: str) -> None:
@@ -190,7 +185,7 @@ def paste(command: str) -> None:
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
-    """Print an error on stderr, and `more` lines below it that show a spot in a text."""
+    """Print an error on stderr, and `more` lines below it: hints, or a spot in a text."""
     _tell("parquet-bloom: ", "red", text, more)
 
 
@@ -217,10 +212,12 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
     first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
-    folded = wrapped(head + first, width, indent="  ", cut=False)
-    folded[0] = painted(head.rstrip(), style, sys.stderr) + folded[0][len(head.rstrip()) :]
+    lines = folded(head + first, width)
+    lines[0] = painted(head.rstrip(), style, sys.stderr) + lines[0][len(head.rstrip()) :]
+    for line in rest:  # a spot stays as it is, as a mark is below it
+        lines += folded(line, width) if line.startswith("  hint: ") else [line]
     with Watch.room():
-        click.echo("\n".join([*folded, *rest]), err=True)
+        click.echo("\n".join(lines), err=True)
 
 
 def print_json(document: str, value: Any) -> None:

@@ -90,6 +90,13 @@ def wrapped(text: str, width: int, indent: str = "", cut: bool = True) -> list[s
     return lines
 
 
+def folded(text: str, width: int) -> list[str]:
+    """A text as `wrapped` has it, whose lines all begin where the first does, or two columns behind; no word is cut."""
+    plain = text.lstrip(" ")
+    lead = " " * (len(text) - len(plain))
+    return [lead + line for line in wrapped(plain, width - len(lead), indent="  ", cut=False)]
+
+
 def _cut(word: str, width: int) -> Iterator[str]:
     piece = ""
     for c in word:
