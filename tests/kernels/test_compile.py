@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import xxhash
 
+import parquet_bloom
 from parquet_bloom.kernels import cache as ours
 
 WORK = textwrap.dedent("""
@@ -42,6 +45,29 @@ def test_many_processes_fill_one_cache(tmp_path: Path) -> None:
         assert (process.returncode, out) == (0, "right\n"), errors
     assert list(tmp_path.rglob("*.nbi")), "what was compiled is kept for the next process"
     assert list(tmp_path.rglob("parquet_bloom.lock"))
+
+
+def test_code_of_other_sources_is_not_run(tmp_path: Path) -> None:
+    """An upgrade that changes one module, to the same size; every file of a wheel may have the same time."""
+    package = tmp_path / "parquet_bloom"
+    shutil.copytree(Path(parquet_bloom.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    lanes = package / "kernels" / "lanes.py"
+    script = (
+        "import numba, pyarrow as pa; from parquet_bloom.kernels import hashes;"
+        "print(hashes.hash_array(pa.array(range(64))).tolist())"
+    )
+    told = []
+    for adds in ("add", "sub"):
+        text = lanes.read_text()
+        lanes.write_text(text.replace("builder.add(self.value", f"builder.{adds}(self.value"))
+        os.utime(lanes, (1_580_601_600, 1_580_601_600))
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        command = [sys.executable, "-B", "-c", script]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        told.append(done.stdout)
+    right = str([xxhash.xxh64_intdigest(value.to_bytes(8, "little")) for value in range(64)]) + "\n"
+    assert told[0] == right
+    assert told[1] != right, "the changed module was compiled"
 
 
 def test_nothing_is_compiled_before_it_is_needed() -> None:

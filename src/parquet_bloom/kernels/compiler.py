@@ -2,13 +2,18 @@
 
 numba keeps what it compiled in a cache on disk (beside this file, or in the user's cache folder
 where that is not writable). Spark executors start by the dozen and share it; kernels.cache says
-when it may be used.
+when it may be used. numba takes code for that of a function as long as the function's own file has its size and
+time. A kernel is also made of other files of this folder, and installed wheels can all have one time: so the name that
+code is kept under has a checksum of all these files.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 from numba import njit
@@ -17,6 +22,15 @@ from parquet_bloom.kernels.cache import CacheRefused, alone, check_ours, refuse_
 from parquet_bloom.kernels.threads import started_pool
 
 _THREAD_LOCK = threading.RLock()
+
+
+@functools.cache
+def _sources() -> int:
+    """CRC-32 of the modules that kernels are made of; 0 where there are none to read, as in a zip."""
+    found = 0
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found = zlib.crc32(path.read_bytes(), found)
+    return found
 
 
 class Kernel:
@@ -49,6 +63,7 @@ class Kernel:
     def _cached(self) -> Callable[..., Any] | None:
         if refused():
             return None
+        self.python.__qualname__ = f"{self.python.__name__}-{_sources():08x}"  # of which numba makes the files' names
         try:
             dispatcher = njit(nogil=True, cache=True)(self.python)
         except RuntimeError:
