@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from object_store import ObjectStore, serving
+
+if TYPE_CHECKING:
+    from object_store import ObjectStore
 
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
     """S3 on loopback, for the tests of a module."""
+    from object_store import serving  # moto, which the tests of other Pythons and of lower bounds do without
+
     with serving() as running:
         yield running
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import csv
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from samples import REPOSITORY
+import pytest
+from samples import REPOSITORY, command
+
+from parquet_bloom._version import __version__
 
 WRITTEN = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 
@@ -45,3 +52,71 @@ def test_contributors_are_told_where_the_files_of_other_projects_are() -> None:
     told = re.findall(r"^\| \[([^]]+)\]\(https://github\.com/\1\) \| (\d+) \|$",
                       (REPOSITORY / "CONTRIBUTING.md").read_text(), re.MULTILINE)  # fmt: skip
     assert {name: int(count) for name, count in told} == counts
+
+
+# --- releases -------------------------------------------------------------------------------------------------------
+
+
+def released(tmp_path: Path, tag: str, changes: str, readme: str = "") -> subprocess.CompletedProcess[str]:
+    """The script `.ci/release` in a tree with this changelog and README, and this project's version."""
+    for path in (".ci/release", "src/parquet_bloom/_version.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / path, tmp_path / path)
+    (tmp_path / "CHANGELOG.md").write_text(changes)
+    (tmp_path / "README.md").write_text(readme)
+    return subprocess.run(
+        [sys.executable, tmp_path / ".ci" / "release", tag], capture_output=True, text=True, check=False
+    )
+
+
+DATED = f"# Changelog\n\n## {__version__} (2026-12-01)\n\nThe notes.\n\n- One.\n\n## 0.0.9 (2026-11-01)\n\nOlder.\n"
+
+
+def test_the_changelog_s_section_of_a_tag_becomes_its_notes(tmp_path: Path) -> None:
+    found = released(tmp_path, f"v{__version__}", DATED)
+    assert (found.returncode, found.stdout) == (0, "The notes.\n\n- One.\n"), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("tag", "changes", "readme", "told"),
+    [
+        ("v9.9.9", DATED, "", "_version.py says"),
+        (__version__, DATED, "", "_version.py says"),
+        (f"v{__version__}", f"## Unreleased ({__version__})\n\nThe notes.\n", "", "has no section"),
+        (
+            f"v{__version__}",
+            f"## {__version__} (2026-12-01)\n\n## 0.0.9 (2026-11-01)\n\nOlder.\n",
+            "",
+            "has no section",
+        ),
+        (f"v{__version__}", DATED, "It is not on PyPI yet; from a checkout:", "README.md"),
+    ],
+    ids=["another version", "no v", "undated", "empty", "README"],
+)
+def test_what_is_not_ready_is_not_released(tmp_path: Path, tag: str, changes: str, readme: str, told: str) -> None:
+    found = released(tmp_path, tag, changes, readme)
+    assert found.returncode == 1
+    assert told in found.stderr
+    assert not found.stdout
+
+
+def test_the_command_says_the_one_version() -> None:
+    assert command("--version").stdout.split()[-1] == __version__
+    assert "version" in WRITTEN["project"]["dynamic"], "a second place would have to be kept up to date"
+    assert WRITTEN["tool"]["hatch"]["version"]["path"] == "src/parquet_bloom/_version.py"
+
+
+def test_actions_of_others_are_named_by_their_commits() -> None:
+    for workflow in (REPOSITORY / ".github" / "workflows").glob("*.yml"):
+        for action in re.findall(r"uses: (.*)", workflow.read_text()):
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}  # v[\d.]+", action), (
+                f"{workflow.name}: a tag can be moved"
+            )
+
+
+def test_no_link_of_the_readme_leads_nowhere_on_pypi() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    for each in WRITTEN["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    assert "the tutorial" in re.sub(r"\s+", " ", text), "the text of a link stays"
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith(("https://", "#"))] == []

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from object_store import ObjectStore, options_of
+from sparks import need_spark
 
 import parquet_bloom
 from parquet_bloom import errors
@@ -318,6 +319,7 @@ def test_an_example_of_a_store_that_does_not_answer(store: ObjectStore, bucket: 
 
 @pytest.mark.spark
 def test_an_example_of_spark(here: Path) -> None:
+    need_spark()
     [(_, command)] = [key for key in COMMANDS if key[0] == "spark-job"]
     line = [sys.executable, "-m", "parquet_bloom", *shlex.split(command)]
     done = subprocess.run(line, capture_output=True, text=True)

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -115,6 +116,8 @@ def test_a_terminal_gets_a_bar_that_goes_away(folder: Path) -> None:
     assert status == 0
     drawn = seen.decode().split("\r")
     assert any("verify: " in line and " of 3 files, " in line for line in drawn)
+    assert any(re.search(r"B/s, 00:0\d left\x1b\[K$", line) for line in drawn), drawn
+    assert any("━" in line and "·" in line for line in drawn)
     assert seen.endswith(b"\r\x1b[K")
     assert b"\n" not in seen, "one line"
     assert max(cells(line.removesuffix("\x1b[K")) for line in drawn) < 60
@@ -181,3 +184,24 @@ def test_elsewhere_a_line_comes_at_intervals(monkeypatch: pytest.MonkeyPatch) ->
     with Watch("verify", quiet=True, file=out) as watch:
         watch.tell("never shown", 0.5)
     assert "never" not in out.getvalue()
+
+
+def test_what_is_left_is_told_of_the_part_of_the_work_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(shown.time, "monotonic", lambda: now)
+    out = io.StringIO()
+    watch = Watch("report", file=out)
+
+    def line(done: int, at: float) -> str:
+        nonlocal now
+        now = at
+        watch.files(progress_of(done, 4, 1000))
+        watch._draw()
+        return out.getvalue().splitlines()[-1].rpartition("of 4,000 B")[2]
+
+    assert line(0, 0) == ""
+    assert line(0, 3) == ", 00:03", "nothing is done yet: what has passed"
+    assert line(2, 4) == ", 500 B/s, 00:04 left"
+    assert line(4, 8) == ", finishing"
+    assert line(1, 100) == "", "another part begins"
+    assert line(2, 102) == ", 1,000 B/s, 00:02 left"

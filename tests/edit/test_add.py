@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import ROW_GROUPS, ROWS, digest, keys_table, leftovers, write_keys
+from samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, RefusedTypeError, RequestError, UnknownColumnError
@@ -315,6 +315,7 @@ def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:
     assert len(report.filters) == ROW_GROUPS, "before the footer nothing moves"
 
 
+@pytest.mark.skipif(PYARROW < 26, reason="older ones write no filters")
 def test_replace_without_a_new_filter_takes_the_old_one_out(tmp_path: Path) -> None:
     source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     nulls = pa.array([None] * 500, pa.int64())

@@ -60,6 +60,8 @@ WORK = textwrap.dedent("""
         contains(words, hashes, found)
         assert (found == ((wanted[at] & bits) == bits).all(axis=1)).all(), rule
         assert found[:300].all() and not found.all(), rule
+    tried = [f"{name}_{kind}" for name in LIBRARIES for kind in ("u32", "u64", "fixed", "variable")]
+    assert all(getattr(native, name)._entry for name in tried), "it was these loops that ran, not numpy's"
     print("right", lanes._in_a_vector(cpu_target.target_context))
 """)
 

@@ -32,6 +32,8 @@ PLAIN = [
     "x between 'a' and 'b' and y = 3 and z is null",
     "y = 3 OR x BETWEEN 1 AND 2 OR z IS NOT NULL",
     "_a1 < 000.10 AND B >= 1",
+    "day = DATE '2026-01-31' AND x = 1",
+    "day >= date\t'0001-01-01' or day IN (DATE '9999-12-31', Date '2024-02-29')",
     f"x = {'9' * 300}",
 ]
 NOT_PLAIN = [
@@ -57,7 +59,12 @@ NOT_PLAIN = [
     "x = 5 -- five",
     "x = 5;",
     '"x" = 5',
-    "day = DATE '2026-01-31'",
+    "day = DATE '2026-02-30'",
+    "day = DATE '0000-01-01'",
+    "day = DATE '2026-1-31'",
+    "day = DATE '2026-01-31'::TEXT",
+    "day = DATE('2026-01-31')",
+    "day = TIMESTAMP '2026-01-31 00:00:00'",
     "x = 'a",
     "select = 5",
     "a.select = 5",
@@ -105,7 +112,25 @@ NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,6}(\.[a-zA-Z_][a-zA-Z0-9_]{0,3})
 VALUES = st.one_of(
     st.from_regex(r"-?[0-9]{1,20}(\.[0-9]{1,5})?", fullmatch=True),
     st.text(max_size=8).map(lambda text: "'" + text.replace("'", "''") + "'"),
-    st.sampled_from(["NULL", "true", "1e3", "x'00'", "'a''", "0x1f", ".5", "a.b", "-'a'", "5a", "5 5"]),
+    st.sampled_from(
+        [
+            "NULL",
+            "true",
+            "1e3",
+            "x'00'",
+            "'a''",
+            "DATE '2026-01-31'",
+            "date  '2024-02-29'",
+            "DATE '2023-02-29'",
+            "DATE'2026-01-31'",
+            "0x1f",
+            ".5",
+            "a.b",
+            "-'a'",
+            "5a",
+            "5 5",
+        ]
+    ),
 )
 SIGNS = st.sampled_from(["=", "<", "<=", ">", ">=", "!=", "<>", "==", "=-", "<=>"])
 ALMOST = st.one_of(

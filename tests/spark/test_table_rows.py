@@ -25,6 +25,8 @@ from deltalake import DeltaTable
 from ducklakes import Lake
 from evolving_tables import Evolving, a_tree, evolved
 from kleene import answers, compare, stored
+from object_store import KEY, REGION, SECRET, ObjectStore
+from pyarrow.fs import copy_files
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from shares import more_then_slow
@@ -420,3 +422,41 @@ def test_the_command(spark: Any, iceberg: Catalog, capfd: pytest.CaptureFixture[
 
 def test_not_of_everything(lake: str) -> None:
     assert living(live_files(lake, None), Not(ALL)).num_rows == 0
+
+
+# --- tables on a store ------------------------------------------------------------------------------
+
+
+def test_a_delta_table_on_s3(spark: Any, store: ObjectStore, bucket: str, tmp_path: Path) -> None:
+    """Vectors in a file of the store; the file system travels with its keys."""
+    adds = []
+    for first in (0, 100):
+        table = pa.table({"id": pa.array(range(first, first + 100), pa.int64())})
+        adds.append(made.file_of(tmp_path, f"{first}.parquet", table))
+    vectors = made.vector_file(tmp_path, [[0, 7], [99]])
+    for add, vector in zip(adds, vectors, strict=True):
+        add["add"]["deletionVector"] = vector
+    made.commit(
+        tmp_path, 0, made.protocol(["deletionVectors"], ["deletionVectors"]), made.metadata([made.field("id", "long")]),
+        *adds,
+    )  # fmt: skip
+    copy_files(str(tmp_path), f"{bucket}/lake", destination_filesystem=store.filesystem)
+    name = f"delta:{store.uri(f'{bucket}/lake')}"
+    wanted = [row for row in range(200) if row not in (0, 7, 199)]
+    assert living(live_files(name, None))["id"].to_pylist() == wanted
+    assert sorted(row["id"] for row in bloom.read(spark, [name], "id >= 0").collect()) == wanted
+
+
+def test_an_iceberg_table_on_s3(store: ObjectStore, bucket: str, tmp_path: Path) -> None:
+    more = {"s3.endpoint": store.endpoint, "s3.access-key-id": KEY, "s3.secret-access-key": SECRET, "s3.region": REGION}
+    warehouse = iceberg_log.Warehouse(tmp_path, warehouse=f"s3://{bucket}/tables", **more)
+    try:
+        table = warehouse.create(Schema(NestedField(1, "id", LongType())))
+        iceberg_log.append(table, [{"id": i} for i in range(20)])
+        [entry] = iceberg_log.entries(table)
+        file = entry.data_file
+        iceberg_log.add_deletes(table, iceberg_log.position_deletes(table, {file.file_path: [4, 19]}, file))
+        rows = living(live_files("iceberg:cat/ns.t", warehouse.properties))
+        assert rows["id"].to_pylist() == [i for i in range(19) if i != 4]
+    finally:
+        warehouse.close()

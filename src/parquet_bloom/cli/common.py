@@ -185,7 +185,7 @@ def paste(command: str) -> None:
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
-    """Print an error on stderr, and `more` lines below it: hints, or a spot in a text."""
+    """Print an error on stderr, and `more` lines below it that show a spot in a text."""
     _tell("parquet-bloom: ", "red", text, more)
 
 
@@ -206,7 +206,7 @@ def suggest(errors: Iterable[Exception]) -> None:
 def note(text: str) -> None:
     """Print a warning or a note on stderr, but not with --quiet."""
     if not talk.quiet:
-        _tell("parquet-bloom: ", "yellow", text)
+        _tell("parquet-bloom: ", "magenta", text)
 
 
 def aside(text: str) -> None:

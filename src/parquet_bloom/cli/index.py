@@ -123,7 +123,7 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
 
 
 def _print_index(info: IndexInfo, show_all: bool) -> None:
-    from parquet_bloom.report.tables import plural, share
+    from parquet_bloom.report.tables import plural, share, size
 
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
@@ -135,7 +135,7 @@ def _print_index(info: IndexInfo, show_all: bool) -> None:
     if len(fragments) > _FRAGMENTS_SHOWN and not show_all:
         say(f"  ... and {len(fragments) - _FRAGMENTS_SHOWN:,} fragments more")
     rows = [
-        (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, z.bytes, share(z.fpp),
+        (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, size(z.bytes), share(z.fpp),
          "; ".join(z.problems))
         for z in info.zones
     ]  # fmt: skip
@@ -247,6 +247,8 @@ def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
     """
     from parquet_bloom.zones.register import register_index
 
-    done = register_index(file, dataset, name=name, replace=replace)
+    with Watch("index register") as watch:
+        watch.tell("verifying every row")
+        done = register_index(file, dataset, name=name, replace=replace)
     say(f"{dataset}: index over {done.column} registered, {done.rows:,} rows verified")
     return 0

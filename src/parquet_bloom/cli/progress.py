@@ -78,7 +78,7 @@ class Watch:
     def files(self, progress: Progress) -> None:
         """Show the progress of a call of the library; to be given as its `progress`."""
         go_on()
-        if progress.stage != self._done.stage:  # each stage begins at nothing
+        if progress.stage != self._done.stage or progress.share < (self._share or 0.0):  # another part of the work
             self._done = _Done(progress.stage)
             self._started = time.monotonic()
         self._done.log(self._name, progress)
@@ -134,9 +134,7 @@ class Watch:
         text = visible(self._text())
         if not text:
             return
-        left = self._time_left()
-        past = _clock(time.monotonic() - self._started) if self._share is None else ""
-        told = [part for part in (*text.split(", "), left and f"{left} left", past) if part]
+        told = [part for part in (*text.split(", "), self._time()) if part]
         if self._terminal:
             self._write(f"\r{self._line(told)}\x1b[K")
             self._drawn = True
@@ -159,18 +157,21 @@ class Watch:
         done, rest = painted("━" * full, "green", self._file), painted("·" * (width - full), "dim", self._file)
         return f"{head}{done}{rest} {words}"
 
-    def _time_left(self) -> str:
+    def _time(self) -> str:
+        """00:40 left; what has passed where nothing is done yet, or nobody knows of how much."""
         seconds = time.monotonic() - self._started
-        if not self._share or seconds < 1:
+        if seconds < 1:
             return ""
-        return _clock(seconds / self._share * (1 - self._share))
+        if not self._share:
+            return _clock(seconds)
+        return f"{_clock(seconds / self._share * (1 - self._share))} left" if self._share < 1 else "finishing"
 
     def _rate(self, progress: Progress) -> str:
         """31.4 MiB/s, or 12 files/s where sizes are not known; nothing in the first second."""
         from parquet_bloom.report.tables import size
 
         seconds = time.monotonic() - self._started
-        if seconds < 1:
+        if seconds < 1 or progress.share >= 1:
             return ""
         if progress.bytes:
             return f"{size(round(progress.bytes_done / seconds))}/s" if progress.bytes_done else ""
@@ -247,11 +248,11 @@ def _clock(seconds: float) -> str:
 
 def in_words(progress: Progress) -> str:
     """120 of 3,000 files, 1.2 GiB of 30.0 GiB"""
-    from parquet_bloom.report.tables import size
+    from parquet_bloom.report.tables import plural, size
 
     words = []
     if progress.files > 1 or not progress.parts:
-        words.append(f"{progress.files_done:,} of {progress.files:,} files")
+        words.append(f"{progress.files_done:,} of {plural(progress.files, 'file')}")
     elif progress.stage == "work":
         words.append(f"{progress.parts_done:,} of {progress.parts:,} {progress.unit}")
     if progress.bytes:

@@ -10,6 +10,7 @@ column of microseconds finds no row for one between two of them.
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def _condition(condition: Any) -> tuple[str, str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Keep what pyarrow drops or does not know: nanoseconds of pandas' Timestamps, days of numpy."""
+    """Keep what pyarrow drops or does not know: nanoseconds of pandas' Timestamps, days of numpy, UUIDs before 22."""
     if isinstance(value, np.datetime64):
         return value.item() if np.datetime_data(value)[0] == "D" else pa.scalar(value)
     if isinstance(value, dt.datetime) and value != value:  # pandas' NaT
@@ -84,12 +85,12 @@ def _value(value: Any) -> Any:
     if getattr(value, "nanosecond", 0) and hasattr(value, "as_unit"):
         zone = None if value.tzinfo is None else "UTC"
         return pa.scalar(value.as_unit("ns").value, pa.timestamp("ns", zone))
-    return value
+    return pa.scalar(value.bytes, pa.uuid()) if isinstance(value, uuid.UUID) else value
 
 
 def _array(values: list[Any]) -> pa.Array:
-    """An array of values, some of which may be scalars of nanoseconds."""
-    kind = next((value.type for value in values if isinstance(value, pa.TimestampScalar)), None)
+    """An array of values, some of which may be scalars of nanoseconds or UUIDs."""
+    kind = next((value.type for value in values if isinstance(value, pa.TimestampScalar | pa.UuidScalar)), None)
     if kind is None:
         return pa.array(values)
     scalars = [value if isinstance(value, pa.Scalar) else pa.scalar(value) for value in values]

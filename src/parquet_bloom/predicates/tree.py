@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from parquet_bloom.formats.literals import Literal, spelled
+from parquet_bloom.formats.literals import Literal, read_date, spelled
 
 Path = tuple[str, ...]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -174,8 +174,12 @@ def leaves_of(predicate: Predicate) -> Iterator[Part]:
 _MOST = 10_000  # characters
 _B = r"[ \t\r\n]"
 # No backslash, which dialects read in different ways; no minus right behind a sign, which some read with it.
-_VALUE = r"(?:(?:(?<![<>=!])-)?+[0-9]{1,300}+(?:\.[0-9]{1,300}+)?+(?![\w.])|'(?:[^'\\\x00-\x1f\x7f]|'')*+'(?!'))"
-_VALUES = re.compile(_VALUE, re.A)
+_VALUE = (
+    r"(?:(?:(?<![<>=!])-)?+[0-9]{1,300}+(?:\.[0-9]{1,300}+)?+(?![\w.])"
+    r"|'(?:[^'\\\x00-\x1f\x7f]|'')*+'(?!')"
+    rf"|DATE{_B}++'[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'(?!'))"
+)
+_VALUES = re.compile(_VALUE, re.A | re.I)
 _COMPARISON = re.compile(
     rf"{_B}*+(?P<path>[a-z_]\w*+(?:\.[a-z_]\w*+)*+)"
     rf"(?:{_B}*+(?P<op><=|>=|<>|!=|=|<|>){_B}*+(?P<value>{_VALUE})"
@@ -188,7 +192,7 @@ _COMPARISON = re.compile(
 
 
 def plain(text: str) -> Predicate | None:
-    """Read comparisons, IN, BETWEEN and IS NULL over plain names, numbers and texts, all joined by AND or all by OR.
+    """Read comparisons, IN, BETWEEN and IS NULL of plain names, numbers, texts, dates, all joined by AND or all by OR.
 
     returns  the tree that predicates.text.parse would give; None for whatever is not as simple. That parser alone
              takes longer to load than the rest of a lookup takes.
@@ -199,7 +203,10 @@ def plain(text: str) -> Predicate | None:
     joints: set[str] = set()
     at = 0
     while (found := _COMPARISON.match(text, at)) is not None:
-        part = _compared(found)
+        try:
+            part = _compared(found)
+        except ValueError:  # no day of any month; the parser says where
+            return None
         if part is None:
             return None
         joint = (found["joint"] or "").upper()
@@ -235,4 +242,6 @@ def _compared(found: re.Match[str]) -> Predicate | None:
 def _value(text: str) -> Literal:
     if text[0] == "'":
         return text[1:-1].replace("''", "'")
+    if text[0] in "dD":
+        return read_date(text[-11:-1])
     return Decimal(text) if "." in text else int(text)

@@ -96,7 +96,7 @@ def _print_every(filters: Sequence[Any], with_form: bool) -> None:
         bits = share(f.bits_set / (8 * f.num_bytes)) if f.num_bytes else "-"
         offset = "-" if f.offset is None else f.offset
         rate = share(f.fpp) if f.num_bytes else "-"
-        rows.append((f.row_group, f.column, *form, offset, f.num_bytes, bits, rate, count(f.estimated_ndv)))
+        rows.append((f.row_group, f.column, *form, offset, size(f.num_bytes), bits, rate, count(f.estimated_ndv)))
     first = 3 if with_form else 2
     headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "fpp", "distinct")
     bad = [number for number, f in enumerate(filters) if f.problems]

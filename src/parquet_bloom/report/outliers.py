@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Any
 
 from parquet_bloom.report.tables import plural, ranges, share, size
@@ -57,7 +56,7 @@ def _fullest(columns: dict[str, list[tuple[Any, Any]]], files: Sequence[Any]) ->
     full = []
     for name, found in columns.items():
         filled = [(file, f) for file, f in found if f.num_bytes]
-        usual = median(f.fpp for _, f in filled) if filled else 0.0
+        usual = sorted(f.fpp for _, f in filled)[len(filled) // 2] if filled else 0.0
         full += [(f.fpp, name, usual, file, f) for file, f in filled if f.fpp >= max(_FULL, _TIMES * usual)]
     full.sort(key=lambda one: -one[0])
     lines = []

@@ -93,7 +93,7 @@ def _print_reasons(verdicts: Sequence[Any], file: IO[str] | None) -> None:
         else:
             where = ranges([v.row_group for v in group], _SPANS)
         verdict = "skip" if skipped else "read"
-        rows.append((f"{len(group):,}", where, verdict, by, sum(v.bytes_read for v in group), group[0].reason))
+        rows.append((f"{len(group):,}", where, verdict, by, size(sum(v.bytes_read for v in group)), group[0].reason))
     headings = ("row groups", "in" if many else "which", "verdict", "decided by", "bytes read", "why (the first)")
     print_table(headings, rows, (0, 4), file, names=(1,) if many else ())
     if len(ordered) > len(rows):

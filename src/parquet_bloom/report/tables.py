@@ -35,9 +35,10 @@ def print_table(
     laid = laid_out(headings, table, right, paths, width_of(out), names)
     print("\n".join(painted(line, "bold", out) for line in laid.head), file=out)
     print(painted(_rule(out) * laid.width, "dim", out), file=out)
+    red = set(bad)
     for number, lines in enumerate(laid.rows):
         for line in lines:
-            print(painted(line, "red", out) if number in bad else line, file=out)
+            print(painted(line, "red", out) if number in red else line, file=out)
     if laid.cut:
         print(f"  {_CUT}", file=out)
 

@@ -12,7 +12,8 @@ from typing import IO, Any
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}  # of ECMA-48, SGR
+# Yellow cannot be read on a light ground.
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "magenta": "35"}  # of ECMA-48, SGR
 _VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
 # What json.dumps leaves as it is and a terminal may obey or hide: C1, zero-width and bidi marks, lone surrogates.
 _UNSEEN = re.compile(
@@ -58,7 +59,7 @@ def coloured(file: IO[str]) -> bool:
 
 
 def painted(text: str, style: str, file: IO[str]) -> str:
-    """A text in "bold", "dim", "red", "green" or "yellow", where the file takes colours."""
+    """A text in "bold", "dim", "red", "green" or "magenta", where the file takes colours."""
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if text and style and coloured(file) else text
 
 
