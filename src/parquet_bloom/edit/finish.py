@@ -29,9 +29,7 @@ from parquet_bloom.storage.workers import Workers
 from parquet_bloom.storage.writing.draft import NewVersion
 
 _PAGE_HEADER_BYTES = 64
-_AT_ONCE = (
-    1 << 20
-)  # bytes of filters that are read back together: they stay in the processor's cache for their checksum
+_AT_ONCE = 1 << 20  # bytes of filters that are read back together, and stay in the processor's cache for their checksum
 _HEAD_BYTES = 64  # more than the header of a filter takes
 _FOOTER_BYTES = 90_000_000  # Thrift's readers take no message of 100 MB
 
