@@ -72,13 +72,14 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def command(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `parquet-bloom` in a process of its own."""
+    """Run `parquet-bloom` in a process of its own, without the width that pytest gives its workers."""
+    usual = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "parquet_bloom", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, **environment},
+        env=usual | environment,
         timeout=240,
         check=False,
     )

@@ -254,9 +254,7 @@ def test_a_wider_terminal_is_filled(large: Path, run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cli.common, "width_of", lambda _: 80)
     narrow = run(large, "read wide.parquet --limit 1").out.splitlines()[0]
     monkeypatch.undo()
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(large)
-    done = command("read", "wide.parquet", "--limit", "1", cwd=large)
+    done = command("read", "wide.parquet", "--limit", "1", cwd=large, COLUMNS="200")
     assert 150 < max(map(cells, done.stdout.splitlines())) <= 200
     assert len(narrow) <= 80
 

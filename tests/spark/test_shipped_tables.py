@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -19,6 +20,7 @@ import parquet_bloom
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.options import Options
 from parquet_bloom.spark.looks import jobs, rows, tables
+from parquet_bloom.spark.named_tables import bare, received, sent, sent_table
 from parquet_bloom.storage.source import Source
 from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
 
@@ -27,11 +29,11 @@ def shipped(
     snapshot: Snapshot, files: list[tuple[TableFile, int]], schema: pa.Schema, work: tables.Work
 ) -> list[dict[str, Any]]:
     """The rows that tasks of two files each give."""
-    sent = tables._sent(snapshot, files)
+    table, parts = sent_table(snapshot), [sent(bare(file, outcome), snapshot) for file, outcome in files]
     found = []
-    for some in rows.some_of(iter(sent.files), 2):
+    for some in rows.some_of(iter(parts), 2):
         given = pa.RecordBatch.from_pydict({"file": pa.array(some, pa.binary())})
-        for batch in tables._task(iter([given]), sent.table, schema, work):
+        for batch in tables._task(iter([given]), table, schema, work):
             found += batch.to_pylist()
     return found
 
@@ -100,10 +102,10 @@ def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"far away")
     files = [TableFile("a.bin", there, "x://a.bin"), TableFile("a.bin", there, "x://a.bin")]
     snapshot = Snapshot("delta:x://", "0", (Field("id", pa.int64()),), False, list(files), {}, there)
-    sent = tables._sent(snapshot, [(file, ANY) for file in files])
-    assert all(str(tmp_path).encode() not in data for data in sent.files), "each file's bytes name no file system"
-    table = tables.pickle.loads(sent.table)
-    got = [tables._received(data, table).file for data in sent.files]
+    parts = [sent(bare(file, ANY), snapshot) for file in files]
+    assert all(str(tmp_path).encode() not in data for data in parts), "each file's bytes name no file system"
+    table = pickle.loads(sent_table(snapshot))
+    got = [received(data, table).file for data in parts]
     assert got[0].filesystem is got[1].filesystem is table.filesystem
     with Source(got[0]) as source:
         assert (source.path, source.read(0, 8)) == ("x://a.bin", b"far away")
@@ -113,6 +115,5 @@ def test_a_relative_path_is_one_of_the_driver(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     file = TableFile("lake/a.parquet")
     snapshot = Snapshot("delta:lake", "0", (Field("id", pa.int64()),), False, [file])
-    [data] = tables._sent(snapshot, [(file, ANY)]).files
-    got = tables._received(data, snapshot).file
+    got = received(sent(bare(file, ANY), snapshot), snapshot).file
     assert (os.fspath(got), str(got)) == (str(tmp_path / "lake/a.parquet"), "lake/a.parquet")

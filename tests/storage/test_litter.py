@@ -241,7 +241,7 @@ def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch
     parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True, sync=False)
     parquet_bloom.remove_filters(keys, in_place=True, read_back=True)
     assert digest(keys) == before
-    plain = NewFile.flush
+    plain = NewFile.compare
 
     def garble(self: NewFile) -> None:
         at = 1000 if part == "copied" else self.at - 300
@@ -251,7 +251,7 @@ def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch
         plain(self)
 
     before_size = keys.stat().st_size
-    monkeypatch.setattr(NewFile, "flush", garble)
+    monkeypatch.setattr(NewFile, "compare", garble)
     with pytest.raises(StorageError, match="do not read back as they were written; nothing was changed"):
         parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True)
     assert digest(keys) == before

@@ -9,28 +9,16 @@ code is kept under has a checksum of all these files.
 
 from __future__ import annotations
 
-import functools
 import threading
-import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 from numba import njit
 
-from parquet_bloom.kernels.cache import CacheRefused, alone, check_ours, refuse_for_good, refused
+from parquet_bloom.kernels.cache import CacheRefused, alone, check_ours, refuse_for_good, refused, sources
 from parquet_bloom.kernels.threads import started_pool
 
 _THREAD_LOCK = threading.RLock()
-
-
-@functools.cache
-def _sources() -> int:
-    """CRC-32 of the modules that kernels are made of; 0 where there are none to read, as in a zip."""
-    found = 0
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        found = zlib.crc32(path.read_bytes(), found)
-    return found
 
 
 class Kernel:
@@ -63,7 +51,7 @@ class Kernel:
     def _cached(self) -> Callable[..., Any] | None:
         if refused():
             return None
-        self.python.__qualname__ = f"{self.python.__name__}-{_sources():08x}"  # of which numba makes the files' names
+        self.python.__qualname__ = f"{self.python.__name__}-{sources():08x}"  # of which numba makes the files' names
         try:
             dispatcher = njit(nogil=True, cache=True)(self.python)
         except RuntimeError:
