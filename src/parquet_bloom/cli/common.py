@@ -97,6 +97,10 @@ github_option = click.option(
     "--output-format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
     help="github: annotations of a workflow run; json: as --json.",
 )  # fmt: skip
+indexed_columns_option = click.option(
+    "--column", "-c", "columns", multiple=True, required=True, type=COLUMN, metavar="C",
+    help="A column, by name or pattern.",
+)  # fmt: skip
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )

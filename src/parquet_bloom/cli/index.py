@@ -11,6 +11,7 @@ from parquet_bloom.cli.common import (
     all_option,
     catalog_option,
     complain,
+    indexed_columns_option,
     json_option,
     print_json,
     quiet,
@@ -55,16 +56,7 @@ def command() -> None:
 
 @command.command("build")
 @click.argument("data", nargs=-1, required=True, type=FILE, metavar="DATA...")
-@click.option(
-    "--column",
-    "-c",
-    "columns",
-    multiple=True,
-    required=True,
-    type=COLUMN,
-    metavar="C",
-    help="A column, by name or pattern.",
-)
+@indexed_columns_option
 @click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows a zone.")
 @click.option("--probability", type=float, default=0.00057, show_default=True, metavar="P", help="False positives.")
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="Write DIR/<column>/bloomfilter.lance.")

@@ -13,6 +13,7 @@ from parquet_bloom.cli.common import (
     aside,
     catalog_option,
     columns_options,
+    indexed_columns_option,
     listed,
     print_json,
     quiet,
@@ -267,16 +268,7 @@ def read(
 
 @click.command("index", cls=Command)
 @paths_argument
-@click.option(
-    "--column",
-    "-c",
-    "columns",
-    multiple=True,
-    required=True,
-    type=COLUMN,
-    metavar="C",
-    help="A column, by name or pattern.",
-)
+@indexed_columns_option
 @click.option("--output", "-o", required=True, type=FILE, metavar="DIR", help="A folder that the executors share.")
 @click.option("--items", type=int, default=8192, show_default=True, metavar="N", help="Rows of a zone.")
 @click.option(
