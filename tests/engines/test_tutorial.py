@@ -29,7 +29,7 @@ def run(folder: Path, lines: str, spark: bool = False) -> tuple[dict[str, Any], 
     """What the blocks of Python leave, and what those of the shell printed."""
     names: dict[str, Any] = {}
     printed = ""
-    scripts = folder / "bin"
+    scripts = folder.resolve() / "bin"
     scripts.mkdir()
     command = scripts / "parquet-bloom"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parquet_bloom "$@"\n')
@@ -76,8 +76,21 @@ def test_every_block_runs(folder: Path) -> None:
 
 @pytest.mark.spark
 def test_every_block_runs_and_spark_s(folder: Path) -> None:
+    """In a process of its own: a session that other tests began has their folder, and their settings."""
     need_spark()
-    hold(*run(folder, "50_000", spark=True), *ENGINES, "Spark")
+    script = (
+        "from pathlib import Path; import test_tutorial as page;"
+        "page.hold(*page.run(Path(), '50_000', spark=True), *page.ENGINES, 'Spark'); print('held')"
+    )
+    paths = os.pathsep.join(str(path) for path in (PAGE.parents[1] / "tests", Path(__file__).parent))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("held\n"), done.stdout + done.stderr
 
 
 @pytest.mark.slow
