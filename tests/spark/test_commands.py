@@ -133,6 +133,7 @@ def test_on_a_cluster_without_the_package(call: Any, folder: Path, cluster: str)
     assert not (folder / "out").exists()
 
 
+@pytest.mark.slow
 def test_on_a_cluster_with_another_python(call: Any, folder: Path, cluster: str) -> None:
     """The first of three ways in docs/spark.md is that workers find a `python3` that has the package (test_faults)."""
     status, _, err = call(

@@ -155,6 +155,7 @@ def _environment_of(process: Path) -> list[bytes]:
         return []
 
 
+@pytest.mark.slow
 def test_spark_submit_to_a_cluster_with_the_package_as_a_zip(
     data: Path, versions: dict[str, tuple[bytes, bytes]], faults: Path, tmp_path: Path
 ) -> None:
