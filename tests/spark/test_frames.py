@@ -73,14 +73,15 @@ def test_what_is_kept_is_made_and_read_by_one_job_each(spark: Any) -> None:
     other.unpersist()
 
 
-def test_filters_for_a_folder_are_two_jobs(spark: Any, tmp_path: Any) -> None:
-    """One lists, one adds."""
-    (tmp_path / "d").mkdir()
-    for i in range(3):
-        pq.write_table(pa.table({"id": range(9)}), tmp_path / "d" / f"{i}.parquet", use_dictionary=False)
+@pytest.mark.parametrize(("folders", "jobs"), [(3, 1), (101, 3)])
+def test_the_driver_lists_few_folders_and_jobs_many(spark: Any, tmp_path: Any, folders: int, jobs: int) -> None:
+    """One job adds; of many folders one lists the names before, and one the folders that it found."""
+    for i in range(folders):
+        (tmp_path / "d" / str(i)).mkdir(parents=True)
+        pq.write_table(pa.table({"id": range(9)}), tmp_path / "d" / str(i) / "a.parquet", use_dictionary=False)
     n, report = jobs_of(
         spark, lambda: add_filters(spark, [str(tmp_path / "d")], in_place=True, sync=False, columns=["*"])
     )
-    assert n == 2
-    assert [row.status for row in report.collect()] == ["done"] * 3
+    assert n == jobs
+    assert [row.status for row in report.collect()] == ["done"] * folders
     report.unpersist()

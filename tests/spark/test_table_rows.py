@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
 import delta_tables as made
+import evolving_tables
 import iceberg_log
 from deltalake import DeltaTable
 from ducklakes import Lake
@@ -268,6 +269,7 @@ def test_ducklake(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [1, *more_then_slow(range(2, 12), 2)])
 def test_read_filters_as_executors_do(spark: Any, seed: int, tmp_path: Path) -> None:
     """Spark filters once more, by its own values: no row is lost there."""
+    spark.sparkContext.addPyFile(evolving_tables.__file__)  # what its tables' deletes are
     table = evolved(seed, tmp_path)
     snapshot, rng = table.snapshot(), Random(seed)
     for _ in range(4):
