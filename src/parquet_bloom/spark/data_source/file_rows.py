@@ -121,10 +121,7 @@ class RowReader:
                 continue
             if types.names.count(own) > 1:
                 raise RequestError(f"{source.path}: two columns are named {own}")
-            try:
-                check_fit(types.field(own).type, field.type)
-            except TypeMisfitError as error:
-                raise RequestError(f"{source.path}: column {own}: {error}, which the schema has") from None
+            check_type(source.path, own, types.field(own).type, field.type)
 
 
 def _column(
@@ -139,6 +136,14 @@ def _column(
         array = converted(source.path, own, batch.column(batch.schema.names.index(own)), field.type)
     check_nulls(source.path, array, field)
     return array
+
+
+def check_type(named: object, name: str, kind: pa.DataType, wanted: pa.DataType) -> None:
+    """Raise RequestError that names file or table, and column, where its type does not become the schema's."""
+    try:
+        check_fit(kind, wanted)
+    except TypeMisfitError as error:
+        raise RequestError(f"{named}: column {name}: {error}, which the schema has") from None
 
 
 def converted(path: object, name: str, array: pa.Array, kind: pa.DataType) -> pa.Array:

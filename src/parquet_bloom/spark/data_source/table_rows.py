@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.in_table import InTable
@@ -25,8 +25,7 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import FileResult, Search, open_groups
 from parquet_bloom.search.table_rows import TableRows
 from parquet_bloom.search.unchanged import ChangeGuard, for_arrow
-from parquet_bloom.spark.data_source.arrow_types import TypeMisfitError, check_fit
-from parquet_bloom.spark.data_source.file_rows import BATCH_ROWS, check_nulls, converted
+from parquet_bloom.spark.data_source.file_rows import BATCH_ROWS, check_nulls, check_type, converted
 from parquet_bloom.spark.data_source.inference import InferredSchema
 from parquet_bloom.spark.data_source.pushed import for_leaves, settle
 from parquet_bloom.spark.data_source.units import packed_parts, part_of
@@ -89,10 +88,7 @@ class RowsAsked:
                 raise UnknownColumnError(
                     f"{snapshot.table}: no column {field.name}; there are: {', '.join(types.names)}"
                 )
-            try:
-                check_fit(types.field(field.name).type, field.type)
-            except TypeMisfitError as error:
-                raise RequestError(f"{snapshot.table}: column {field.name}: {error}, which the schema has") from None
+            check_type(snapshot.table, field.name, types.field(field.name).type, field.type)
         row_filter(self.predicate, self.wide, nan="largest")
 
 
