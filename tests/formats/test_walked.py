@@ -95,7 +95,7 @@ def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
 def always_walked(monkeypatch):
     monkeypatch.setattr(storage, "_WALK_FROM", 0)
     monkeypatch.setattr(storage, "_LOAD_FROM", 0)
-    monkeypatch.setattr(edits, "_COMPILED_FROM", 0)
+    monkeypatch.setattr(edits, "_LOAD_NS", 0)
 
 
 FILES = [f"pyarrow/{path.name}" for path in sorted((FIXTURES / "pyarrow").glob("*.parquet"))]

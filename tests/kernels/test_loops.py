@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parquet_bloom.formats.metadata import edits
 from parquet_bloom.kernels import loops, native, native_k_probe, plain_filters, plain_hashes
 
 AT_ONCE = plain_hashes._AT_ONCE
@@ -175,3 +176,28 @@ def test_texts_that_numpy_is_slow_with_cost_more() -> None:
     long = np.cumsum(np.arange(1001)).astype(np.uint64) * np.uint64(10)
     assert plain_hashes.variable_ns("xxh64", long) > 10 * plain_hashes.variable_ns("xxh64", same)
     assert plain_hashes.variable_ns("hive64", long) > loops.ALLOWED_NS, "no library hashes these one by one"
+
+
+FOOTERS = """
+import sys
+from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+import pyarrow as pa, pyarrow.parquet as pq
+out = pa.BufferOutputStream()
+pq.write_table(pa.table({"id": range(100)}), out, row_group_size=10)
+file = out.getvalue().to_pybytes()
+data = file[-8 - int.from_bytes(file[-8:-4], "little") : -8]
+edit = FooterEdit(filter_ranges={(group, 0): (4 + group, 32) for group in range(10)})
+loop, found, n = "parquet_bloom.kernels.compact_edit", set(), 0
+while loop not in sys.modules and n < 1000:
+    found.add(edit_footer(data, edit))
+    n += 1
+print(n, len(data), len(found))
+"""
+
+
+def test_many_small_footers_take_the_loop_that_one_large_one_takes() -> None:
+    n, length, footers = map(int, run("import numba\n" + FOOTERS).split())
+    assert footers == 1, "the loop writes what the tree wrote"
+    assert n == -(-edits._LOAD_NS // (edits._TREE_NS * length))
+    without, _, _ = map(int, run(FOOTERS).split())
+    assert without * edits._TREE_NS * length > loops.ALLOWED_NS, "without numba they have to cost as much as numba"

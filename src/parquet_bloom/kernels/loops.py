@@ -13,15 +13,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import ClassVar
 
 ALLOWED_NS = 200_000_000  # that a process may lose without numba
 INSERTED_NS, LOOKED_UP_NS = 70.0, 28.0  # a number that numpy hashes, and inserts or looks up
 
 
 class _Spent:
-    """Of this process: what the slow ways have cost, by their estimates, nanoseconds; threads may lose some."""
+    """Of this process: what the slow ways have cost, by their estimates, nanoseconds; threads may lose some.
+
+    ns       for want of numba
+    instead  of one loop, by its name
+    """
 
     ns = 0.0
+    instead: ClassVar[dict[str, float]] = {}
 
 
 def compiled(ns: float | Callable[[], float]) -> bool:
@@ -30,6 +36,16 @@ def compiled(ns: float | Callable[[], float]) -> bool:
         return True
     _Spent.ns += ns() if callable(ns) else ns
     return _Spent.ns > ALLOWED_NS
+
+
+def worth_loading(loop: str, ns: float, load_ns: float) -> bool:
+    """Whether one more loop is to run now, which takes `load_ns` to load: once the slow way has cost as much.
+
+    loop  what both ways do, as a name of it
+    ns    of the slow way, this time
+    """
+    _Spent.instead[loop] = spent = _Spent.instead.get(loop, 0.0) + ns
+    return spent >= load_ns and compiled(ns)
 
 
 def expect(values: int, ns: float = INSERTED_NS) -> None:

@@ -19,15 +19,14 @@ from parquet_bloom.errors import FooterError
 from parquet_bloom.formats.metadata.odd_fields import FILTER_FIELDS
 from parquet_bloom.formats.thrift import compact
 from parquet_bloom.formats.thrift.compact_tree import BINARY, I32, I64, STRUCT, Node, NodeList, Template, parse
-from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.kernels.loops import worth_loading
 
 _FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
 _WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}
 _DRAFT_FILTER = 7  # of Statistics, where it is a struct
 _OFFSET_INDEX: Template = {1: {}}
 EXTENSION = 32767
-_COMPILED_FROM = 32 << 10  # bytes of a footer; the tree takes some 10 ms for so many, as loading the loop does
-_TREE_NS = 500  # a byte
+_TREE_NS, _LOAD_NS = 300.0, 10e6  # of the tree for a byte, and of the compiled loop until it is loaded
 PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
 _MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
 
@@ -259,7 +258,7 @@ def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
 
     Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
     """
-    if len(data) >= _COMPILED_FROM and not edit.texts and compiled(_TREE_NS * len(data)):
+    if not edit.texts and worth_loading("footer edit", _TREE_NS * len(data), _LOAD_NS):
         edited = _edit_compiled(data, edit)
         if edited is not None:
             return edited
