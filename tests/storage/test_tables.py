@@ -268,6 +268,17 @@ def test_a_table_whose_data_lie_elsewhere(tmp_path: Path) -> None:
         parquet_bloom.add_filters(data, in_place=True, force=True, columns=["id"], sync=False)
 
 
+def test_a_table_whose_data_lie_beside_it_among_many_files(tmp_path: Path) -> None:
+    for n in range(2000):
+        (tmp_path / f"{n}.txt").touch()
+    data = tmp_path / "data"
+    iceberg(tmp_path / "events", 1, data)
+    data.mkdir()
+    write_keys(data / "keys.parquet")
+    with pytest.raises(TableFormatError, match=f"holds data of the Iceberg table {tmp_path / 'events'}"):
+        parquet_bloom.count(data)
+
+
 def test_a_table_without_data(table: Path, kind: str) -> None:
     (table / "day=1" / "keys.parquet").unlink()
     with pytest.raises(TableFormatError, match=f"is an? {kind} table with no Parquet file in its folder"):

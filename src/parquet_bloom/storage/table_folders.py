@@ -31,9 +31,9 @@ from parquet_bloom.storage.table_signs import SIGNS, data_path, footer_note, kin
 
 logger = logging.getLogger("parquet_bloom")
 
-# Local folders that are looked at beside what was named, and Iceberg tables among them whose metadata are
+# Local folders that are looked at beside what was named, among so many names, and Iceberg tables whose metadata are
 # read, on each of so many levels, for so many names.
-_BESIDE, _READ, _LEVELS, _NAMES = 100, 8, 4, 16
+_BESIDE, _LISTED, _READ, _LEVELS, _NAMES = 100, 10_000, 8, 4, 16
 # What to name instead, so that the log is asked; with the folder of the log.
 _ADVICE = {
     "Delta": "name the table, delta:{folder}",
@@ -218,7 +218,8 @@ class Tables:
             if beside == last:
                 return
             with suppress(OSError), os.scandir(beside) as entries:
-                some = (Location(entry.path) for entry in islice(entries, _BESIDE) if entry.path != last)
+                folders = (e.path for e in islice(entries, _LISTED) if e.path != last and e.is_dir())
+                some = map(Location, islice(folders, _BESIDE))
                 for table in islice((one for one in some if table_in(one, ["metadata"])), _READ):
                     location = re.fullmatch(r"(?:file:(?://)?)?(/.*)", data_path(table) or "")
                     names = (location[1], unquote(location[1])) if location is not None else ()
