@@ -1,17 +1,20 @@
 """What `add --placement tail` costs on file systems that share blocks: in seconds and in bytes.
 
-    sudo python benchmarks/tail.py [--rows 10000000] [--kind xfs] [--text] [--folder FOLDER] [--runs 7]
+    sudo python benchmarks/tail.py [--rows 10000000] [--kind xfs] [--text] [--cached] [--folder FOLDER] [--runs 7]
 
 The file of add.py, or with --text one of as many trace ids of 32 digits, on a new file system of that kind (xfs,
-btrfs) in an image on a loop device, for which it takes root and mkfs. These take turns, fsync included:
+btrfs) in an image on a loop device, for which it takes root and mkfs. The device hands every write to the disk at
+once, as a disk would take it; with --cached the image's pages gather in memory, and fsync has to wait for all of
+them. These take turns, fsync included:
 
     tail         add_filters(placement="tail", in_place=True): a clone, the filters, a footer, a rename
     append       the same with append=True: behind the file itself, with a journal
     footer       add_filters(in_place=True), which copies what it cannot share
     limit        decoding the column, hashing and inserting, by the same threads; nothing is written
+    write        a clone of the file, as many bytes as the tail has, fsync, a rename; nothing is built
 
-Ratios are medians over rounds, of seconds and of processor time, and of the least of each. Bytes are those that each
-wrote to the device, by the kernel's counters, its file system's own among them.
+Ratios are medians over rounds, to the limit, of seconds and of processor time, and of the least of each. Bytes are
+those that each wrote to the device, by the kernel's counters, its file system's own among them.
 """
 
 from __future__ import annotations
@@ -43,17 +46,22 @@ def make_text(path: Path, rows: int) -> None:
 
 
 @contextmanager
-def mounted(kind: str, folder: Path, size: int) -> Iterator[Path]:
+def mounted(kind: str, folder: Path, size: int, cached: bool) -> Iterator[Path]:
     image, at = folder / f"{kind}.img", folder / f"on-{kind}"
     at.mkdir(exist_ok=True)
     with image.open("wb") as file:
-        file.truncate(size)
+        os.posix_fallocate(file.fileno(), 0, size)
     subprocess.run([f"mkfs.{kind}", "-q", image], check=True, capture_output=True)
-    subprocess.run(["mount", "-o", "loop", image, at], check=True)
+    set_up = ["losetup", f"--direct-io={'off' if cached else 'on'}", "--find", "--show", image]
+    device = subprocess.run(set_up, capture_output=True, text=True, check=True).stdout.strip()
     try:
-        yield at
+        subprocess.run(["mount", device, at], check=True)
+        try:
+            yield at
+        finally:
+            subprocess.run(["umount", at], check=True)
     finally:
-        subprocess.run(["umount", at], check=True)
+        subprocess.run(["losetup", "--detach", device], check=True)
         image.unlink()
 
 
@@ -84,6 +92,19 @@ def limit(path: Path) -> None:
             pass
 
 
+def write(path: Path, data: bytes) -> None:
+    """What the file system takes for a tail."""
+    from parquet_bloom.storage.operating_system import clone
+
+    longer = path.with_name("longer")
+    with path.open("rb") as old, longer.open("wb") as new:
+        assert clone(old.fileno(), new.fileno())
+        new.seek(0, os.SEEK_END)
+        new.write(data)
+        os.fsync(new.fileno())
+    longer.replace(path)
+
+
 def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int], int]:
     """Seconds and bytes of each way, and the bytes of filters and footer."""
     from parquet_bloom import add_filters, remove_filters
@@ -96,10 +117,11 @@ def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]]
         "append": add(placement="tail", append=True),
         "footer": add(),
         "limit": lambda: limit(path),
+        "write": lambda: write(path, data),
     }
+    data = b""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     cost: dict[str, int] = {}
-    tail = 0
     for run in range(runs + 1):
         order = [*ways][run % len(ways) :] + [*ways][: run % len(ways)]
         for name in order:
@@ -112,9 +134,10 @@ def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]]
                 times[name].append((seconds, cpu))
             cost[name] = max(cost.get(name, 0), written(path.parent) - before)
             if name == "tail":
-                tail = path.stat().st_size - size
-            remove_filters(path, in_place=True)
-    return times, cost, tail
+                data = path.read_bytes()[size:]
+            if name != "limit":
+                remove_filters(path, in_place=True)
+    return times, cost, len(data)
 
 
 def main() -> None:
@@ -122,6 +145,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--kind", choices=["xfs", "btrfs"], default="xfs")
     parser.add_argument("--text", action="store_true")
+    parser.add_argument("--cached", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/parquet-bloom-bench"))
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
@@ -130,12 +154,12 @@ def main() -> None:
     if not source.exists():
         (make_text if options.text else make)(source, options.rows)
     size = source.stat().st_size
-    with mounted(options.kind, options.folder, 4 * size + (512 << 20)) as at:
+    with mounted(options.kind, options.folder, 4 * size + (512 << 20), options.cached) as at:
         path = at / source.name
         shutil.copyfile(source, path)
         times, cost, tail = measure(path, options.runs)
     print(f"{options.kind}: {size:,} bytes, filters and footer {tail:,} bytes; {options.runs} runs")
-    for name in ("tail", "append", "footer"):
+    for name in ("tail", "append", "footer", "write"):
         pairs = list(zip(times[name], times["limit"], strict=True))
         wall, cpu = (statistics.median(ours[i] / best[i] for ours, best in pairs) for i in range(2))
         least, least_cpu = (min(v[i] for v in times[name]) / min(v[i] for v in times["limit"]) for i in range(2))
