@@ -169,7 +169,7 @@ def test_an_engine_that_is_named_and_not_installed_is_an_error() -> None:
         parquet_bloom.engines([missing[0].name], test=True)
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(["engines", "--test", "--engine", "pyarrow", "--kind", "int8", "--kind", "uuid"]) == 0
     shown = capsys.readouterr()
     assert shown.err == "", "it took no ten seconds"
@@ -179,7 +179,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["engines", "--engine", "duckdb", "--engine", "polars", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in document["engines"]] == ["duckdb", "polars"]
+    monkeypatch.setenv("COLUMNS", "80")
     assert run(["engines"]) == 0
     shown = capsys.readouterr()
+    assert "for all of these: parquet_bloom " in shown.out
     assert "use no filters: Polars " in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80

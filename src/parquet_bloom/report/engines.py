@@ -30,7 +30,8 @@ it runs.
 **How it is found out.** A file with one row group has filters that deny every value. An engine is asked for a value
 that is stored, with a literal of the column's own type, between min and max. If it does not find the row, it has used
 the filter. The same file with right filters is the control: where the row is not found there either, or the engine
-gives an error, it cannot be asked ("-"). Each engine runs in a process of its own.
+gives an error, it cannot be asked ("-"). Each engine runs in a process of its own. Iceberg is asked through
+Spark 3.5, of a table that has the file, and only for types that both know.
 
 """
 _EXPLAIN = """
@@ -100,15 +101,21 @@ def print_engines(report: Any, say: Say) -> None:
 def _print_measured(report: Any, say: Say) -> None:
     measured = [e for e in report.engines if e.how != SOURCES]
     using = {a.engine for a in report.answers if a.answer == USED}
-    shown = [e for e in measured if e.name in using] or measured
-    say(f"by type of column, {', '.join(f'{e.title} {e.version}' for e in shown)}:")
+    always = using - {a.engine for a in report.answers if a.answer != USED}
+    shown = [e for e in measured if e.name in using - always] or measured
+    say(f"by type of column, {_named(shown)}:")
     print_table(["type", *(e.title for e in shown)], table_rows(report, shown))
-    others = [f"{e.title} {e.version}" for e in measured if e not in shown]
-    if others:
-        say(f"use no filters: {', '.join(others)}")
+    others = [e for e in measured if e not in shown]
+    for what, some in (("for all of these", always), ("use no filters", {e.name for e in others} - always)):
+        if named := _named([e for e in others if e.name in some]):
+            say(f"{what}: {named}")
     for e in measured:
         if e.installed is not None and not same_release(e.installed, e.version):
             say(f"{e.title} {e.installed} is installed here; engines --test asks it")
+
+
+def _named(engines: Sequence[Any]) -> str:
+    return ", ".join(f"{e.title} {e.version}" for e in engines)
 
 
 def _print_reasons(report: Any, say: Say) -> None:
