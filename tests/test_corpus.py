@@ -80,7 +80,7 @@ def memory() -> Iterator[Callable[[], object]]:
 
 
 @pytest.mark.parametrize(("spec", "placement"), [("final", "footer"), ("final", "chunk-start"), ("parquet-41", None)])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.more) if n == LARGE else n for n in READABLE])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == LARGE else n for n in READABLE])
 def test_add_verify_remove(
     name: str, spec: str, placement: str | None, tmp_path: Path, memory: Callable[[], object]
 ) -> None:
