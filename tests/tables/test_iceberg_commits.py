@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import shutil
 import threading
@@ -48,7 +50,7 @@ from pyiceberg.types import (
 )
 
 import parquet_bloom as pb
-from parquet_bloom.errors import ConflictError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile
 
 WAYS = ["same-path", "new-path"]
@@ -649,3 +651,30 @@ def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.Monk
         assert not isinstance(told.value, StorageError), "nobody may delete new files after it"
         assert Path(change.location.path).exists()
     assert len(scanned(table)) == 2
+
+
+# --- the catalog ----------------------------------------------------------------------------------
+
+
+def test_no_call_leaves_a_connection_with_the_catalog(warehouse: Warehouse) -> None:
+    """Not until Python collects garbage either: a service that asks often would use up those of its server."""
+    table = warehouse.create(SCHEMA)
+    append(table, [{"id": i, "name": "a"} for i in range(100)])
+    options = {"catalog_properties": warehouse.properties}
+    database = warehouse.properties["uri"].removeprefix("sqlite:///")
+
+    def connections() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{fd}") == database for fd in os.listdir("/proc/self/fd"))
+
+    before = connections()
+    gc.disable()
+    try:
+        for _ in range(5):
+            pb.count("iceberg:cat/ns.t", "id = 5", **options)
+            pb.add_filters("iceberg:cat/ns.t", columns=["id"], **options)
+            pb.remove_filters("iceberg:cat/ns.t", **options)
+            with pytest.raises(RequestError):
+                pb.count("iceberg:cat/ns.u", **options)
+        assert connections() == before
+    finally:
+        gc.enable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -63,6 +63,19 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     except (ValueError, NotInstalledError, KeyError) as error:
         hint = "configure it in .pyiceberg.yaml, or give its properties"
         raise RequestError(f"iceberg:{name}: {without_secret(first_line(error))}; {hint}") from error
+
+
+@contextmanager
+def released(catalog: Catalog) -> Iterator[None]:
+    """Afterwards a catalog keeps no connection; it opens one when it is asked again.
+
+    Otherwise each call would leave one with the database or server, until Python collects garbage.
+    """
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            catalog.close()
 
 
 def snapshot_of(table: Table, version: str | None, shown: str) -> Snapshot | None:

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
-from parquet_bloom.tables.iceberg.catalogs import find_catalog, snapshot_of, split_name, telling
+from parquet_bloom.tables.iceberg.catalogs import find_catalog, released, snapshot_of, split_name, telling
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
@@ -34,7 +34,7 @@ def open_table(name: str, version: str | None, properties: Mapping[str, str]) ->
     catalog, identifier = split_name(name)
     shown = f"iceberg:{name}"
     found = find_catalog(catalog, properties)
-    with telling(shown):
+    with telling(shown), released(found):
         log = found.load_table(identifier)
     snapshot_of(log, version, shown)
     return IcebergTable(shown, version, log)
@@ -54,7 +54,8 @@ class IcebergTable:
     def snapshot(self) -> Snapshot:
         """Read the metadata as they are now, and the manifests. Raises StorageError, TableFormatError."""
         with telling(self._name):
-            self._log.refresh()
+            with released(self._log.catalog):
+                self._log.refresh()
             found = snapshot_of(self._log, self._version, self._name)
             entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
         return _Reading(self._name, self._log, found, self._version is not None).snapshot(entries)
@@ -69,7 +70,8 @@ class IcebergTable:
 
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""
-        return commit(self._log, self._name, snapshot, changes, properties)
+        with released(self._log.catalog):
+            return commit(self._log, self._name, snapshot, changes, properties)
 
 
 def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
