@@ -14,17 +14,15 @@ import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
+from fetched import fetched, unavailable
 
 REQUIRED = "PARQUET_BLOOM_REQUIRE_ICEBERG_SPARK"  # set where a test must not be skipped
 PACKAGES = ("pyspark==3.5.9", "py4j==0.10.9.9", "snowpark-connect-deps-iceberg==1.0.3")
@@ -36,8 +34,9 @@ WORKER = """
 import json, sys
 from pyspark.sql import SparkSession
 
-jars, warehouse = sys.argv[1:]
+jars, warehouse, driver = sys.argv[1:]
 settings = {
+    "spark.driver.extraClassPath": driver,
     "spark.jars": jars, "spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -63,8 +62,11 @@ for line in sys.stdin:
             spark.sql(given[0]).coalesce(1).write.mode("overwrite").parquet(given[1])
             answer = {"rows": []}
     except Exception as error:
-        java = getattr(error, "java_exception", None)
-        answer = {"error": str(java) if java is not None else f"{type(error).__name__}: {error}"}
+        said, java = [f"{type(error).__name__}: {error}"], getattr(error, "java_exception", None)
+        while java is not None:
+            said.append(java.toString())
+            java = java.getCause()
+        answer = {"error": "; ".join(said)}
     print("ANSWER", json.dumps(answer, default=str), file=answers, flush=True)
 spark.stop()
 """
@@ -78,29 +80,16 @@ class IcebergSparkError(Exception):
 def packages() -> Path:
     """The folder of Spark and Iceberg; skips the test where they cannot be installed, or there is no Java."""
     if shutil.which("java") is None:
-        _unavailable("no Java")
-    folder = Path(tempfile.gettempdir()) / f"parquet-bloom-iceberg-spark-{os.getuid()}-{PACKAGES[0]}-{PACKAGES[2]}"
-    if folder.is_dir() and folder.stat().st_uid == os.getuid():
-        return folder
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        target = Path(scratch) / "packages"
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *PACKAGES]
-        done = subprocess.run(pip, capture_output=True, text=True)
-        if done.returncode:
-            _unavailable(f"pip brings no {PACKAGES}: {done.stderr.strip().splitlines()[-1:]}")
-        brought = target / "pyspark" / "jars"
-        of_spark = [next(brought.glob(f"jackson-{part}-*.jar")) for part in ("core", "databind", "annotations")]
-        with zipfile.ZipFile(target / "jackson.jar", "w") as jar:
-            for name, data in _classes(of_spark):
-                jar.writestr(_OWN + name, _renamed(data))
-        with suppress(OSError):  # another process of this run may have been faster
-            target.rename(folder)
-    return folder
+        unavailable("no Java", REQUIRED)
+    return fetched(f"iceberg-spark-{PACKAGES[0]}-{PACKAGES[2]}", PACKAGES, REQUIRED, _make_jackson)
 
 
-def _unavailable(reason: str) -> None:
-    assert not os.environ.get(REQUIRED), reason
-    pytest.skip(reason)
+def _make_jackson(folder: Path) -> None:
+    brought = folder / "pyspark" / "jars"
+    of_spark = [next(brought.glob(f"jackson-{part}-*.jar")) for part in ("core", "databind", "annotations")]
+    with zipfile.ZipFile(folder / "jackson.jar", "w") as jar:
+        for name, data in _classes(of_spark):
+            jar.writestr(_OWN + name, _renamed(data))
 
 
 def _classes(jars: list[Path]) -> Iterator[tuple[str, bytes]]:
@@ -133,13 +122,17 @@ def _renamed(data: bytes) -> bytes:
 
 
 class IcebergSpark:
-    """The process. Catalog `h` of it has its tables in `warehouse`."""
+    """The process. Catalog `h` of it has its tables in `warehouse`.
 
-    def __init__(self, warehouse: Path) -> None:
+    driver  the jar of a database's driver, if `share` is to be called
+    """
+
+    def __init__(self, warehouse: Path, driver: str = "") -> None:
         folder = packages()
         runtime = next(folder.glob("snowpark_connect_deps_iceberg/jars/iceberg-spark-runtime-3.5_2.12-*.jar"))
         self.warehouse = warehouse
         command = [sys.executable, "-c", WORKER, f"{runtime},{folder / 'jackson.jar'}", str(warehouse)]
+        command.append(driver)
         environment = {**os.environ, "PYTHONPATH": str(folder)}
         environment.pop("SPARK_HOME", None)
         self._log = (warehouse.parent / "spark.log").open("w")
@@ -173,6 +166,17 @@ class IcebergSpark:
         for statement in statements:
             rows = self._ask("sql", statement)
         return rows
+
+    def share(self, catalog: str, uri: str) -> None:
+        """Open a catalog that pyiceberg has in a database: its name there, and the database as JDBC names it."""
+        settings = {
+            "": "org.apache.iceberg.spark.SparkCatalog",
+            ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            ".uri": uri,
+            ".warehouse": str(self.warehouse),
+        }
+        for name, value in settings.items():
+            self.sql(f"SET `spark.sql.catalog.{catalog}{name}`={value}")
 
     def view(self, metadata: str | Path, name: str = "t", **options: Any) -> None:
         """Call a table `name`: as a metadata file has it, of which options may name a snapshot."""

