@@ -21,7 +21,7 @@ from samples import command, write_keys
 import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.errors import UnknownColumnError
-from parquet_bloom.report.tables import apart, table_lines
+from parquet_bloom.report.tables import apart, growth, table_lines
 from parquet_bloom.report.text import cells, shortened_path, visible, wrapped
 from parquet_bloom.storage.paths import targets
 
@@ -427,3 +427,9 @@ def test_the_command_names_the_formats_that_can_be_written() -> None:
 
     assert tuple(rows._WRITERS) == read._FORMATS
     assert set(rows.SUFFIXES.values()) == set(read._FORMATS), "each has a suffix"
+
+
+def test_what_became_of_a_size_has_no_power_of_ten() -> None:
+    sizes = {1063: "+6.3 %", 1994: "+99 %", 1996: "+100 %", 2200: "+120 %", 13_000: "+1,200 %", 950: "-5 %"}
+    assert {after: growth(1000, after) for after in sizes} == sizes
+    assert growth(0, 100) == "-"

@@ -148,9 +148,9 @@ def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[s
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:
-    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.tables import growth, plural, size
 
-    more = f" (files +{100 * sums['filter_bytes'] / sums['bytes']:.2g} %)" if sums["bytes"] else ""
+    more = f" (files {growth(sums['bytes'], sums['bytes'] + sums['filter_bytes'])})" if sums["bytes"] else ""
     say(
         f"{plural(sums['files'], 'file')}: {sums['done']:,} done, {sums['unchanged']:,} unchanged, {sums['failed']:,} "
         f"failed; {plural(sums['filters'], 'filter')}, {size(sums['filter_bytes'])}{more}"

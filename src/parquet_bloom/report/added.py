@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.report.tables import plural, print_table, share, size
+from parquet_bloom.report.tables import growth, plural, print_table, share, size
 from parquet_bloom.report.text import Say, gist, headline
 
 FILES_SHOWN = 20
@@ -178,9 +178,9 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
         say(f"  needs up to {size(disk_for(files))} of disk")
     else:
         added = sum(f.filter_bytes for f in files)
-        grown = 100 * (sum(f.bytes_after for f in files) / before - 1) if before else 0
+        grown = growth(before, sum(f.bytes_after for f in files))
         seconds = sum(f.seconds for f in files)
-        say(f"{of_files}: {plural(filters, 'filter')}, {size(added)} (files {grown:+.2g} %), {seconds:.2f} s")
+        say(f"{of_files}: {plural(filters, 'filter')}, {size(added)} (files {grown}), {seconds:.2f} s")
     if nothing:
         say(f"  {plural(nothing, 'file')}: nothing to add")
     _say_travel_of_all(files, say)
@@ -252,9 +252,7 @@ def _say_travel_of_all(files: Sequence[Any], say: Say) -> None:
 
 
 def _growth(file: Any) -> str:
-    if file.dry_run or not file.bytes_before:
-        return "-"
-    return f"{100 * (file.bytes_after / file.bytes_before - 1):+.2g} %"
+    return "-" if file.dry_run else growth(file.bytes_before, file.bytes_after)
 
 
 def _arrow(file: Any) -> str:

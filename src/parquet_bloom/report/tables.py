@@ -162,6 +162,14 @@ def share(rate: float | None) -> str:
     return f"{100 * rate:.2g} %" if rate < 0.1 else f"{100 * rate:.0f} %"
 
 
+def growth(before: int, after: int) -> str:
+    """What became of a size, for people: +6.3 %, +1,200 %; "-" where there was nothing."""
+    if not before:
+        return "-"
+    percent = 100 * (after / before - 1)
+    return f"{percent:+.2g} %" if abs(percent) < 99.5 else f"{percent:+,.0f} %"
+
+
 def count(number: float) -> str:
     """A number for people; "?" for infinity."""
     return "?" if math.isinf(number) else f"{round(number):,}"
