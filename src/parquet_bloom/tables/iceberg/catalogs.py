@@ -69,13 +69,15 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 def released(catalog: Catalog) -> Iterator[None]:
     """Afterwards a catalog keeps no connection; it opens one when it is asked again.
 
-    Otherwise each call would leave one with the database or server, until Python collects garbage.
+    Otherwise each call would leave one with the database or server, until Python collects garbage. Catalogs of others
+    stay open: theirs need not be of use when they were closed.
     """
     try:
         yield
     finally:
-        with suppress(Exception):
-            catalog.close()
+        if type(catalog).__module__ in _OPEN_AGAIN:
+            with suppress(Exception):
+                catalog.close()
 
 
 def snapshot_of(table: Table, version: str | None, shown: str) -> Snapshot | None:
@@ -99,4 +101,5 @@ def snapshot_of(table: Table, version: str | None, shown: str) -> Snapshot | Non
     return found
 
 
+_OPEN_AGAIN = ("pyiceberg.catalog.sql", "pyiceberg.catalog.rest")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
