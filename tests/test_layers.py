@@ -13,6 +13,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -388,6 +389,16 @@ print("numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest imports a file by its bare name, unless its folder is a package: a second one of that name stops the run,
+    but only a run of both folders tells.
+    """
+    tests = Path(__file__).resolve().parent
+    names = [path.name for path in sorted(tests.rglob("test_*.py")) if not (path.parent / "__init__.py").exists()]
+    assert Path(__file__).name in names
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 @pytest.mark.parametrize("name", parquet_bloom.__all__)
