@@ -63,7 +63,8 @@ def scan_polars(
         return scan_of(source, tree, filesystem, index=index, **options)
 
     first = scan(None)
-    schema = _as_polars(first.schema.empty_table(), first.keys).schema
+    none = pa.Table.from_batches([], first.schema)  # schema.empty_table() makes no lists of uuids
+    schema = _as_polars(none, first.keys).schema
 
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None

@@ -43,7 +43,7 @@ def read_table(
                 ducklake:CATALOG/schema.table[@snapshot], whose log then says which rows live
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
                 Expression. None: all rows
-    columns     names; None: all
+    columns     names; of a field of a struct place.x, which is then called x, as pyarrow has it. None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
     filters     pyarrow's name of `predicate`
     index       a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only

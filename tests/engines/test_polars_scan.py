@@ -178,6 +178,23 @@ def test_folders_names_are_columns_as_polars_has_them(tmp_path: Path) -> None:
         assert ours.filter(predicate).collect().equals(theirs.filter(predicate).collect()), str(predicate)
 
 
+def test_uuids_and_json_inside_lists_and_structs_are_as_polars_has_them(tmp_path: Path) -> None:
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef", None, b"f" * 16], pa.binary(16)))
+    texts = pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["1", None, "{}"]))
+    both = pa.StructArray.from_arrays([ids, texts], names=["u", "j"])
+    columns = {"u": ids, "j": texts, "both": both, "row": range(3)}
+    for name, inner in (("u", ids), ("j", texts), ("both", both)):
+        columns[f"list_{name}"] = lists = pa.ListArray.from_arrays([0, 1, 1, 3], inner)
+        columns[f"lists_{name}"] = pa.ListArray.from_arrays([0, 1, 1, 3], lists)
+        columns[f"map_{name}"] = pa.MapArray.from_arrays([0, 1, 1, 3], pa.array(["a", "b", "c"]), inner)
+    path = tmp_path / "odd.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    ours, theirs = parquet_bloom.scan_polars(path), pl.scan_parquet(path)
+    assert ours.collect_schema() == theirs.collect_schema()
+    for predicate in (True, pl.col("row") > 1, pl.col("row") > 9, pl.col("both").is_null()):
+        assert ours.filter(predicate).collect().equals(theirs.filter(predicate).collect())
+
+
 def test_a_frame_is_collected_over_the_files_that_are_there_then(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     frame = parquet_bloom.scan_polars(tmp_path).filter(pl.col("id") == 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+import random
 import re
 import uuid
 from decimal import Decimal
@@ -98,6 +100,20 @@ def test_the_same_text_in_duckdb_gives_the_same_rows(engine, data):
     assert [i for i, value in enumerate(mask(predicate, table)) if value] == rows, text
 
 
+@pytest.mark.skipif(int(duckdb.__version__.split(".")[0]) < 2, reason="DuckDB 1 rounds twice beyond 2^53")
+@pytest.mark.parametrize(("precision", "scale"), [(4, 3), (9, 2), (18, 10), (38, 4), (38, 30)])
+def test_decimals_against_doubles_as_in_duckdb(engine, precision, scale):
+    rng = random.Random(scale)
+    values = [D(rng.choice((1, -1)) * rng.randrange(10 ** rng.randint(1, precision))).scaleb(-scale) for _ in range(60)]
+    table = pa.table({"row": range(60), "c": pa.array(values, pa.decimal128(precision, scale))})
+    engine.register("t", table)
+    for value in map(float, values):
+        literal = math.nextafter(value, rng.choice((-math.inf, value, value, math.inf)))
+        for tree in (Compare(("c",), rng.choice(["=", "<", "<=", ">", ">="]), literal), IsIn(("c",), (literal, 1.5))):
+            rows = [row for (row,) in engine.execute(f"SELECT row FROM t WHERE {tree} ORDER BY row").fetchall()]
+            assert [i for i, answer in enumerate(mask(tree, table)) if answer] == rows, str(tree)
+
+
 # --- cases ------------------------------------------------------------------------------------------
 
 T, F, N = True, False, None
@@ -122,6 +138,7 @@ CASES = [
     ("a coarser scale is the same", pa.array([D("1.20"), D("1.21")], pa.decimal128(3, 2)), "=", D("1.2"), [T, F]),
     ("beyond the precision", pa.array([D("9.99"), None], pa.decimal128(3, 2)), ">", 10**40, [F, N]),
     ("a double against decimals goes by doubles", pa.array([D("1.20")], pa.decimal128(3, 2)), "=", 1.2, [T]),
+    ("a decimal is the double nearest to it", pa.array([D("3.9595")], pa.decimal128(18, 4)), "=", 3.9595, [T]),
     ("decimal256", pa.array([D(10**50)], pa.decimal256(60, 0)), "=", 10**50, [T]),
     ("finer than the unit equals nothing", pa.array([0, None], pa.timestamp("s")), "=", Instant(1, False), [F, N]),
     ("finer than the unit lies between", pa.array([0, 1, None], pa.timestamp("s")), "<", Instant(1, False), [T, F, N]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,47 @@ def test_pyarrow_filters_all_rows_of_nested_extension_types_away(tmp_path: Path)
         filters = pc.field("id") == wanted
         assert read_table(tmp_path / "a.parquet", filters)["id"].to_pylist() == found
         assert count(tmp_path / "a.parquet", filters) == len(found)
+
+
+U5, U7 = uuid.UUID(int=5), uuid.UUID(int=7 << 100)
+UUIDS: list[tuple[Any, list[int]]] = [
+    ([("u", "=", U5)], [5]),
+    ([("u", "=", U5.bytes)], [5]),
+    ([("u", "=", str(U5))], [5]),
+    ([("u", "!=", U5), ("id", "<", 8)], [0, 1, 3, 4, 6, 7]),
+    ([("u", "in", [U5, uuid.UUID(int=9)])], [5, 9]),
+    ([("u", "not in", [uuid.UUID(int=i) for i in range(9)])], [2, 9, 100]),  # as pyarrow has it: NULL is none of these
+    ([[("u", "=", U5)], [("id", "=", 3)]], [3, 5]),
+    ([("u", ">", uuid.UUID(int=8))], [9, 100]),
+    (pc.field("u") == pa.scalar(U7.bytes, pa.uuid()), [100]),
+    (pc.field("u").is_null(), [2]),
+    (~(pc.field("u") == pa.scalar(U5.bytes, pa.uuid())) & (pc.field("id") > 8), [9, 100]),
+    (pc.field("st", "u") == pa.scalar(U5.bytes, pa.uuid()), [5]),
+]
+
+
+@pytest.mark.parametrize(("filters", "found"), UUIDS)
+@pytest.mark.parametrize("with_filters", [False, True])
+def test_uuids_are_compared_though_pyarrow_does_not(
+    tmp_path: Path, filters: Any, found: list[int], with_filters: bool
+) -> None:
+    numbers = [*range(10), 100]
+    values = [None if i == 2 else U7.bytes if i == 100 else uuid.UUID(int=i).bytes for i in numbers]
+    keys = pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
+    table = pa.table({"id": numbers, "u": keys, "st": pa.StructArray.from_arrays([keys], ["u"])})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    if with_filters:
+        add_filters(tmp_path / "a.parquet", columns=["u"], in_place=True)
+    assert read_table(tmp_path / "a.parquet", filters)["id"].to_pylist() == found
+    assert count(tmp_path / "a.parquet", filters) == len(found)
+
+
+def test_what_pyarrow_cannot_compare_is_a_wrong_request_and_no_damaged_file(tmp_path: Path) -> None:
+    keys = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
+    pq.write_table(pa.table({"u": keys}), tmp_path / "a.parquet")
+    for filters in ([("u", "=", 5)], pc.starts_with(pc.field("u"), "a"), [("u", "=", "no uuid")]):
+        with pytest.raises(RequestError):
+            read_table(tmp_path / "a.parquet", filters)
 
 
 # --- what is read ---------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 Integers, decimals, dates, times and timestamps are all whole numbers of some unit, so one rule
 serves them. The exceptions are floats, where INTEGER and DECIMAL literals are rounded to the
-column's type and a DOUBLE literal is compared in doubles, as DuckDB has it.
+column's type and a DOUBLE literal is compared in doubles, as DuckDB has it: a decimal is the double nearest to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from parquet_bloom.formats.literals import (
     spelled,
 )
 from parquet_bloom.formats.metadata.schema import UNIT_NS
-from parquet_bloom.formats.numbers import is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.formats.numbers import decimal_casts, is_beyond, is_nan, nearest, quotient, scaled
 from parquet_bloom.predicates.arrow_literals import is_bytes, is_text
 
 
@@ -148,7 +148,7 @@ def _decimal(kind: pa.DataType, op: str, value: Literal) -> Plan:
     if is_nan(number):
         return Always(False)
     if isinstance(number, float):
-        return Against(op, pa.scalar(number), (pa.float64(),))
+        return Against(op, pa.scalar(number), decimal_casts(pa.float64()))
 
     def scalar(whole: int) -> pa.Scalar:
         digits = tuple(map(int, str(abs(whole))))

@@ -17,6 +17,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.report.tables import table_lines
 from parquet_bloom.report.text import UNBOUNDED, cells, json_text, shortened, visible
 
@@ -261,7 +262,11 @@ def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: IO[bytes
     import pyarrow.parquet as pq
 
     total = 0
-    with pq.ParquetWriter(pa.PythonFile(out, "w"), schema) as writer:
+    try:
+        opened = pq.ParquetWriter(pa.PythonFile(out, "w"), schema)
+    except pa.ArrowNotImplementedError as error:  # such as of a struct without fields, which a table may have
+        raise RequestError(f"these columns cannot be written as Parquet: {first_line(error)}") from error
+    with opened as writer:
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)

@@ -8,13 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from parquet_bloom.chunks.hive import Pairs, partition_value
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.metadata.schema import INT32, Leaf
 from parquet_bloom.limits import Limits, limits
+from parquet_bloom.storage.remote import Location
 
 FORMAT = ds.ParquetFileFormat()
+_LOCAL = LocalFileSystem()
 
 
 def file_format(**read: Any) -> ds.ParquetFileFormat:
@@ -35,17 +38,17 @@ def file_format(**read: Any) -> ds.ParquetFileFormat:
 
 
 def fragment(
-    path: Any, filesystem: Any, partition: pc.Expression | None, groups: Sequence[int],
+    path: Any, at: Location, partition: pc.Expression | None, groups: Sequence[int],
     form: ds.ParquetFileFormat | None = None,
 ) -> Any:  # fmt: skip
     """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
 
-    path  on the file system, or a file of pyarrow's that is open
+    path  of the file, or a file of pyarrow's that is open
+    at    where it lies: files of one call may be on several file systems, as a table's rows in memory are
     form  how the file is read; None: as file_format has it
     """
-    return (form or file_format()).make_fragment(
-        path, filesystem if isinstance(path, str) else None, partition, row_groups=_ranked(groups)
-    )
+    filesystem = (at.filesystem or _LOCAL) if isinstance(path, str) else None
+    return (form or file_format()).make_fragment(path, filesystem, partition, row_groups=_ranked(groups))
 
 
 def with_groups(fragment: Any, groups: Sequence[int]) -> Any:

@@ -17,17 +17,18 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.expression_filter import ExpressionFilter
+from parquet_bloom.search.columns import check_fields, finished, for_scanner, path_of
+from parquet_bloom.search.expression_filter import ExpressionFilter, filter_of
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
 from parquet_bloom.search.in_table import InTable
 from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
-from parquet_bloom.search.table_rows import Part, TableRows
+from parquet_bloom.search.table_rows import Part, TableRows, format_of
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
@@ -78,7 +79,7 @@ class Scan:
         self.keys = self._search.keys  # the columns of folders' names
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
         table = self._search.table
-        self._rows = TableRows(table.snapshot, self.filesystem, for_arrow) if table is not None else None
+        self._rows = TableRows(table.snapshot, for_arrow) if table is not None else None
 
     @property
     def table(self) -> InTable | None:
@@ -193,7 +194,7 @@ class Scan:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
         empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
-        return empty.scanner(columns=listed(columns)).projected_schema
+        return empty.scanner(columns=None if columns is None else list(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet.
@@ -214,7 +215,8 @@ class Scan:
         keys, fragments, rows = self._search.keys, [], self._rows
         for file, groups in parts:
             constants = rows.constants(file) if rows else partition_expression(keys, file.file.partitions)
-            fragments.append(fragment(for_arrow(file), self.filesystem, constants, groups))
+            form = format_of(file, rows.schema) if rows else None
+            fragments.append(fragment(for_arrow(file), file.file, constants, groups, form))
         made_of = (fragments, self.schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
@@ -229,29 +231,27 @@ class Scan:
         """The rows that match, of the columns named (None: all)."""
         if self.progress is not None or self._rows is not None:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
-        self._check_columns(columns)
+        schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
             dataset = self._dataset(self._open())
             if rows is None:
-                return dataset.to_table(columns=listed(columns))
-            scanner = dataset.scanner(columns=self._with(columns, rows))
+                return dataset.to_table(columns=None if columns is None else list(columns))
+            scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))
             batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
-            table = pa.Table.from_batches(batches, scanner.projected_schema)
-            return table if columns is None else table.select(list(columns))
+            return finished(pa.Table.from_batches(batches, scanner.projected_schema), columns, schema)
 
     def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
-        self._check_columns(columns)
+        schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
             meter = self.row_meter()
-            names = listed(columns) if rows is None else self._with(columns, rows)
-            for batch in self._batches(self._open(), names, batch_rows):
+            for batch in self._batches(self._open(), self._with(columns, rows), batch_rows):
                 meter.add(batch.num_rows)
                 kept = batch if rows is None else rows.filter_batch(batch)
                 if kept.num_rows:
-                    yield kept if columns is None or rows is None else kept.select(list(columns))
+                    yield finished(kept, columns, schema)
 
     def unfiltered(self, columns: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """All living rows of the row groups in which one can match, for whoever filters rows in a way of his own.
@@ -262,7 +262,7 @@ class Scan:
 
         def rows() -> Iterator[pa.RecordBatch]:
             with self._reading():
-                yield from self._batches(parts, listed(columns), batch_rows)
+                yield from self._batches(parts, self._with(columns, None), batch_rows)
 
         return rows()
 
@@ -286,7 +286,8 @@ class Scan:
             yield from self._rows.batches(parts, names, batch_rows)
         elif parts:
             options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
-            yield from self._dataset(parts).scanner(columns=names, **options).to_batches()
+            wanted = for_scanner(names, self.schema)
+            yield from self._dataset(parts).scanner(columns=wanted, **options).to_batches()
 
     def _living(self, file: FileResult) -> int:
         """The rows of the row groups that match whole."""
@@ -317,31 +318,29 @@ class Scan:
             return row_filter(self.predicate, self.schema, dates=dates)
         from parquet_bloom.predicates.arrow import as_expression
 
-        return ExpressionFilter(as_expression(self._given), self.predicate)
+        return filter_of(as_expression(self._given), self.predicate, self.schema)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise RequestError("columns takes a list of names, not one text")
         self.require(columns)
         names = self.schema.names
-        wanted = names if columns is None else [name if name in names else name.split(".")[0] for name in columns]
+        wanted = names if columns is None else [path_of(name, self.schema)[0] for name in columns]
         twice = next((name for name in wanted if names.count(name) > 1), None) if len(set(names)) < len(names) else None
         if twice is not None:
             reason = f"has {names.count(twice)} columns named {twice}, which pyarrow tells apart by name alone"
             raise RequestError(f"{self._search.files[0]}: {reason}; name others with " + parameter("columns"))
+        try:
+            check_fields(columns or (), self.schema)
+        except UnknownColumnError as error:
+            raise self._search.refusal(self.table.first.name if self.table else self._search.files[0], error) from error
 
-    def _with(self, columns: Sequence[str] | None, rows: RowFilter | ExpressionFilter) -> list[str] | None:
-        """The columns to read, those that rows are filtered by among them."""
+    def _with(self, columns: Sequence[str] | None, rows: RowFilter | ExpressionFilter | None) -> list[str] | None:
+        """The columns to read, each once, those that rows are filtered by among them."""
         # Batches are filtered here, not by the scanner. The scanner prunes by min and max first, which leave NaN out,
         # and pyarrow aborts the process on statistics whose bytes are not as long as a value.
-        if columns is None or rows.columns is None:
-            return None
-        return list(dict.fromkeys([*columns, *rows.columns]))
+        by = [] if rows is None else rows.columns
+        return None if columns is None or by is None else list(dict.fromkeys([*columns, *by]))
 
     def _reading(self) -> ChangeGuard:
         return ChangeGuard([file for file, _ in self._open()])
-
-
-def listed(columns: Sequence[str] | None) -> list[str] | None:
-    """A list of the names; None stays None."""
-    return None if columns is None else list(columns)

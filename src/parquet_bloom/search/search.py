@@ -179,7 +179,7 @@ class Search:
         try:
             self.table.ask_log(self.predicate, self.options.nan)
         except RequestError as error:
-            raise self._refusal(self.table.first.name, error) from error
+            raise self.refusal(self.table.first.name, error) from error
         self.hold_names(self.table.leaves, self.table.first.name)
 
     def _try(self, data_file: DataFile) -> FileResult | tuple[DataFile, ParquetBloomError]:
@@ -244,7 +244,7 @@ class Search:
         try:
             bound = bind(self.predicate, Schema(leaves, self.keys, first, strict=self.options.dataset_schema is None))
         except RequestError as error:
-            self._refused = self._refusal(data_file, error)
+            self._refused = self.refusal(data_file, error)
             raise self._refused from error
         literal = literal_outcome(bound, self.options.nan)
         if self._first is None:
@@ -261,16 +261,18 @@ class Search:
         """
         try:
             names = list(dict.fromkeys(leaf.path[0] for leaf in [*leaves, *self.keys]))
+            if self.table is not None:  # a struct without fields has no leaf
+                names = [field.name for field in self.table.snapshot.fields]
             for name in self.columns:
                 if name not in names and name.split(".")[0] not in names:
                     find_leaf([Leaf(at, (there,), 0) for at, there in enumerate(names)], (name,))
             if self.leaf is not None and all(key.path != split_path(self.leaf) for key in self.keys):
                 find_leaf(leaves, self.leaf)
         except RequestError as error:
-            self._refused = self._refusal(data_file, error)
+            self._refused = self.refusal(data_file, error)
             raise self._refused from error
 
-    def _refusal(self, data_file: object, error: RequestError) -> RequestError:
+    def refusal(self, data_file: object, error: RequestError) -> RequestError:
         """An error about names or types, which says by which file, or table, it was found out."""
         count = len(self.files) if self.table is None else 1
         of_many = f" (the first of {count:,} files)" if count > 1 else ""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.metadata.schema import INT96
+from parquet_bloom.search.columns import chosen, path_of
 from parquet_bloom.search.fragments import file_format, fragment
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.workers import chained
@@ -37,9 +38,8 @@ class TableRows:
     opened  gives what pyarrow reads a file by
     """
 
-    def __init__(self, snapshot: Snapshot, filesystem: Any, opened: Opened) -> None:
+    def __init__(self, snapshot: Snapshot, opened: Opened) -> None:
         self._snapshot = snapshot
-        self._filesystem = filesystem
         self._opened = opened
         self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
         self.schema = schema_of(snapshot.fields)
@@ -47,13 +47,13 @@ class TableRows:
     def batches(self, parts: Sequence[Part], names: Sequence[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Living rows, file by file and in their order there.
 
-        names  of columns, or of fields of structs, place.x; None: all columns
+        names  of columns, or of fields of structs, place.x, each once; these are the batches' names. None: all columns
         """
         wanted = self.schema.names if names is None else list(names)
-        top = list(dict.fromkeys(name if name in self.schema.names else name.split(".")[0] for name in wanted))
+        top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
         with closing(self._of_parts(parts, top, batch_rows)) as batches:
             for batch in batches:
-                yield batch if wanted == top else _chosen(batch, wanted)
+                yield batch if wanted == top else chosen(batch, wanted)
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """How many rows of these row groups are not deleted."""
@@ -79,10 +79,10 @@ class TableRows:
         return self._projection(file).same_names()
 
     def constants(self, file: FileResult) -> pc.Expression | None:
-        """What is true of every row of a file: values of the columns that it lacks."""
+        """What is true of every row of a file: values of columns that are not read from it, as pyarrow sees to."""
         expression = None
         for name, value in self._projection(file).absent().items():
-            one = pc.field(name) == value
+            one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
             expression = one if expression is None else expression & one
         return expression
 
@@ -99,7 +99,7 @@ class TableRows:
         file, groups = part
         projection = self._projection(file)
         stored = projection.stored(names)
-        one = fragment(self._opened(file), self._filesystem, None, groups, _format_of(file, self.schema))
+        one = fragment(self._opened(file), file.file, None, groups, format_of(file, self.schema))
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(
             schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1
@@ -138,7 +138,7 @@ class TableRows:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _format_of(file: FileResult, schema: pa.Schema) -> ds.ParquetFileFormat:
+def format_of(file: FileResult, schema: pa.Schema) -> ds.ParquetFileFormat:
     """How a file is read: times of 96 bits in the table's unit, as nanoseconds end in 2262."""
     assert file.outline is not None
     if any(leaf.physical == INT96 for leaf in file.outline.leaves):
@@ -153,13 +153,3 @@ def _without(batch: pa.RecordBatch, gone: NDArray[np.int64]) -> pa.RecordBatch:
     living = np.ones(batch.num_rows, bool)
     living[gone] = False
     return batch.take(pa.array(np.flatnonzero(living)))
-
-
-def _chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Columns, and fields of structs, in the order of their names."""
-    columns = []
-    for name in names:
-        top, *below = [name] if name in batch.schema.names else name.split(".")
-        column = batch.column(top)
-        columns.append(pc.struct_field(column, below) if below else column)
-    return pa.RecordBatch.from_arrays(columns, names=[name.split(".")[-1] for name in names])

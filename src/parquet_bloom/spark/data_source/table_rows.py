@@ -12,10 +12,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.predicates.rows import row_filter
@@ -166,8 +164,7 @@ class TableReader:
         groups = [group for group in open_groups(found) if group in mine]
         if not groups:
             return
-        filesystem: Any = file.file.filesystem or fs.LocalFileSystem()
-        rows = TableRows(snapshot, filesystem, for_arrow)
+        rows = TableRows(snapshot, for_arrow)
         with ChangeGuard([found]):
             for batch in rows.batches([(found, groups)], self.asked.wide.names, BATCH_ROWS):
                 yield self._as_spark(file, batch)
