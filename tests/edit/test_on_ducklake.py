@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from ducklakes import NOTHING_INLINED, Lake, sorted_rows
 
 import parquet_bloom as pb
+from parquet_bloom.cli import run
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.ducklake.table import open_ducklake
 
@@ -75,9 +77,16 @@ def test_old_files_go_with_ducklakes_own_clean_up(lake: Lake) -> None:
     assert left == {file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files}
 
 
+def test_the_command_names_no_snapshot_that_it_did_not_make(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.release()
+    assert run(["add", f"ducklake:{lake.name()}", "--column", "id"]) == 0
+    said = " ".join(capsys.readouterr().out.split())  # long paths are folded
+    assert re.search(r" committed to ducklake:\S*main\.t: 2 files$", said)
+
+
 def test_no_file_grows_on_its_path(lake: Lake) -> None:
     lake.release()
-    with pytest.raises(TableFormatError, match="its files cannot get new versions: "):
+    with pytest.raises(TableFormatError, match="none of its files can be changed so: .*; leave out commit="):
         pb.add_filters(f"ducklake:{lake.name()}", columns=["id"], commit="same-path")
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-import threading
-import time
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from ducklakes import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_rows
+from ducklakes import NOTHING_INLINED, REQUIRED, DuckLakeError, Lake, live_rows, sorted_rows
 from object_store import serving
+from other_duckdb import packages
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
@@ -27,6 +31,42 @@ WITH_DELETES = (
     "DELETE FROM t WHERE id = 500",  # inlined in the catalog, where it may be
     "UPDATE t SET s = 'new' WHERE id BETWEEN 1000 AND 1100",
 )
+
+# Has a transaction open in a catalog until it is told to go on. Argument: the catalog.
+BUSY = """
+import sqlite3, sys, time
+other = sqlite3.connect(sys.argv[1], isolation_level=None)
+other.execute("BEGIN IMMEDIATE")
+print("begun", flush=True)
+sys.stdin.readline()
+time.sleep(0.5)
+other.execute("UPDATE ducklake_table_stats SET record_count = record_count")
+other.execute("COMMIT")
+"""
+# Ours beside an open transaction of DuckLake's in one process. Arguments: the catalog, its data, a statement.
+TOGETHER = """
+import glob, importlib, os, sys
+import duckdb
+import parquet_bloom
+
+catalog, data, statement = sys.argv[1:]
+lake = duckdb.connect(config={"allow_unsigned_extensions": "true", "threads": 1})
+for name in ("ducklake", "sqlite_scanner"):
+    module = importlib.import_module("duckdb_extension_" + name)
+    [path] = glob.glob(os.path.join(os.path.dirname(module.__file__), "extensions", "*", "*.duckdb_extension"))
+    lake.execute(f"LOAD '{path}'")
+lake.execute(f"ATTACH 'ducklake:sqlite:{catalog}' AS lake (DATA_PATH '{data}/')")
+lake.execute("USE lake")
+lake.execute("BEGIN")
+lake.execute(statement).fetchall()
+for call in (parquet_bloom.count, lambda table: parquet_bloom.add_filters(table, columns=["id"])):
+    try:
+        print(call(f"ducklake:{catalog}/main.t"))
+    except parquet_bloom.ConflictError as error:
+        print(error)
+lake.execute("COMMIT")
+print(len(parquet_bloom.add_filters(f"ducklake:{catalog}/main.t", columns=["id"]).commits), "commits")
+"""
 
 
 def opened(lake: Lake) -> tuple[DuckLakeTable, Snapshot]:
@@ -164,9 +204,8 @@ def test_a_catalog_that_may_not_be_written_to_says_so_before_any_work(small, mon
     small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT * FROM range(9)")
     table, snapshot = opened(small)
     monkeypatch.setattr("os.access", lambda path, mode: path != str(small.catalog))  # root may write to any
-    [ways] = table.ways(snapshot).values()
-    assert ways.default is None
-    assert ways.refusal.endswith("; the catalog may not be written to")
+    with pytest.raises(StorageError, match="may not be written to; ask for the right to change the catalog"):
+        table.ways(snapshot)
 
 
 def test_names_do_not_grow(small):
@@ -307,23 +346,58 @@ def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, 
     table, snapshot = opened(small)
     changes = with_filters(table, snapshot)
     monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
-    other = sqlite3.connect(small.catalog, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
+    other = subprocess.Popen(
+        [sys.executable, "-c", BUSY, small.catalog], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout.readline() == "begun\n"
     with pytest.raises(StorageError, match="database is locked"):
         table.commit(snapshot, changes, {})
     monkeypatch.undo()
-
-    def later() -> None:
-        time.sleep(0.5)
-        other.execute("UPDATE ducklake_table_stats SET record_count = record_count")
-        other.execute("COMMIT")
-
-    waiting = threading.Thread(target=later)
-    waiting.start()
+    other.stdin.write("go on\n")
+    other.stdin.flush()
     table.commit(snapshot, changes, {})
-    waiting.join()
-    other.close()
+    other.communicate()
+    assert other.returncode == 0
     assert all(marked(small))
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM t WHERE id BETWEEN 200 AND 204", "CALL ducklake_merge_adjacent_files('lake')"]
+)
+def test_a_catalog_in_sqlite_that_a_transaction_of_this_process_has_open_is_refused(small, statement):
+    """Both commits landed there, and a clean-up then deleted live files."""
+    small.sql(NOTHING_INLINED, *WITH_DELETES, "INSERT INTO t SELECT i, '' FROM range(7000, 7100) r(i)")
+    before = sorted_rows(small.answer("FROM t"))
+    small.release()
+    extensions = packages("ducklake", "sqlite_scanner", required=REQUIRED)
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER, small.catalog, small.data, statement],
+        env={**os.environ, "PYTHONPATH": f"{extensions}:{Path(__file__).parents[2] / 'src'}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    refused = "is open in this process, probably by a DuckDB transaction; end that first"
+    assert done.stdout.count(refused) == 2, done.stdout
+    assert done.stdout.endswith("1 commits\n")
+    assert (sorted_rows(small.answer("FROM t")) == before) == ("DELETE" not in statement)
+    small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+    assert small.sql("SELECT count(*) FROM t")[0][0] == len(before) - 5 * ("DELETE" in statement)
+
+
+def test_a_file_that_was_added_twice_is_not_scheduled_while_a_row_names_it(small):
+    small.sql(NOTHING_INLINED, "CREATE TABLE t (id BIGINT)", "CREATE TABLE u (id BIGINT)")
+    path = small.folder / "both.parquet"
+    pq.write_table(pa.table({"id": range(1000)}), path)
+    for table in "ttu":
+        small.sql(f"CALL ducklake_add_data_files('lake', '{table}', '{path}')")
+    for table in "tut":  # a run looks at a path once, so the table that has it twice takes two
+        small.release()
+        assert path.exists(), "a row names it"
+        assert len(parquet_bloom.add_filters(f"ducklake:{small.name(f'main.{table}')}", columns=["id"]).commits) == 1
+        small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
+        assert small.sql("SELECT count(*) FROM t")[0][0] == 2000
+        assert small.sql("SELECT count(*) FROM u")[0][0] == 1000
+    assert not path.exists(), "no row names it any more"
 
 
 def test_a_catalog_that_another_process_has_open_says_so(tmp_path):

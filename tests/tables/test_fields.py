@@ -5,7 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from parquet_bloom._thrift.parquet.ttypes import SchemaElement, Type
 from parquet_bloom.formats.bounds import domain_of
+from parquet_bloom.tables.columns import file_leaves
 from parquet_bloom.tables.fields import leaves_of, schema_of
 from parquet_bloom.tables.snapshot import Field, TableFile
 
@@ -28,6 +30,16 @@ def test_leaves_have_the_paths_and_the_order_of_parquet(name: str) -> None:
     assert [leaf.path for leaf in leaves[1:]] == paths, "names in a predicate are looked up by these"
     assert [leaf.index for leaf in leaves] == list(range(len(leaves))), "an index is a position among them"
     assert domain_of(leaves[1]) == domain, "bounds of the log are places in this order"
+
+
+def test_a_struct_without_fields_has_no_leaves() -> None:
+    empty = pa.struct([])
+    within = pa.struct([("a", pa.int64()), ("b", pa.list_(empty)), ("c", pa.map_(pa.string(), empty))])
+    fields = [Field("e", empty), Field("x", within), Field("l", pa.list_(within)), Field("y", pa.int64())]
+    leaves = leaves_of(fields)
+    assert [leaf.path for leaf in leaves] == [("x", "a"), ("l", "list", "element", "a"), ("y",)]
+    schema = [SchemaElement(name="root", num_children=1), SchemaElement(name="y", type=Type.INT64)]
+    assert file_leaves(fields, False, schema, "a file") == {("y",): 0}, "each leaf has its own place"
 
 
 def test_a_required_field_stays_required() -> None:

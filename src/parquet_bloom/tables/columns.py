@@ -9,7 +9,7 @@ rules for files of older writers; Iceberg's spec, "Column Projection"; Delta's p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -18,10 +18,11 @@ from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElem
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.tables.fields import leaves_of
+from parquet_bloom.tables.fields import has_leaves, leaves_of
 from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
 
 _GONE = " (no column of the table)"
+_LOGGED = " (the table has its log's values)"
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Match:
     name      there
     leaf      its place among the file's leaves; None for a group, and for what the file lacks
     children  of the field
-    same_name whether the file calls by the field's name this column, and no other one
+    same_name whether the file calls by the field's name this column, and no other one that could be taken for it
     """
 
     field: Field
@@ -59,6 +60,8 @@ class Match:
 
     def leaves(self) -> Iterator[int | None]:
         """The place of each leaf of the field, in their order; None for those that the file lacks."""
+        if not has_leaves(self.field.type):
+            return
         if not self.children:
             yield self.leaf
         for child in self.children:
@@ -70,10 +73,16 @@ class Match:
         return self.same_name and all(child.same_names for child in self.children)
 
 
-def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object) -> tuple[Match, ...]:
+def matches(
+    fields: Sequence[Field],
+    by_id: bool,
+    schema: Sequence[SchemaElement],
+    file: object,
+    logged: Collection[str] = (),
+) -> tuple[Match, ...]:
     """Where a file has the fields of its table. What is not there it surely lacks.
 
-    by_id   as `Snapshot` has it
+    by_id, logged  as `Snapshot` has them; of a column in `logged` a file counts as lacking it
     schema  the file's, flattened, its root first
     file    a TableFile, whose own fields go first; named in errors
     Raises TableFormatError where it cannot be told which column of the file is meant.
@@ -82,7 +91,9 @@ def matches(fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement
         fields, by_id = file.fields, False
     root = _tree(schema)
     search = _Search(file, by_id and any(element.field_id is not None for element in schema))
-    return _named_alike([search.match(one, *search.child(one, root)) for one in fields], root)
+    found = [search.match(one, *((None, None) if one.name in logged else search.child(one, root))) for one in fields]
+    alike = _named_alike(found, root)
+    return tuple(replace(one, same_name=True) if one.field.name in logged else one for one in alike)
 
 
 def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
@@ -95,10 +106,14 @@ def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
 
 
 def file_leaves(
-    fields: Sequence[Field], by_id: bool, schema: Sequence[SchemaElement], file: object
+    fields: Sequence[Field],
+    by_id: bool,
+    schema: Sequence[SchemaElement],
+    file: object,
+    logged: Collection[str] = (),
 ) -> Mapping[LeafPath, int]:
     """The leaves of a table that a file has -> their place among the file's leaves. Arguments, errors: `matches`."""
-    found = [place for one in matches(fields, by_id, schema, file) for place in one.leaves()]
+    found = [place for one in matches(fields, by_id, schema, file, logged) for place in one.leaves()]
     return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
 
 
@@ -109,7 +124,7 @@ def named_leaves(
 
     Arguments and errors of `matches`.
     """
-    places = file_leaves(snapshot.fields, snapshot.by_id, schema, file)
+    places = file_leaves(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
     paths = {place: path for path, place in places.items()}
     return [replace(leaf, path=paths.get(leaf.index, ())) for leaf in leaves]
 
@@ -117,16 +132,20 @@ def named_leaves(
 def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
     """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are.
 
-    One that the table lacks and that has the name of another is marked, so that each name means one.
+    One that the table lacks, or has in its log, is marked where it has the name of another: each name means one.
     """
     if snapshot is None:
         return footer.leaves
     named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
     taken = {one.path for one in named}
-    return [
-        one if one.path else own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
-        for one, own in zip(named, footer.leaves, strict=True)
-    ]
+    shown = []
+    for one, own in zip(named, footer.leaves, strict=True):
+        if not one.path and own.path[0] in snapshot.logged:
+            one = replace(own, path=(own.path[0] + _LOGGED, *own.path[1:]))
+        elif not one.path:
+            one = own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
+        shown.append(one)
+    return shown
 
 
 def _tree(schema: Sequence[SchemaElement]) -> _Node:
@@ -175,13 +194,12 @@ class _Search:
             if one.field_id is None:
                 raise self._unclear(one, "has no field id in the table")
             found = [(at, node) for at, node in nodes if node.element.field_id == one.field_id]
+        elif one.reused:
+            reason = "shared a name with another column, and the file has no field ids to tell which it has"
+            raise self._unclear(one, f"{reason}; give the table its schema.name-mapping.default")
         else:
-            names = [
-                name
-                for name in (one.physical or one.name, *one.aliases)
-                if any(n.element.name == name for _, n in nodes)
-            ]
-            found = [(at, node) for at, node in nodes if node.element.name in names[:1]]
+            names = {one.physical or one.name, *one.aliases}
+            found = [(at, node) for at, node in nodes if node.element.name in names]
         if len(found) > 1:
             raise self._unclear(one, f"is {len(found)} columns of the file")
         if found and found[0][1].repeated and not is_list(one.type):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 import uuid
 
@@ -18,7 +17,10 @@ def new_name(name: str) -> str:
 
 def new_place(file: Location) -> Location:
     """A place beside a file, with a new name."""
-    folder, name = posixpath.split(file.path)
-    new = new_name(name)
-    shown = posixpath.join(posixpath.dirname(file.shown), new) if file.shown else ""
-    return Location(posixpath.join(folder, new), file.filesystem, shown)
+    name = new_name(file.path.rpartition("/")[2])
+    return Location(beside(file.path, name), file.filesystem, beside(file.shown, name) if file.shown else "")
+
+
+def beside(path: str, new: str) -> str:
+    """The last part of one path in the folder of another, whose text stays as it is: relative, or not normalised."""
+    return path[: path.rfind("/") + 1] + new[new.rfind("/") + 1 :]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
+from parquet_bloom.formats.numbers import decimal_casts
 from parquet_bloom.tables.columns import Match, is_list, matches
 from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
 
@@ -25,7 +26,8 @@ class Projection:
     """
 
     def __init__(self, snapshot: Snapshot, file: TableFile, schema: Sequence[SchemaElement]) -> None:
-        found = matches(snapshot.fields, snapshot.by_id, schema, file)
+        found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
+        self._logged = snapshot.logged
         self._constants = file.constants
         self._matches = {field.name: match for field, match in zip(snapshot.fields, found, strict=True)}
         self._fields = {field.name: field for field in snapshot.fields}
@@ -58,10 +60,11 @@ class Projection:
         return all(match.same_names for match in self._matches.values())
 
     def absent(self) -> Mapping[str, pa.Scalar]:
-        """Top-level columns that the file lacks and that are not NULL in its rows, with their value."""
+        """Top-level columns that are not read from the file, with their value; NULL only where the file may have it."""
         lacking = [field for name, field in self._fields.items() if self._matches[name].at is None]
         values = {field.name: self._constants.get(field.name, field.default) for field in lacking}
-        return {name: value for name, value in values.items() if value is not None and value.is_valid}
+        told = {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in told.items() if value.is_valid or name in self._logged}
 
     def lacks_nested_default(self) -> str | None:
         """The name of a field of a struct that the file lacks, and whose value in its rows is a default; None: none."""
@@ -156,4 +159,10 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return _cast(array.storage, kind)
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _cast(array, kind.storage_type))
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
+        for step in decimal_casts(kind):
+            array = array.cast(step)
+        return array
+    if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
+        return array.cast(kind, safe=False)  # to the nearest; a safe cast refuses what no float is
     return array.cast(kind)

@@ -11,7 +11,7 @@ of that format is imported there and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -39,6 +39,7 @@ class Field:
     aliases   further names that it has in some of these files: it was renamed since
     children  of a struct its fields, of a list its element, of a map key and value
     default   the value of rows in files that were written before it was added; a NULL unless the format has such
+    reused    one name was this column's and another's: a file without ids does not tell which of them it has
     """
 
     name: str
@@ -49,6 +50,7 @@ class Field:
     children: tuple[Field, ...] = ()
     default: pa.Scalar | None = None
     aliases: tuple[str, ...] = ()
+    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,15 @@ class TableFile(DataFile):
     rows       that it stores, deleted ones too; None: not known
     size       in bytes, as the log has it
     constants  top-level name -> the one value of all rows, of the field's type: partition values. They hold where the
-               file lacks the column, and are evidence in any case
+               file lacks the column or `Snapshot.logged` names it, and are evidence unless `doubtful` names it
     bounds     of leaves of the table's schema
     buckets    other partition values
     deletes    None: every row lives
     fields     of a file whose columns have names of their own, and ids that mean nothing here: the table's fields,
                found in it by `physical` alone; () where `Snapshot.fields` and `by_id` tell
     entry      the adapter's own record of it, for `Table.ways` and `Table.commit`
+    stored     False: the log holds these rows itself, and the file is in memory alone
+    doubtful   top-level columns of which the file may have another one than the log means; a constant says nothing then
     """
 
     rows: int | None = field(default=None, compare=False)
@@ -114,6 +118,8 @@ class TableFile(DataFile):
     deletes: Deletes | None = field(default=None, compare=False)
     fields: tuple[Field, ...] = field(default=(), compare=False)
     entry: Any = field(default=None, compare=False, repr=False)
+    stored: bool = field(default=True, compare=False)
+    doubtful: Collection[str] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +131,13 @@ class Snapshot:
     fields      of its schema at this version
     by_id       a file's columns are found by field ids, by physical names in files that have none; else by physical
                 names alone
+    logged      top-level columns whose values are the constants alone, whatever a file has under their names: Delta's
+                partition columns. Elsewhere what a file has goes first
     files       in the order of the log
     wishes      what the table's properties say of filters: "columns" is a list of names, "fpp" name -> rate,
                 "max_bytes" a number; only what is set
     filesystem  of all files
+    identity    tells the table from another that was at the same place before; "" where the name alone is enough
     """
 
     table: str
@@ -138,6 +147,8 @@ class Snapshot:
     files: list[TableFile]
     wishes: Mapping[str, Any] = field(default_factory=dict)
     filesystem: Any = None
+    logged: frozenset[str] = frozenset()
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +167,7 @@ class Ways:
     @property
     def refusal(self) -> str:
         """Why neither way is open."""
-        return "; ".join(reason for reason in (self.no_same_path, self.no_new_path) if reason)
+        return "; ".join(dict.fromkeys(reason for reason in (self.no_same_path, self.no_new_path) if reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +198,13 @@ class Table(Protocol):
     def name(self) -> str:
         """As it was named, without a secret."""
 
-    def snapshot(self) -> Snapshot:
-        """Read the log. Raises StorageError, TableFormatError for a table with a feature that is not understood."""
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
+        """Read the log.
+
+        stored_only  without rows that the log holds itself, for who looks at stored files or changes them; else these
+                     are files too, in memory, so that nobody who wants rows misses one
+        Raises StorageError, TableFormatError for a table with a feature that is not understood.
+        """
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""

@@ -11,19 +11,30 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError, first_line
+from parquet_bloom.errors import (
+    ConflictError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    UnknownCommitError,
+    first_line,
+)
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.storage.remote import storage_error
 
 VERSION = "1.0"
+LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"  # a row at a snapshot, given twice
 _SERVER = re.compile(r"(postgres|postgresql|mysql|md|quack|mssql|sqlserver):", re.I)
 _FILE = re.compile(r"(duckdb|sqlite):", re.I)
+_ours: dict[sqlite3.Connection, tuple[int, int]] = {}  # that are open, and the device and inode of each one's file
+_opening = threading.Lock()
 _WAIT = 30  # seconds for another program's transaction in an SQLite file
 
 
@@ -68,6 +79,8 @@ class Catalog:
             connection = self._sqlite(write) if self.is_sqlite else self._duckdb(write)
         except sqlite3.Error as error:
             raise StorageError(self.path, first_line(error)) from error
+        except OSError as error:
+            raise storage_error(self.path, error) from error
         queries = Queries(self, connection)
         try:
             queries.run("BEGIN IMMEDIATE" if write and self.is_sqlite else "BEGIN")
@@ -77,10 +90,19 @@ class Catalog:
         finally:
             with suppress(Exception):  # what was not committed is rolled back by this too
                 connection.close()
+            _ours.pop(connection, None)
 
     def _sqlite(self, write: bool) -> Any:
         name = f"file:{quote(os.path.abspath(self.path))}?mode={'rw' if write else 'ro'}"
-        return sqlite3.connect(name, timeout=_WAIT, isolation_level=None, uri=True)
+        with _opening:
+            found = os.stat(self.path)
+            mine = found.st_dev, found.st_ino
+            if mine not in _ours.values() and _descriptor(self.path) is not None:
+                reason = "is open in this process, probably by a DuckDB transaction; end that first, as locks of SQLite"
+                raise ConflictError(self.path, f"{reason} do not hold between two libraries of one process")
+            connection = sqlite3.connect(name, timeout=_WAIT, isolation_level=None, uri=True)
+            _ours[connection] = mine
+        return connection
 
     def _duckdb(self, write: bool) -> Any:
         try:
@@ -101,7 +123,7 @@ class Queries:
 
     def __init__(self, catalog: Catalog, connection: Any) -> None:
         self._catalog = catalog
-        self._connection = connection
+        self.connection = connection  # sqlite3's or DuckDB's
 
     @property
     def is_sqlite(self) -> bool:
@@ -111,7 +133,7 @@ class Queries:
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of one statement; its parameters are written `?`. Raises StorageError."""
         try:
-            done = self._connection.execute(sql, list(values))
+            done = self.connection.execute(sql, list(values))
             return [tuple(row) for row in done.fetchall()]
         except sqlite3.Error as error:
             raise StorageError(self._catalog.path, first_line(error)) from error
@@ -142,6 +164,30 @@ def _plain(error: Exception) -> str:
     return re.sub(r"^[A-Za-z ]*Error: ", "", first_line(error))
 
 
+def _descriptor(path: str) -> int | None:
+    """A descriptor of this process that is of that file.
+
+    Locks of files are the process's: closing one of our descriptors drops those of another library here (DuckDB has an
+    SQLite of its own), whose transaction would then write over what others commit meanwhile, ours included.
+    """
+    with suppress(OSError):
+        wanted = os.stat(path)
+        for name in os.listdir("/dev/fd"):
+            with suppress(OSError, ValueError):
+                if os.path.samestat(os.fstat(int(name)), wanted):
+                    return int(name)
+    return None
+
+
+def _first_bytes(path: str, n: int) -> bytes:
+    """Opens nothing where the file is open: see _descriptor."""
+    there = _descriptor(path)
+    if there is not None:
+        return os.pread(there, n, 0)
+    with open(path, "rb") as file:
+        return file.read(n)
+
+
 def catalog_of(name: str) -> Catalog:
     """The catalog that a file holds; `duckdb:` or `sqlite:` before it may say of which kind it is.
 
@@ -155,8 +201,8 @@ def catalog_of(name: str) -> Catalog:
     prefix = _FILE.match(name)
     path = name[prefix.end() :] if prefix is not None else name
     try:
-        with open(path, "rb") as file:
-            start = file.read(16)
+        with _opening:
+            start = _first_bytes(path, 16)
     except OSError as error:
         raise storage_error(path, error) from error
     if start == b"SQLite format 3\0":

@@ -21,11 +21,12 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.ducklake.catalog import Queries
-from parquet_bloom.tables.ducklake.types import arrow_type, is_exact, scalar_of
+from parquet_bloom.tables.ducklake.types import INTEGERS, arrow_type, is_exact, scalar_of
 from parquet_bloom.tables.snapshot import Field, LeafPath
 
 _ABSENT = "\0"  # no file has a column of this name
 _GROUPS: dict[str, LeafPath] = {"struct": (), "list": ("list",), "map": ("key_value",)}  # between column and children
+_AS_JSON = INTEGERS | {"boolean", "varchar", "json"}  # which are the same text as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,9 @@ def _field(
     kind = arrow_type(column.type)
     if kind is None:
         raise TableFormatError(table, f"column {'.'.join(path)} is of type {column.type}, which is not read")
+    if column.type == "json" and (others := sorted(column.types - _AS_JSON)):
+        reason = f"was {others[0]} before it was JSON, and DuckLake's texts of it are not known"
+        raise TableFormatError(table, f"column {'.'.join(path)} {reason}")
     leaves[column.id] = path
     default = None
     if column.default is not None:

@@ -1,7 +1,8 @@
 """Puts new versions of files into a DuckLake table: one SQL transaction.
 
     ducklake_data_file                     path, file_size_bytes and footer_size of the same row become the new file's
-    ducklake_files_scheduled_for_deletion  the old path: ducklake_cleanup_old_files deletes it, when its time has come
+    ducklake_files_scheduled_for_deletion  the old path, which ducklake_cleanup_old_files deletes in its time; not
+                                           where another row names that file too
 
 No snapshot is added, as no snapshot changes: the row serves each that the file is in, and each reads the same rows from
 the new file. Row ids, statistics, partition values, names and deletes hang on data_file_id, which stays.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import posixpath
+from collections import defaultdict
 from collections.abc import Sequence
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError
@@ -20,6 +22,7 @@ from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.ducklake.catalog import Queries
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import Entry
+from parquet_bloom.tables.new_names import beside
 from parquet_bloom.tables.snapshot import Change
 
 
@@ -30,19 +33,41 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
     """
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00")
     time = "?" if queries.is_sqlite else "CAST(? AS TIMESTAMPTZ)"
+    named = _Named(queries)
     for change in changes:
         entry: Entry = change.file.entry
         _unchanged(queries, change, entry)
-        path = posixpath.join(posixpath.dirname(entry.path), posixpath.basename(change.location.path))
+        path = beside(entry.path, change.location.path)
         queries.run(
             "UPDATE ducklake_data_file SET path = ?, file_size_bytes = ?, footer_size = ? WHERE data_file_id = ?",
             [path, change.size, change.footer_size, entry.id],
         )
-        old, relative = folders.below_data(folders.full(entry.path, entry.relative))
+        full = folders.full(entry.path, entry.relative)
+        named.forget(entry)
+        if named.has(full):
+            continue  # another row, of this table or of another, has the same file: it was added twice
+        old, relative = folders.below_data(full)
         queries.run(
             f"INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, {time})",
             [entry.id, old, relative, now],
         )
+
+
+class _Named:
+    """The files that rows of all tables and snapshots name, as far as these rows do not change."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._rows: defaultdict[str, dict[int, str | None]] = defaultdict(dict)
+        for id_, path, relative in queries.run("SELECT data_file_id, path, path_is_relative FROM ducklake_data_file"):
+            self._rows[posixpath.basename(path)][id_] = None if relative else path
+
+    def forget(self, entry: Entry) -> None:
+        """Of one row, whose path changes."""
+        self._rows[posixpath.basename(entry.path)].pop(entry.id, None)
+
+    def has(self, path: str) -> bool:
+        """Whether a row may name the file of this full path. A relative one is below a folder that is not looked up."""
+        return any(one in (None, path) for one in self._rows[posixpath.basename(path)].values())
 
 
 def has_new_files(queries: Queries, changes: Sequence[Change]) -> bool:

@@ -11,9 +11,10 @@ A relative data_path is one of the working folder, as it is in DuckDB. Source: t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.store import Store
@@ -87,3 +88,16 @@ class Folders:
 
 def _closed(folder: str) -> str:
     return folder if not folder or folder.endswith("/") else folder + "/"
+
+
+def folder_values(path: str) -> dict[str, str | None]:
+    """What the key=value folders of a path say, as DuckDB 1.5 reads them: the first of a key counts.
+
+    NULL is __HIVE_DEFAULT_PARTITION__, or NULL in letters of any case, before %XX is undone.
+    """
+    found: dict[str, str | None] = {}
+    for folder in path.split("/")[:-1]:
+        key, sign, value = folder.partition("=")
+        if key and sign and "=" not in value and key not in found:
+            found[key] = None if value == HIVE_NULL or value.upper() == "NULL" else unquote(value)
+    return found

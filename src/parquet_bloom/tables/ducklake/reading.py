@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.storage.paths import DataFile, partitions_of
-from parquet_bloom.tables.ducklake.catalog import Queries
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.tables.ducklake.catalog import LIVE, Queries
 from parquet_bloom.tables.ducklake.columns import columns_of, named_as
 from parquet_bloom.tables.ducklake.deletes import DeleteFile, FileDeletes
 from parquet_bloom.tables.ducklake.evidence import (
@@ -27,12 +27,11 @@ from parquet_bloom.tables.ducklake.evidence import (
     constants_of,
     ranges_of,
 )
-from parquet_bloom.tables.ducklake.paths import Folders
+from parquet_bloom.tables.ducklake.inlined import inlined_files
+from parquet_bloom.tables.ducklake.paths import Folders, folder_values
 from parquet_bloom.tables.ducklake.types import scalar_of
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
-
-LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +120,16 @@ class Reader:
         self._deletes: defaultdict[int, list[_DeleteRow]] = defaultdict(list)
         self._inlined: defaultdict[int, list[int]] = defaultdict(list)
 
-    def snapshot(self) -> Snapshot:
-        """Read all of it. Raises TableFormatError for what is not understood, and for rows that no file has."""
-        self._no_inlined_rows()
+    def snapshot(self, stored_only: bool) -> Snapshot:
+        """Read all of it, as tables.snapshot.Table has it. Raises TableFormatError for what is not understood."""
         rows = sorted(_FileRow(*row) for row in self._live("ducklake_data_file", _FILE_COLUMNS))
         self._read_statistics()
         self._read_partitions(rows)
         self._read_names()
         self._read_deletes()
         table, files = self._table, [self._file(row) for row in rows]
+        if not stored_only:
+            files += inlined_files(self._queries, table.name, table.id, table.snapshot)
         filesystem = table.folders.store.filesystem
         return Snapshot(table.name, str(table.snapshot), self._columns.fields, True, files, {}, filesystem)
 
@@ -181,14 +181,17 @@ class Reader:
 
     def _folder_values(self, at: DataFile, mapping: int) -> dict[str, pa.Scalar]:
         """The values of columns that an added file does not have, but the folders that it lies in."""
-        folders = dict(partitions_of(at.path))
+        folders = folder_values(at.path)
         found = {}
         for one in self._names[mapping]:
             field = next((field for field in self._columns.fields if field.field_id == one.column_id), None)
             if not one.is_partition or field is None:
                 continue
             kind = self._columns.by_id[one.column_id].type
-            value = scalar_of(folders[one.name], kind, field.type) if one.name in folders else None
+            text = folders.get(one.name)
+            if not text and not pa.types.is_string(field.type):
+                text = None  # only a text can be empty
+            value = scalar_of(text, kind, field.type) if one.name in folders else None
             if value is None:
                 raise TableFormatError(at, f"its value of {field.name} is not understood from its folders")
             found[field.name] = value
@@ -202,17 +205,6 @@ class Reader:
 
     def _of_table(self, table: str, columns: str) -> list[tuple[Any, ...]]:
         return self._queries.run(f"SELECT {columns} FROM {table} WHERE table_id = ?", [self._table.id])
-
-    def _no_inlined_rows(self) -> None:
-        """No file has the rows that the catalog holds itself, so who reads files would lose them."""
-        total = 0
-        for (name,) in self._of_table("ducklake_inlined_data_tables", "table_name"):
-            quoted = '"' + name.replace('"', '""') + '"'
-            at = [self._table.snapshot, self._table.snapshot]
-            total += int(self._queries.run(f"SELECT count(*) FROM {quoted} WHERE {LIVE}", at)[0][0])
-        if total:
-            reason = f"{total} rows are inlined in the catalog, and no file has them; write them to files first"
-            raise TableFormatError(self._table.name, f"{reason}, with CALL ducklake_flush_inlined_data(...) in DuckDB")
 
     def _read_statistics(self) -> None:
         columns = "data_file_id, column_id, value_count, null_count, min_value, max_value, contains_nan"

@@ -15,10 +15,10 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, 
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.ducklake.catalog import Catalog, Queries, catalog_of
+from parquet_bloom.tables.ducklake.catalog import LIVE, Catalog, Queries, catalog_of
 from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files, replace_files
 from parquet_bloom.tables.ducklake.paths import Folders
-from parquet_bloom.tables.ducklake.reading import LIVE, Reader, TableRow
+from parquet_bloom.tables.ducklake.reading import Reader, TableRow
 from parquet_bloom.tables.new_names import new_place
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
@@ -57,18 +57,20 @@ class DuckLakeTable:
     version: str | None
     data_path: str | None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
         with self.catalog.reading() as queries:
-            return Reader(queries, self._row(queries, self._snapshot_id(queries))).snapshot()
+            return Reader(queries, self._row(queries, self._snapshot_id(queries))).snapshot(stored_only)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
-        """A new file always: deletes name their file by its id, and positions stay."""
-        grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
-        ways = Ways("new-path", grown)
+        """A new file always: deletes name their file by its id, and positions stay.
+
+        Raises StorageError where the catalog may not be written to.
+        """
         if not os.access(self.catalog.path, os.W_OK):
-            ways = Ways(None, grown, "the catalog may not be written to")
-        return dict.fromkeys((file.path for file in snapshot.files), ways)
+            raise StorageError(self.catalog.path, "may not be written to; ask for the right to change the catalog")
+        grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
+        return dict.fromkeys((file.path for file in snapshot.files), Ways("new-path", grown))
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""

@@ -23,6 +23,7 @@ from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, day_numb
 
 SIGNED = frozenset(("int8", "int16", "int32", "int64"))
 INTEGERS = SIGNED | {"uint8", "uint16", "uint32", "uint64"}
+_HUGE = frozenset(("int128", "uint128"))  # no literals: DuckDB rounds twice as it stores them, past the text of a bound
 _STAMPS = frozenset(("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"))
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -54,8 +55,17 @@ _PLAIN: dict[str, pa.DataType] = {
     "uuid": pa.uuid(),
     "geometry": pa.binary(),
 }
+_SQL = {
+    "boolean": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
+    "int128": "HUGEINT", "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT",
+    "uint128": "UHUGEINT", "float32": "FLOAT", "float64": "DOUBLE", "time": "TIME", "time_ns": "TIME_NS",
+    "timetz": "TIMETZ", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_s": "TIMESTAMP_S",
+    "timestamp_ms": "TIMESTAMP_MS", "timestamp_ns": "TIMESTAMP_NS", "timestamptz": "TIMESTAMPTZ",
+    "interval": "INTERVAL", "varchar": "VARCHAR", "blob": "BLOB", "json": "JSON", "uuid": "UUID",
+}  # fmt: skip
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _INTEGER_TEXT = re.compile(r"-?\d{1,20}", re.A)
+_HUGE_TEXT = re.compile(r"-?\d{1,39}", re.A)
 _NUMBER_TEXT = re.compile(r"-?\d{1,40}(\.\d{1,40})?", re.A)
 _BOOLEANS = {"0": False, "1": True, "false": False, "true": True}
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
@@ -65,6 +75,11 @@ def arrow_type(name: str) -> pa.DataType | None:
     """The type of rows; None for one that is not read, such as VARIANT, and for nested ones."""
     decimal = _DECIMAL.fullmatch(name)
     return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal is not None else _PLAIN.get(name)
+
+
+def sql_type(name: str) -> str | None:
+    """As DuckDB's SQL calls it; None for one that it does not know by itself, such as GEOMETRY, and for nested ones."""
+    return name if _DECIMAL.fullmatch(name) is not None else _SQL.get(name)
 
 
 def is_exact(name: str) -> bool:
@@ -107,6 +122,8 @@ def scalar_of(text: str | None, name: str, kind: pa.DataType) -> pa.Scalar | Non
     if text is None:
         return pa.scalar(None, kind)
     value: Any = literal_of(text, name)
+    if name in _HUGE and _HUGE_TEXT.fullmatch(text):
+        value = float(int(text))
     if value is None:
         return None
     try:

@@ -1,0 +1,137 @@
+"""Rows that a DuckLake catalog holds itself: small inserts, until somebody flushes them to files.
+
+    ducklake_inlined_data_tables      table_id, table_name, schema_version
+    ducklake_inlined_data_3_1         row_id, begin_snapshot, end_snapshot, and the columns by their names then
+
+Each such table becomes a Parquet file in memory, of the rows that are live at the snapshot. DuckDB writes it, so values
+are what a flush would make of them; a catalog in SQLite has most of them as text, which DuckDB casts as DuckLake does.
+Source: the DuckLake 1.0 specification, "Data Inlining"; texts as DuckLake of DuckDB 1.5.5 writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from parquet_bloom.errors import StorageError, TableFormatError, first_line
+from parquet_bloom.tables.ducklake.catalog import LIVE, Queries
+from parquet_bloom.tables.ducklake.columns import Columns, columns_of
+from parquet_bloom.tables.ducklake.in_memory import OneFile
+from parquet_bloom.tables.ducklake.types import sql_type
+from parquet_bloom.tables.snapshot import Field, TableFile
+
+_OWN = ["row_id", "begin_snapshot", "end_snapshot"]
+_ADVICE = "CALL ducklake_flush_inlined_data(...) in DuckDB writes them to files"
+
+
+def inlined_files(queries: Queries, table: str, table_id: int, snapshot: int) -> list[TableFile]:
+    """The rows of one table that are in no file, as files in memory; none where all rows are in files.
+
+    table  named in errors
+    Raises TableFormatError for rows that cannot be read: they must not be missing in silence.
+    """
+    named = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+    files = []
+    for (name,) in queries.run(named, [table_id]):
+        rows = f"{_quoted(name)} WHERE {LIVE}"
+        count, last = queries.run(f"SELECT count(*), max(begin_snapshot) FROM {rows}", [snapshot, snapshot])[0]
+        if count:
+            try:
+                data = _parquet(queries, name, columns_of(queries, table, table_id, last), snapshot)
+            except (_NotReadError, StorageError) as error:
+                reason = error.reason if isinstance(error, StorageError) else str(error)
+                many = "1 row is" if count == 1 else f"{count:,} rows are"
+                raise TableFormatError(table, f"{many} inlined in the catalog, {reason}; {_ADVICE}") from error
+            store = fs.PyFileSystem(OneFile(name, data))
+            shown = f"{table} inlined in {name}"
+            files.append(TableFile(name, store, shown, [], name, (), count, len(data), stored=False))
+    return files
+
+
+class _NotReadError(Exception):
+    """Rows that cannot be read, and why."""
+
+
+def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> bytes:
+    """One of the catalog's tables as a Parquet file with field ids."""
+    has = [row[0] for row in queries.run(f"SELECT name FROM pragma_table_info({_text(name)})")]
+    wanted = [field.name for field in columns.fields]
+    if has[:3] != _OWN or sorted(has[3:]) != sorted(wanted):
+        raise _NotReadError("under other names than their table's columns had")
+    casts = ", ".join(
+        f"CAST({_quoted(field.name)} AS {_sql_type(field, columns)}) AS {_quoted(field.name)}"
+        for field in columns.fields
+    )
+    rows = f"FROM {_quoted(name)} WHERE {LIVE} ORDER BY row_id".replace("?", str(int(snapshot)))
+    ids = ", ".join(_field_id(field) for field in columns.fields)
+    if not queries.is_sqlite:
+        return _written(queries.connection, f"SELECT {casts} {rows}", ids)
+    try:
+        import duckdb
+    except ImportError:
+        raise _NotReadError("and reading them needs duckdb (pip install 'parquet-bloom[ducklake]')") from None
+    stored = queries.run(f"SELECT {', '.join(map(_quoted, wanted))} {rows}")
+    with duckdb.connect(":memory:") as connection:
+        connection.register("stored", _as_texts(wanted, stored))
+        return _written(connection, f"SELECT {casts} FROM stored", ids)
+
+
+def _as_texts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """What SQLite has, as DuckDB can cast it: bytes as they are, all else as text."""
+    columns = []
+    for values in zip(*rows, strict=True):
+        if any(isinstance(value, bytes) for value in values):
+            columns.append(pa.array([v.encode() if isinstance(v, str) else v for v in values], pa.binary()))
+        else:
+            columns.append(pa.array([None if v is None else str(v) for v in values], pa.string()))
+    return pa.table(columns, names=list(names))
+
+
+def _written(connection: Any, select: str, ids: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="parquet-bloom-") as folder:
+        path = os.path.join(folder, "rows.parquet")
+        try:
+            connection.execute(f"COPY ({select}) TO {_text(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+        except Exception as error:
+            if not type(error).__module__.startswith(("duckdb", "_duckdb")):
+                raise
+            raise _NotReadError(f"and DuckDB does not write them ({first_line(error)})") from error
+        return Path(path).read_bytes()
+
+
+def _sql_type(field: Field, columns: Columns) -> str:
+    assert field.field_id is not None
+    kind = columns.by_id[field.field_id].type
+    inner = [_sql_type(child, columns) for child in field.children]
+    if kind == "struct":
+        pairs = zip(field.children, inner, strict=True)
+        return f"STRUCT({', '.join(f'{_quoted(child.name)} {one}' for child, one in pairs)})"
+    if kind == "list":
+        return f"{inner[0]}[]"
+    if kind == "map":
+        return f"MAP({inner[0]}, {inner[1]})"
+    name = sql_type(kind)
+    if name is None:
+        raise _NotReadError(f"with a column of type {kind}, {field.name}")
+    return name
+
+
+def _field_id(field: Field) -> str:
+    if not field.children:
+        return f"{_text(field.name)}: {field.field_id}"
+    inner = ", ".join(map(_field_id, field.children))
+    return f"{_text(field.name)}: {{__duckdb_field_id: {field.field_id}, {inner}}}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
