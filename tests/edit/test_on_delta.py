@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from delta_tables import random_table
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from samples import open_to_all
 from shares import more_then_slow
 
 import parquet_bloom as pb
@@ -92,8 +93,17 @@ def test_files_may_grow_on_their_paths(tmp_path: Path) -> None:
     assert filtered(tmp_path) == [{"id"}] * 3
     all_agree(tmp_path, rows)
     assert [by_deltalake(tmp_path, v) == rows for v in (2, 3)] == [True] * 2
-    pb.remove_filters(f"delta:{tmp_path}", commit="same-path")
+    report = pb.remove_filters(f"delta:{tmp_path}", commit="same-path")
     all_agree(tmp_path, rows)
+    for version, columns in (("", set()), ("@2", set()), ("@3", {"id"}), ("@4", set())):
+        shown = pb.inspect(f"delta:{tmp_path}{version}", assert_filters=["id"]).files
+        assert [{one.column for one in file.filters} for file in shown] == [columns] * 3, "what the version names"
+        assert [bool(file.lacking) for file in shown] == [not columns] * 3
+        checked = pb.verify(f"delta:{tmp_path}{version}").files
+        assert [{one.column for one in file.filters} for file in checked] == [columns] * 3
+    again = pb.remove_filters(f"delta:{tmp_path}")
+    assert (again.commits, [file.removed for file in again.files]) == ([], [0] * 3)
+    assert [file.output for file in again.files] == [file.source for file in again.files], "nothing was made"
     assert [by_deltalake(tmp_path, v) == rows for v in (2, 3, 4)] == [True] * 3, "a size that a version names stays"
     assert pb.check(f"delta:{tmp_path}", "id = 17") is not None
     pb.add_filters(f"delta:{tmp_path}", columns=["id"], replace=True)
@@ -299,3 +309,44 @@ def test_signals(tmp_path: Path, number: signal.Signals) -> None:
     pb.add_filters(f"delta:{tmp_path}", columns=["id"])
     all_agree(tmp_path, rows)
     assert all("-bloom-" in name for name in unnamed(tmp_path))
+
+
+FORBIDDEN = """
+import os, sys
+from parquet_bloom.cli import run
+from parquet_bloom.tables.delta import table
+name, other = (f"delta:{path}" for path in sys.argv[1:4:2])
+# What is imported has to be here before: the other user may not see this folder.
+assert run(["add", other, "-c", "id"]) == 0
+assert run(["add", f"{other}/none", "-c", "id"]) == 2
+if sys.argv[2] == "late":
+    table.check_log = lambda folder: None
+else:
+    access = os.access
+    os.access = lambda path, mode: not path.endswith("_delta_log") and access(path, mode)
+os.seteuid(65534)
+sys.exit(run(["add", name, "-c", "id"]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("early", "the folder of its log, {0}/_delta_log, may not be written to; nothing was changed"),
+        ("late", "deltalake did not commit: Generic LocalFileSystem error: Permission denied (os error 13); nothing"),
+    ],
+)
+def test_a_log_that_may_not_be_written_to(tmp_path: Path, when: str, told: str) -> None:
+    root, other = tmp_path / "t", tmp_path / "other"
+    made(root)
+    made(other)
+    for folder in root.glob("part=*"):
+        open_to_all(folder)
+    before = sorted(root.rglob("*"))
+    done = subprocess.run(
+        [sys.executable, "-c", FORBIDDEN, root, when, other], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert told.format(root) in done.stderr
+    assert sorted(root.rglob("*")) == before

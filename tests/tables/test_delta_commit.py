@@ -6,8 +6,10 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +24,11 @@ from object_store import SECRET, ObjectStore, options_of
 from other_duckdb import Asked
 from test_delta_snapshot import rows_of, texts_of
 
+import parquet_bloom
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.delta import commit as committing
 from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.delta.spelling import respelled
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
 
 WAYS = ("new-path", "same-path")
@@ -190,6 +194,35 @@ def test_a_path_that_deltalake_would_spell_anew_is_refused(tmp_path, spelt):
     assert "written in a way that deltalake would change" in ways.refusal
 
 
+class Later:
+    """deltalake as a later version may be, which encodes more in the paths of removes."""
+
+    def __init__(self) -> None:
+        self.real = committing.deltalake()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def RemoveAction(self, path: str, *more: Any) -> Any:
+        return self.real.RemoveAction(path.replace("=", "%3D"), *more)
+
+
+def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
+    paths = ["a.parquet", "p=1/a.parquet", "p%3D1/a.parquet", "\ud800", "%00", "b.parquet"]
+    assert respelled(committing.deltalake(), paths) == {"p%3D1/a.parquet", "\ud800"} | (
+        respelled(committing.deltalake(), ["%00"])
+    )
+    assert respelled(Later(), ["a.parquet", "p=1/a.parquet"]) == {"p=1/a.parquet"}
+    assert respelled(Later(), []) == set()
+    root = table_at(tmp_path)
+    monkeypatch.setattr(delta, "deltalake", Later)
+    with pytest.raises(TableFormatError, match="its path is written in a way that deltalake would change"):
+        parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match="no table to try paths in"):
+        parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_change_feeds_see_no_row_twice(tmp_path, way):
     write_deltalake(str(tmp_path), ids(0), configuration={"delta.enableChangeDataFeed": "true"})
@@ -261,6 +294,7 @@ def test_a_file_with_more_than_deltalake_carries_is_refused(tmp_path, name):
     assert refused.default is None
     assert reason in refused.no_same_path
     assert reason in refused.no_new_path
+    assert refused.refusal == refused.no_new_path, "said once"
     assert free.default == "new-path", "the other file is free"
     with pytest.raises(TableFormatError, match=re.escape(reason)):
         table.commit(snapshot, [Change(snapshot.files[0], snapshot.files[0], 5, 1)], {})
@@ -467,6 +501,60 @@ def test_a_compaction_by_deltalake_that_is_late_does_not_notice(tmp_path, way, r
     assert len(live(root)) == rows
 
 
+LATE: dict[str, tuple[Callable[[DeltaTable], Any], int, int]] = {  # rows then, after a new path and after the same one
+    "delete all": (lambda table: table.delete(), 200, 0),
+    "overwrite": (lambda table: write_deltalake(table, ids(500, 3), mode="overwrite"), 203, 3),
+}
+REFUSED_LATE: dict[str, Callable[[DeltaTable], Any]] = {
+    "delete": lambda table: table.delete("id = 7"),
+    "delete of a partition": lambda table: table.delete("p = 'a'"),
+    "update": lambda table: table.update(updates={"id": "id + 1000"}, predicate="id < 50"),
+    "merge": lambda table: (
+        table.merge(ids(5, 1), "t.id = s.id", source_alias="s", target_alias="t").when_matched_delete().execute()
+    ),
+    "overwrite of a partition": lambda table: write_deltalake(
+        table, pa.table({"id": [500], "p": ["a"]}), mode="overwrite", predicate="p = 'a'"
+    ),
+    "restore": lambda table: table.restore(0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", LATE)
+def test_who_removes_all_by_deltalake_and_is_late_does_not_notice(tmp_path, way, name):
+    """Paths of the old table are removed, which the new one has no more: as after deltalake's own compaction."""
+    act, anew, same = LATE[name]
+    root = table_at(tmp_path)
+    began = opened(root)
+    table, snapshot, changes = changed(root, way)
+    table.commit(snapshot, changes, {})
+    act(began)
+    assert len(live(root)) == (anew if way == "new-path" else same), "the day it does, docs/tables-delta.md may say so"
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_after_deltalakes_own_compaction_they_do_not_notice_either(tmp_path, name):
+    root = table_at(tmp_path)
+    began = opened(root)
+    opened(root).optimize.compact()
+    LATE[name][0](began)
+    assert len(live(root)) == LATE[name][1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", REFUSED_LATE)
+def test_who_removes_some_by_deltalake_and_is_late_is_refused(tmp_path, way, name):
+    from deltalake.exceptions import CommitFailedError
+
+    root = table_at(tmp_path)
+    began = opened(root)
+    table, snapshot, changes = changed(root, way)
+    table.commit(snapshot, changes, {})
+    with pytest.raises(CommitFailedError):
+        REFUSED_LATE[name](began)
+    assert live(root) == list(range(200))
+
+
 # --- failures -------------------------------------------------------------------------------------
 
 
@@ -483,6 +571,11 @@ def test_a_log_that_cannot_be_written_is_an_error_and_nothing_is_committed(tmp_p
     assert table.commit(snapshot, changes, {}) == "2"
 
 
+def is_trial(table: DeltaTable) -> bool:
+    """Whether it is one in which the spelling of paths is tried."""
+    return "/parquet-bloom-" in table.table_uri
+
+
 def test_an_error_after_the_commit_is_none(tmp_path, monkeypatch):
     """What comes after the log's file may fail: the log is asked, not the error."""
     root = table_at(tmp_path)
@@ -491,11 +584,101 @@ def test_an_error_after_the_commit_is_none(tmp_path, monkeypatch):
 
     def late(self: DeltaTable, *arguments: Any, **named: Any) -> None:
         real(self, *arguments, **named)
-        raise OSError("the network is down")
+        if not is_trial(self):
+            raise OSError("the network is down")
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
     assert table.commit(snapshot, changes, {}) == "2"
     assert live(root) == list(range(200))
+
+
+@pytest.fixture
+def panic(tmp_path) -> BaseException:
+    """A panic of deltalake, which is no Exception."""
+    with pytest.raises(BaseException, match="Invalid object store url") as caught:
+        write_deltalake(str(tmp_path / "a[b]"), ids(0))
+    assert not isinstance(caught.value, Exception), "the day it is one, nothing need be done for it"
+    return caught.value
+
+
+def panicking(panic: BaseException, lands: bool) -> Callable[..., None]:
+    real = DeltaTable.create_write_transaction
+
+    def raising(self: DeltaTable, *arguments: Any, **named: Any) -> None:
+        if lands or is_trial(self):
+            real(self, *arguments, **named)
+        if not is_trial(self):
+            raise panic
+
+    return raising
+
+
+def test_a_panic_of_deltalake_is_an_error_of_ours(tmp_path, monkeypatch, panic):
+    root = table_at(tmp_path)
+    before = sorted(root.rglob("*"))
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", panicking(panic, False))
+        with pytest.raises(StorageError, match="deltalake did not commit: .*; nothing was committed"):
+            parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
+        assert sorted(root.rglob("*")) == before, "no new file stays"
+        patched.setattr(DeltaTable, "schema", panicking(panic, False))
+        with pytest.raises(StorageError, match="deltalake does not open it: .*; nothing was committed"):
+            parquet_bloom.add_filters(f"delta:{root}", columns=["id"])
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_write_transaction", panicking(panic, True))
+        assert len(parquet_bloom.add_filters(f"delta:{root}", columns=["id"]).commits) == 1, "the log has it"
+    assert live(root) == list(range(200))
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_who_ends_a_program_is_no_panic(tmp_path, monkeypatch, kind):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, "new-path")
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", panicking(kind(), False))
+    with pytest.raises(kind):
+        table.commit(snapshot, changes, {})
+
+
+def test_what_deltalake_cannot_open_is_refused_before_any_work(tmp_path):
+    fields = [made.field("id", "long"), made.field("t", "timestamp_ntz")]  # without the feature that it needs
+    add = made.file_of(tmp_path, "a.parquet", pa.table({"id": [1, 2]}))
+    made.commit(tmp_path, 0, made.protocol(), made.metadata(fields), add)
+    before = {path: path.stat().st_size for path in tmp_path.rglob("*")}
+    for options in ({"dry_run": True}, {}, {"commit": "same-path"}):
+        with pytest.raises(TableFormatError, match="deltalake does not open it: .*timestampNtz.*; nothing was"):
+            parquet_bloom.add_filters(f"delta:{tmp_path}", columns=["id"], **options)
+        assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
+    assert parquet_bloom.count(f"delta:{tmp_path}", "id = 1") == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_that_was_made_anew_is_another(tmp_path, way):
+    root = table_at(tmp_path)
+    table, snapshot, changes = changed(root, way)
+    shutil.move(root / "_delta_log", tmp_path / "old log")
+    for first in (500, 600):
+        write_deltalake(root.as_uri(), ids(first), mode="append", partition_by=["p"])
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="a table with another id there: .*; nothing was committed"):
+            table.commit(snapshot, changes, {})
+    assert live(root) == list(range(500, 700))
+    assert parquet_bloom.count(f"delta:{root}") == 200
+    assert table.snapshot().identity != snapshot.identity
+
+
+def test_a_table_that_is_made_anew_while_filters_are_built(tmp_path):
+    root, done = table_at(tmp_path), []
+
+    def anew(_: parquet_bloom.Progress) -> None:
+        if not done:
+            done.append(shutil.move(root / "_delta_log", tmp_path / "old log"))
+            for first in (500, 600):
+                write_deltalake(root.as_uri(), ids(first), mode="append", partition_by=["p"])
+
+    report = parquet_bloom.add_filters(f"delta:{root}", columns=["id"], progress=anew)
+    assert done
+    assert [(one.version, one.files) for one in report.commits] == [("2", 4)], "the files of the new table have them"
+    assert live(root) == list(range(500, 700))
 
 
 @pytest.mark.parametrize(("threads", "steps"), [(4, 4), pytest.param(8, 12, marks=pytest.mark.more)])

@@ -14,8 +14,9 @@ import delta_tables as made
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.tables.delta.table import open_delta
 from parquet_bloom.tables.snapshot import FileBounds, Snapshot
@@ -151,6 +152,28 @@ def test_statistics_that_are_columns_of_a_checkpoint_are_read(tmp_path):
     assert (x.rows, y.rows) == (4, 3), "JSON comes first, as the log's own form"
     assert x.bounds[("id",)] == FileBounds(lower=17)
     assert x.entry.stats is None, "what the log does not have is not made up for a commit"
+
+
+def test_times_of_96_bits_in_a_checkpoint_are_those_that_they_are(tmp_path):
+    """As Spark writes them unless it is told otherwise; as nanoseconds the year 9999 would be 1816."""
+    end = dt.datetime(9999, 12, 31)
+    valid_to = made.field("valid_to", "timestamp_ntz")
+    bounds = pa.struct([("valid_to", pa.timestamp("us"))])
+    parsed = pa.struct([("numRecords", pa.int64()), ("minValues", bounds), ("maxValues", bounds)])
+    kept = [field for field in ACTIONS.field("add").type if field.name not in ("stats", "stats_parsed")]
+    schema = ACTIONS.set(2, pa.field("add", pa.struct([*kept, ("stats_parsed", parsed)])))
+    told = {"numRecords": 2, "minValues": {"valid_to": end}, "maxValues": {"valid_to": end}}
+    add = {"path": "x.parquet", "partitionValues": [], "size": 7, "stats_parsed": told}
+    metadata = {
+        "metaData": METADATA["metaData"] | {"schemaString": made.metadata([valid_to])["metaData"]["schemaString"]}
+    }
+    rows = [dict.fromkeys(ACTIONS.names) | action for action in (PROTOCOL, metadata, {"add": add})]
+    path = log_of(tmp_path) / f"{0:020d}.checkpoint.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, use_deprecated_int96_timestamps=True)
+    [x] = snapshot_of(tmp_path).files
+    found, place = x.bounds[("valid_to",)], (end - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    assert found.lower <= place <= found.upper
+    assert found.upper - found.lower < 2_000
 
 
 def test_deltalakes_checkpoints_give_what_its_commits_give(tmp_path):
@@ -304,6 +327,21 @@ def test_mapped_columns_are_found_by_their_physical_names(tmp_path, mode):
     assert file.bounds[("id",)] == FileBounds(lower=3, null_count=0)
     assert file.bounds[("st", "x")] == FileBounds(lower=b"k")
     assert file.constants == {"p": pa.scalar(dt.date(2026, 1, 1))}
+
+
+@pytest.mark.parametrize("protocol", [made.protocol(), made.protocol([], [])], ids=["1", "3"])
+@pytest.mark.parametrize("mode", ["name", "id", "else"])
+def test_a_mapping_that_the_protocol_does_not_have_is_none(tmp_path, protocol, mode):
+    fields = [made.mapped("id", "long", "col-1", 1), made.field("name", "string")]
+    add = made.file_of(tmp_path, "a.parquet", pa.table({"id": [7], "name": ["n"]}))
+    made.commit(tmp_path, 0, protocol, made.metadata(fields, delta__columnMapping__mode=mode), add)
+    assert [field.physical for field in snapshot_of(tmp_path).fields] == ["", ""]
+    assert not snapshot_of(tmp_path).by_id
+    rows = [{"id": 7, "name": "n"}]
+    assert parquet_bloom.read_table(f"delta:{tmp_path}").to_pylist() == rows
+    if mode != "else":  # which the kernel of deltalake does not parse
+        query = QueryBuilder().register("t", DeltaTable(tmp_path)).execute("SELECT * FROM t").read_all()
+        assert pa.table(query).to_pylist() == rows, "as DataFusion reads it through deltalake"
 
 
 def test_nested_types_are_read(tmp_path):

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 import random
+import re
 import struct
 from decimal import Decimal
 from typing import Any
@@ -126,6 +127,31 @@ def test_a_text_that_was_cut_within_a_character_ends_before_it(value):
         text = units[: 2 * cut].decode("utf-16-le", "surrogatepass")  # as the JVM cuts
         lower, upper = span("string", text, text)
         assert lower <= raw <= upper
+
+
+def truncated_by_old_spark(value: str, length: int) -> tuple[str, str]:
+    """Least and greatest text as Delta made them of one that is longer, before it heeded pairs."""
+    data = value.encode("utf-16-le", "surrogatepass")
+    units = [data[i : i + 2] for i in range(0, len(data), 2)]
+    kept, rest = units[:length], units[length:]
+    while rest and int.from_bytes(rest[0], "little") >= 0xFFFD:
+        kept.append(rest.pop(0))
+    texts = [b"".join(some).decode("utf-16-le", "surrogatepass") for some in (units[:length], kept)]
+    lower, upper = (re.sub("[\ud800-\udfff]", "?", text) for text in texts)  # String.getBytes of half a pair
+    return lower, upper + "\ufffd"
+
+
+@pytest.mark.parametrize("fill", ["a", "?", "\uffff", "\ue000", "é"])
+def test_half_a_pair_that_java_made_a_question_mark_covers_the_pair(fill):
+    for pairs in ("\U0001f600", "\U0001f600?\U0010ffff", "\ufffe\U00010000", "?\ufffd\U0001f600"):
+        for length in range(1, 8):
+            for before in range(8):
+                value = fill * before + pairs + "tail"
+                if length < len(value.encode("utf-16-le")) // 2:
+                    lower, upper = span("string", *truncated_by_old_spark(value, length))
+                    assert lower <= value.encode() <= upper
+    assert span("string", "a", "a?\ufffd") == (b"a", b"a\xff")
+    assert span("string", "a?\ufffd", "b?") == (b"a?", b"b?\xff"), "a least text is below the pair as it is"
 
 
 def test_an_empty_text_is_a_bound_and_others_are_none():

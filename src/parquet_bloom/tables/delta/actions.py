@@ -165,7 +165,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
 
     with Source(at) as source:
         try:
-            file = pq.ParquetFile(source.arrow_file())
+            file = pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us")  # nanoseconds end in 2262
             names = file.schema_arrow.names
             if not set(names) & {"add", "metaData", "protocol", "sidecar"}:
                 raise KeyError(f"its columns are {', '.join(names[:5])}")

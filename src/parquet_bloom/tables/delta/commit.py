@@ -11,6 +11,7 @@ The log is read again after each attempt, as an error does not tell that nothing
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from urllib.parse import quote, unquote
 
 from parquet_bloom.errors import (
     ConflictError,
+    ParquetBloomError,
     RequestError,
     StorageError,
     TableFormatError,
@@ -34,17 +36,21 @@ from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder, read_fil
 from parquet_bloom.tables.snapshot import Change
 
 _ATTEMPTS = 20
+_REASON = re.compile(r"([A-Z][\w ]*\(os error \d+\))")
 _TOKEN = "parquetBloomCommit"  # a name in commitInfo, by which a commit is known for ours
 
 
-def commit(folder: TableFolder, version: int, changes: Sequence[Change], properties: Mapping[str, str]) -> int:
+def commit(
+    folder: TableFolder, version: int, identity: str, changes: Sequence[Change], properties: Mapping[str, str]
+) -> int:
     """Commit new versions of files that a version has; returns the version that they are in.
 
+    identity  of the table, as its metaData action has it
     Raises RequestError without deltalake, and as tables.snapshot.Table.commit.
     """
     if not changes:
         return version
-    transaction = Transaction(folder, changes, properties)
+    transaction = Transaction(folder, identity, changes, properties)
     for _ in range(_ATTEMPTS):
         version = transaction.check(version)
         transaction.check_files()
@@ -56,14 +62,16 @@ def commit(folder: TableFolder, version: int, changes: Sequence[Change], propert
 class Transaction:
     """One commit, while it is tried."""
 
-    def __init__(self, folder: TableFolder, changes: Sequence[Change], properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: TableFolder, identity: str, changes: Sequence[Change], properties: Mapping[str, str]
+    ) -> None:
         self._library = deltalake()
         self._folder = folder
+        self._identity = identity
         self._changes = changes
         self._ours = {unquote(change.file.entry.path): change.file for change in changes}
         self._token = uuid.uuid4().hex
         self._properties = {**properties, _TOKEN: self._token}
-        self._uri, self._options = named(folder)
 
     def check(self, version: int) -> int:
         """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""
@@ -102,9 +110,9 @@ class Transaction:
         more = library.CommitProperties(custom_metadata=self._properties, max_commit_retries=0)
         # A checkpoint or a cleaning that fails after the commit would look as if that had failed.
         hooks = library.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-        failure = None
+        failure: BaseException | None = None
         try:
-            table = library.DeltaTable(self._uri, version=version, storage_options=self._options)
+            table = opened(self._folder, version, self._identity)
             table.create_write_transaction(
                 self._actions(),
                 mode="append",
@@ -113,14 +121,18 @@ class Transaction:
                 commit_properties=more,
                 post_commithook_properties=hooks,
             )
-        except Exception as error:
+        except ConflictError:
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             failure = error
         landed = self._landed(version + 1, failure)
         if landed is None:
             raise self._failed(failure) from failure
         return landed
 
-    def _landed(self, version: int, failure: Exception | None) -> bool | None:
+    def _landed(self, version: int, failure: BaseException | None) -> bool | None:
         """Whether a version is ours; None: there is no such version."""
         at = self._folder.below(f"_delta_log/{version:020d}.json")
         try:
@@ -128,7 +140,7 @@ class Transaction:
                 return None
             data = read_file(at)
         except Exception as error:
-            said = first_line(failure or error)
+            said = _told(failure or error)
             reason = f"nobody can tell whether version {version} is this commit ({said}); its files stay"
             raise UnknownCommitError(self._folder.at, without_secret(reason)) from error
         if failure is None and self._token.encode() not in data:
@@ -137,10 +149,12 @@ class Transaction:
             )
         return self._token.encode() in data
 
-    def _failed(self, failure: Exception | None) -> Exception:
+    def _failed(self, failure: BaseException | None) -> Exception:
         if failure is None:
             return UnknownCommitError(self._folder.at, "deltalake committed, but the log does not have the version yet")
-        said = without_secret(first_line(failure))
+        if isinstance(failure, ParquetBloomError):  # it was not even opened
+            return failure
+        said = without_secret(_told(failure))
         if self._folder.at.is_local or isinstance(failure, self._library.refusals):
             return StorageError(self._folder.at, f"deltalake did not commit: {said}; nothing was committed")
         # What was sent may still arrive.
@@ -174,6 +188,18 @@ def _size(change: Change) -> int | None:
         raise storage_error(change.location, error) from error
 
 
+def _told(error: BaseException) -> str:
+    """What an error says; also the system's reason, which deltalake has on a line further down."""
+    reason = _REASON.search(str(error))
+    said = first_line(error)
+    return said if reason is None or reason[1] in said else f"{said}: {reason[1]}"
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an error is one of the library: its panics are no Exception, and no signal either."""
+    return isinstance(error, Exception) or type(error).__module__ == "pyo3_runtime"
+
+
 class _Library:
     """What is taken from deltalake."""
 
@@ -195,6 +221,36 @@ def deltalake() -> _Library:
         return _Library()
     except ImportError as error:
         raise RequestError("delta: needs deltalake 1.6.6 or later; pip install 'parquet-bloom[delta]'") from error
+
+
+def opened(folder: TableFolder, version: int, identity: str) -> Any:
+    """deltalake's own DeltaTable of a version.
+
+    Raises TableFormatError, StorageError where deltalake does not open it, ConflictError where it is another table.
+    """
+    library = deltalake()
+    uri, options = named(folder)
+    try:
+        table = library.DeltaTable(uri, version=version, storage_options=options)
+        table.schema()
+        found = str(table.metadata().id)
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        said = without_secret(_told(error))
+        kind = StorageError if isinstance(error, OSError) or not isinstance(error, Exception) else TableFormatError
+        raise kind(folder.at, f"deltalake does not open it: {said}; nothing was committed") from error
+    if found != identity:
+        reason = "deltalake finds a table with another id there: it was made anew, or its name means another folder"
+        raise ConflictError(folder.at, f"{reason} to deltalake; nothing was committed")
+    return table
+
+
+def check_log(folder: TableFolder) -> None:
+    """Raise StorageError where a commit cannot be written, as far as a local disk tells."""
+    log = folder.below("_delta_log")
+    if log.is_local and os.path.isdir(log.path) and not os.access(log.path, os.W_OK | os.X_OK):
+        raise StorageError(folder.at, f"the folder of its log, {log.path}, may not be written to; nothing was changed")
 
 
 def named(folder: TableFolder) -> tuple[str, dict[str, str] | None]:

@@ -48,6 +48,12 @@ def check_readable(table: object, protocol: Mapping[str, Any]) -> None:
         raise TableFormatError(table, f"has reader features that this version does not know: {', '.join(unknown)}")
 
 
+def maps_columns(protocol: Mapping[str, Any]) -> bool:
+    """Whether readers must heed column mapping: by the version of the protocol, or as a feature that it names."""
+    version = int(protocol["minReaderVersion"])
+    return version == 2 if version < 3 else "columnMapping" in (protocol.get("readerFeatures") or ())
+
+
 def writer_features(protocol: Mapping[str, Any]) -> frozenset[str]:
     """The features that a writer must heed: named ones, or those of its version of the protocol."""
     version = int(protocol["minWriterVersion"])

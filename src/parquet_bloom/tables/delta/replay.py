@@ -29,6 +29,11 @@ class State:
     adds: tuple[Add, ...]
 
     @property
+    def identity(self) -> str:
+        """What tells the table from another at the same place, made before or after it."""
+        return str(self.metadata.get("id"))
+
+    @property
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         found: dict[str, str] = self.metadata["configuration"]

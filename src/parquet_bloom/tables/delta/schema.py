@@ -60,9 +60,13 @@ class Schema:
     by_id: bool
 
 
-def read_schema(table: object, metadata: Mapping[str, Any]) -> Schema:
-    """The schema of a metaData action. Raises TableFormatError for one that is not understood."""
-    mode = metadata["configuration"].get("delta.columnMapping.mode", "none")
+def read_schema(table: object, metadata: Mapping[str, Any], mapping: bool = True) -> Schema:
+    """The schema of a metaData action.
+
+    mapping  whether the protocol has column mapping; without it the property that asks for one says nothing
+    Raises TableFormatError for one that is not understood.
+    """
+    mode = metadata["configuration"].get("delta.columnMapping.mode", "none") if mapping else "none"
     if mode not in ("none", "name", "id"):
         raise TableFormatError(table, f"its columns are mapped by {mode}, which this version does not know")
     reader = _Reader(mode != "none")
@@ -127,7 +131,10 @@ def _plain(text: str) -> pa.DataType:
     decimal = _DECIMAL.fullmatch(text)
     if decimal is None:
         raise ValueError(f"type {text}")
-    return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    precision, scale = int(decimal[1]), int(decimal[2])
+    if not 0 <= scale <= precision:
+        raise ValueError(f"{text}: a scale lies between 0 and the precision")
+    return pa.decimal128(precision, scale)
 
 
 def _arrow(field: Field) -> pa.Field:

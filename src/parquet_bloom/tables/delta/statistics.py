@@ -6,7 +6,7 @@ A log keeps statistics as JSON, or as columns of a checkpoint; neither has value
                  when zones had offsets of seconds, which Spark leaves out
     dates        and timestamps before 1582: widened by two weeks, as old writers counted them by the Julian calendar
     strings      cut, with or without something put behind: a greatest one is the start of others (and of longer ones);
-                 where a cut went through a character, the bound ends before it
+                 where a cut went through a character, the bound ends before it, and before the "?" of Java for a half
     decimals     written as doubles by some: widened by what a double may lose
     floats       one step wider, as not all programs read a number back exactly; NaN is in no bounds
     integers     nothing but integers counts
@@ -198,9 +198,13 @@ def _decimal(value: Any, scale: int, upper: bool) -> int | None:
 def _text(value: Any, upper: bool) -> bytes | None:
     if not isinstance(value, str):
         return None
-    cut = re.search("[\ud800-\udfff\ufffd]", value)  # half a character, or what stands for one
-    text = (value if cut is None else value[: cut.start()]).encode()
-    return text + b"\xff" if upper else text  # above all texts that begin so
+    text: str = value
+    cut = re.search("[\ud800-\udfff\ufffd]", text)  # half a character, or what stands for one
+    if cut is not None:
+        text = text[: cut.start()]
+        # Before its U+FFFD, Delta on Spark had half a pair, of which Java made a "?": it lies below all pairs.
+        text = text.removesuffix("?") if upper else text
+    return text.encode() + b"\xff" if upper else text.encode()  # above all texts that begin so
 
 
 def _day(value: Any, upper: bool) -> int | None:

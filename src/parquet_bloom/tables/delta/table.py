@@ -8,17 +8,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parquet_bloom.errors import RequestError, TableFormatError
+from parquet_bloom.errors import ConflictError, RequestError, TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.tables.delta.actions import Add
-from parquet_bloom.tables.delta.commit import commit, deltalake, named
+from parquet_bloom.tables.delta.commit import check_log, commit, deltalake, named, opened
 from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes
-from parquet_bloom.tables.delta.features import check_readable
+from parquet_bloom.tables.delta.features import check_readable, maps_columns
 from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder
 from parquet_bloom.tables.delta.partition_values import constants_of
 from parquet_bloom.tables.delta.replay import State, replay
 from parquet_bloom.tables.delta.schema import Schema, read_schema
+from parquet_bloom.tables.delta.spelling import respelled
 from parquet_bloom.tables.delta.statistics import Bounds, rows_of
 from parquet_bloom.tables.delta.ways import check_writable, ways_of
 from parquet_bloom.tables.new_names import new_name
@@ -57,32 +58,46 @@ class DeltaTable:
         self._folder = folder
         self._version = version
         self._read: State | None = None  # the version that was read last: a version never changes
+        self._respelled: dict[str, bool] = {}  # paths of the log, and whether deltalake would write them otherwise
+        self._opened: tuple[int, str] | None = None  # the version that deltalake opened last, and of which table
 
     @property
     def name(self) -> str:
         """As it was named, without a secret."""
         return str(self._folder.at)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the log. Raises StorageError, TableFormatError."""
         log = LogFiles(self._folder)
         state = self._state(log, self._number(log))
-        schema = read_schema(self.name, state.metadata)
+        schema = read_schema(self.name, state.metadata, maps_columns(state.protocol))
         files = [self._file(schema, add) for add in state.adds]
         return Snapshot(
-            self.name, str(state.version), schema.fields, schema.by_id, files, {}, self._folder.at.filesystem
-        )
+            self.name, str(state.version), schema.fields, schema.by_id, files, {}, self._folder.at.filesystem,
+            frozenset(field.name for field in schema.partition_columns), state.identity,
+        )  # fmt: skip
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version.
 
         Raises TableFormatError where the whole table refuses, RequestError where deltalake is not installed, or cannot
-        be given the storage.
+        be given the storage, StorageError where its log may not be written to.
         """
-        deltalake()
+        library = deltalake()
         named(self._folder)
-        check_writable(self.name, self._state(LogFiles(self._folder), int(snapshot.version)))
-        return {file.path: ways_of(self._folder, file.entry, file) for file in snapshot.files}
+        check_log(self._folder)
+        version = int(snapshot.version)
+        check_writable(self.name, self._state(LogFiles(self._folder), version))
+        if self._opened != (version, snapshot.identity):  # what deltalake refuses is told before any work
+            opened(self._folder, version, snapshot.identity)
+            self._opened = version, snapshot.identity
+        unknown = [file.entry.path for file in snapshot.files if file.entry.path not in self._respelled]
+        changed = respelled(library, unknown)
+        self._respelled |= {path: path in changed for path in unknown}
+        return {
+            file.path: ways_of(self._folder, file.entry, file, self._respelled[file.entry.path])
+            for file in snapshot.files
+        }
 
     def new_location(self, file: TableFile) -> Location:
         """A path beside a file, with a new UUID behind its name."""
@@ -95,11 +110,15 @@ class DeltaTable:
         Raises ConflictError, StorageError and UnknownCommitError, which alone means that files must stay, and
         RequestError, TableFormatError as `ways`.
         """
-        ways = self.ways(snapshot)
-        for change in changes:
-            if reason := ways[change.file.path].refusal:
-                raise TableFormatError(change.file, reason)
-        return str(commit(self._folder, int(snapshot.version), changes, properties))
+        try:
+            ways = self.ways(snapshot)
+            for change in changes:
+                if reason := ways[change.file.path].refusal:
+                    raise TableFormatError(change.file, reason)
+            return str(commit(self._folder, int(snapshot.version), snapshot.identity, changes, properties))
+        except ConflictError:  # a table that was made anew has versions of the same numbers
+            self._read = self._opened = None
+            raise
 
     def _number(self, log: LogFiles) -> int:
         if self._version is None:

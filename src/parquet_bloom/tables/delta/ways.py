@@ -7,8 +7,6 @@ Tracking", "IcebergCompatV1"; deltalake 1.6.6 as measured.
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
-
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.delta.actions import Add
@@ -34,7 +32,6 @@ _WRITTEN = frozenset(
 # Tags that Databricks gives every file, by which OPTIMIZE orders and sizes its work; the time of an entry says much the
 # same. They do not come over.
 _HINTS = frozenset({"INSERTION_TIME", "MAX_INSERTION_TIME", "MIN_INSERTION_TIME", "OPTIMIZE_TARGET_SIZE"})
-_KEPT = "/!$&'()+,-.:;=@_~"  # characters that deltalake writes into the log as they are, beside letters and digits
 
 
 def check_writable(table: object, state: State) -> None:
@@ -50,9 +47,11 @@ def check_writable(table: object, state: State) -> None:
         raise TableFormatError(table, f"has features with which deltalake does not commit: {', '.join(unknown)}")
 
 
-def ways_of(folder: TableFolder, add: Add, at: Location) -> Ways:
-    """How one file may get a new version."""
+def ways_of(folder: TableFolder, add: Add, at: Location, respelled: bool) -> Ways:
+    """How one file may get a new version. respelled: whether deltalake would write its path otherwise than the log."""
     reason = _refusal(folder, add, at)
+    if not reason and respelled:
+        reason = "its path is written in a way that deltalake would change"
     return Ways(None, reason, reason) if reason else Ways("new-path")
 
 
@@ -71,6 +70,4 @@ def _refusal(folder: TableFolder, add: Add, at: Location) -> str:
         return f"its entry in the log has {', '.join(lost)}, which deltalake cannot carry over"
     if add.stats is None and add.parsed is not None:
         return "its statistics are columns of a checkpoint alone, which deltalake cannot carry over"
-    if quote(unquote(add.path), _KEPT) != add.path:
-        return "its path is written in a way that deltalake would change"
     return ""
