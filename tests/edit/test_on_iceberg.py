@@ -309,3 +309,22 @@ def test_what_is_no_table(warehouse: Warehouse) -> None:
     snapshot = warehouse.load().current_snapshot().snapshot_id
     with pytest.raises(RequestError, match=f"leave out @{snapshot}"):
         pb.add_filters(f"{NAME}@{snapshot}", catalog_properties=warehouse.properties)
+
+
+@pytest.mark.parametrize("way", ["new-path", "same-path"])
+@pytest.mark.parametrize(
+    "place", ["wh", "./wh", "{root}/wh", "{root}//wh", "{root}/x/../wh", "file:{root}/wh", "file://{root}//w h%20x"]
+)
+def test_a_table_may_lie_below_a_path_of_any_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, way: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    warehouse = Warehouse(tmp_path, warehouse=place.format(root=tmp_path))
+    rows = by_text(made(warehouse))
+    folder = f"{warehouse.load().location()}/data"
+    for change in (lambda: add(warehouse, columns=["id"], commit=way), lambda: remove(warehouse, commit=way)):
+        [commit] = change().commits
+        assert commit.files == len(entries(warehouse.load()))
+        assert by_pyiceberg(warehouse) == rows == by_ours(warehouse)
+        assert {entry.data_file.file_path.rpartition("/")[0] for entry in entries(warehouse.load())} == {folder}
+    warehouse.close()

@@ -22,6 +22,7 @@ from iceberg_log import (
     append,
     as_version_3,
     by_text,
+    data_file,
     entries,
     equality_deletes,
     live_rows,
@@ -48,6 +49,7 @@ from pyiceberg.types import (
     TimestampType,
     UUIDType,
 )
+from sqlalchemy.exc import OperationalError
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
@@ -436,7 +438,10 @@ def test_who_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: pytest.M
     assert len([name for name in files_of(table) if "/snap-" in name]) == 3 == len(warehouse.load().snapshots())
 
 
-def test_a_disk_that_is_full_leaves_no_manifest(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["write_manifest", "write_manifest_list"])
+def test_a_disk_that_is_full_leaves_no_manifest(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(*range(10)))
     ours = warehouse.open()
@@ -447,11 +452,13 @@ def test_a_disk_that_is_full_leaves_no_manifest(warehouse: Warehouse, monkeypatc
     def full(*arguments: Any, **more: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyiceberg.table.update.snapshot.write_manifest_list", full)
-    with pytest.raises(StorageError, match="No space left on device; nothing was committed"):
+    # A manifest that could not be made, or a list of them: what is there goes, what is not is nobody's trouble.
+    monkeypatch.setattr(f"pyiceberg.table.update.snapshot.{what}", full)
+    with pytest.raises(StorageError, match="the disk of its metadata is full; nothing was committed"):
         ours.commit(snapshot, [change], {})
     assert files_of(table) == names
     assert warehouse.read().version == snapshot.version
+    assert not caplog.records, "a command would print pyiceberg's traceback"
 
 
 @pytest.mark.more
@@ -587,8 +594,77 @@ def test_files_of_a_spec_whose_column_was_dropped_are_left_alone(warehouse: Ware
     ways = ours.ways(snapshot)
     told = {file.entry.partition[0]: ways[file.path] for file in snapshot.files}
     assert told[0].default is None
-    assert told[0].refusal.startswith("a partition column was dropped")
+    assert told[0].refusal == "a partition column was dropped from the table, and pyiceberg would lose its values"
     assert told[1].default == "new-path"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("at_work", ["planning", "committing"])
+def test_a_partition_column_that_is_dropped_meanwhile(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_work: str, way: str
+) -> None:
+    """It is a conflict, whichever attempt meets it; planned again, the file is refused."""
+    table = warehouse.create(SCHEMA, partition_spec=BY_NAME, properties={"commit.retry.min-wait-ms": "1"})
+    append(table, rows_of(1, 2, name="a"))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change, names = changed(ours, snapshot.files[0], way), files_of(table)
+    before, dropped = SqlCatalog.commit_table, []
+
+    def drop() -> None:
+        dropped.append(True)
+        with warehouse.load().update_spec() as update:
+            update.remove_field("name")
+        with warehouse.load().update_schema() as update:
+            update.delete_column("name")
+
+    def late(self: Any, *arguments: Any) -> Any:
+        if not dropped:
+            drop()
+            raise CommitFailedException("another commit came first")
+        return before(self, *arguments)
+
+    if at_work == "planning":
+        drop()
+    else:
+        monkeypatch.setattr(SqlCatalog, "commit_table", late)
+    with pytest.raises(ConflictError, match="a partition column was dropped.*nothing was committed"):
+        ours.commit(snapshot, [change], {})
+    assert not {name for name in files_of(table) - names if name.endswith(".avro")}
+    again = ours.snapshot()
+    assert ours.ways(again)[again.files[0].path].default is None
+    assert len(scanned(table)) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_void_fields_of_required_and_of_dropped_columns(
+    warehouse: Warehouse, version: int, dropped: bool, way: str
+) -> None:
+    """What a field of format version 1 becomes that is dropped; NULL in later files, though its column is required."""
+    table = warehouse.create(SCHEMA, version=1, partition_spec=BY_NAME)
+    if not dropped:
+        append(table, rows_of(1, 2, name="a"))
+    with table.update_spec() as change:
+        change.remove_field("name")
+    if version == 2:
+        with table.transaction() as change:
+            change.upgrade_table_version(2)
+    add_deletes(table, data=[data_file(table, rows_of(3, 4), (None,))])
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        if dropped:
+            change.delete_column("name")
+        else:
+            change.update_column("name", required=True)
+    before = scanned(table)
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    ours.commit(snapshot, [changed(ours, file, way) for file in snapshot.files], {})
+    assert scanned(table) == before == by_text(live_rows(warehouse.read()))
+    assert sorted(told_partition(file) for file in warehouse.read().files) == sorted(
+        map(told_partition, snapshot.files)
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -621,6 +697,20 @@ def test_a_file_with_other_rows_is_not_committed(warehouse: Warehouse) -> None:
     assert len(scanned(table)) == 3
 
 
+def test_a_new_version_that_the_log_would_not_lead_to_is_not_committed(warehouse: Warehouse) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    other = Path(change.location.path).parent / "other" / Path(change.location.path).name
+    other.parent.mkdir()
+    Path(change.location.path).rename(other)
+    with pytest.raises(StorageError, match="which is another place; nothing was committed"):
+        ours.commit(snapshot, [replace(change, location=replace(change.location, path=str(other)))], {})
+    assert len(scanned(table)) == 2
+
+
 class LostAnswers(SqlCatalog):
     """A catalog whose answers get lost; `lands` says whether what was asked for is done."""
 
@@ -651,6 +741,116 @@ def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.Monk
         assert not isinstance(told.value, StorageError), "nobody may delete new files after it"
         assert Path(change.location.path).exists()
     assert len(scanned(table)) == 2
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_a_refusal_of_what_landed(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    """The transport sent a commit twice, whose first answer got lost; perhaps after attempts that were too late."""
+    table = warehouse.create(
+        SCHEMA, properties={"commit.retry.num-retries": str(refused), "commit.retry.min-wait-ms": "1"}
+    )
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    before, asked = SqlCatalog.commit_table, []
+
+    def twice(self: Any, *arguments: Any) -> Any:
+        asked.append(arguments)
+        if len(asked) > refused:
+            before(self, *arguments)
+        raise CommitFailedException("the table has changed")
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", twice)
+    assert ours.commit(snapshot, [change], {}) == warehouse.read().version
+    monkeypatch.undo()
+    assert len(asked) == refused + 1
+    assert len(scanned(table)) == 2, "its manifests are there"
+    assert len([name for name in files_of(table) if "/snap-" in name]) == 2, "those of other attempts are not"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("COMMIT", {}, Exception("server closed the connection"), connection_invalidated=True),
+        OSError("Connection reset"),
+        ConnectionResetError(104, "Connection reset by peer"),
+        OSError(5, "Input/output error"),
+    ],
+)
+def test_a_connection_that_breaks_leaves_it_open_whether_a_commit_landed(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    before, sent = SqlCatalog.commit_table, []
+
+    def late(*arguments: Any) -> Any:
+        sent.append(arguments)
+        raise error
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", late)
+    with pytest.raises(UnknownCommitError):
+        ours.commit(snapshot, [change], {})
+    monkeypatch.undo()
+    before(*sent[0])  # the server ends what it was sent
+    assert len(scanned(table)) == 2
+    assert [Path(file.path).name for file in warehouse.read().files] == [Path(change.location.path).name]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("at_work", ["planning", "committing"])
+def test_a_table_that_is_dropped_meanwhile(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, at_work: str, anew: bool
+) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change = replaced(ours, snapshot.files[0])
+    before = SqlCatalog.commit_table
+
+    def drop() -> None:
+        warehouse.catalog.drop_table("ns.t")
+        if anew:
+            warehouse.create(SCHEMA)
+
+    def late(self: Any, *arguments: Any) -> Any:
+        drop()
+        return before(self, *arguments)
+
+    told = "was dropped and created anew meanwhile" if anew else "was dropped or renamed meanwhile"
+    if at_work == "planning":
+        drop()
+        with pytest.raises(RequestError, match=told):
+            ours.commit(snapshot, [change], {})
+    else:
+        monkeypatch.setattr(SqlCatalog, "commit_table", late)
+        with pytest.raises(UnknownCommitError, match=told):
+            ours.commit(snapshot, [change], {})
+    with pytest.raises(RequestError, match=told):
+        ours.snapshot()
+
+
+def test_a_statement_that_a_database_refuses_is_not_committed(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(1, 2))
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    change, names = replaced(ours, snapshot.files[0]), files_of(table)
+
+    def refuses(*arguments: Any) -> Any:
+        raise OperationalError("UPDATE", {}, Exception("database is locked"))
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", refuses)
+    with pytest.raises(StorageError, match="database is locked.*nothing was committed"):
+        ours.commit(snapshot, [change], {})
+    assert files_of(table) == names | {change.location.path}
 
 
 # --- the catalog ----------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
     UUIDType,
 )
@@ -117,6 +118,28 @@ def test_deletes_of_an_unpartitioned_spec_are_of_all_files(warehouse: Warehouse)
     assert ids(warehouse) == [2]
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_deletes_of_a_spec_whose_fields_are_all_void_are_of_all_files(warehouse: Warehouse, beside: bool) -> None:
+    """What a field of format version 1 becomes that is dropped. Java calls such a spec unpartitioned.
+
+    beside: it has another field as well, and the deletes are of one partition.
+    """
+    by_name = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    table = warehouse.create(SMALL, partition_spec=by_name, version=1)
+    append(table, [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    with table.update_spec() as change:
+        change.remove_field("name")
+    with table.transaction() as change:
+        change.upgrade_table_version(2)
+    if beside:
+        with table.update_spec() as change:
+            change.add_identity("id")
+    file = data_file(table, [{"id": 3, "name": "c"}], (None, 3) if beside else (None,))
+    add_deletes(table, data=[file])
+    add_deletes(table, equality_deletes(table, ["id"], pa.table({"id": [1, 3]}), file))
+    assert ids(warehouse) == ([1, 2] if beside else [2])
+
+
 def test_positions_and_values_delete_together(warehouse: Warehouse) -> None:
     table = warehouse.create(SMALL)
     append(table, [{"id": i, "name": "a"} for i in range(5)])
@@ -158,6 +181,19 @@ def test_a_partition_value_stands_for_a_column_that_the_file_lacks(warehouse: Wa
     assert ids(warehouse) == [1]
     add_deletes(table, equality_deletes(table, ["name"], pa.table({"name": ["a"]}), entry.data_file))
     assert ids(warehouse) == []
+
+
+def test_times_of_96_bits_are_compared_as_what_they_are(warehouse: Warehouse) -> None:
+    """As old Spark wrote them into files that a table took over; as nanoseconds the year 9999 would be 1816."""
+    table = warehouse.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "at", TimestampType())))
+    end = dt.datetime(9999, 12, 31, 1, 2, 3, 456789)
+    append(table, [{"id": 1, "at": end}, {"id": 2, "at": dt.datetime(2020, 1, 1)}])
+    [entry] = entries(table)
+    path = entry.data_file.file_path.removeprefix("file://")
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    gone = pa.table({"at": pa.array([end], pa.timestamp("us"))})
+    add_deletes(table, equality_deletes(table, ["at"], gone, entry.data_file))
+    assert ids(warehouse) == [2]
 
 
 def refused(warehouse: Warehouse) -> str:

@@ -54,9 +54,10 @@ from parquet_bloom.formats.operands import operand
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.iceberg.bounds import FileMetrics
 from parquet_bloom.tables.iceberg.partitions import HashBucket, evidence_of, parts_of
-from parquet_bloom.tables.iceberg.schema import columns_of, fields_of
+from parquet_bloom.tables.iceberg.schema import Named, columns_of, fields_of
 from parquet_bloom.tables.snapshot import FileBounds, Snapshot
 
+NAMED = Named([], None)  # no name was another column's
 LETTERS = "aäβz~\uffff\U0001f600\U0010ffff"
 
 
@@ -238,7 +239,7 @@ def test_buckets_are_those_of_pyiceberg(kind: str) -> None:
     rng = random.Random(kind)
     kind_of, make = HASHED[kind]
     schema = Schema(NestedField(1, "x", kind_of))
-    [leaf] = leaves_of(fields_of(schema, None, "t"))
+    [leaf] = leaves_of(fields_of(schema, NAMED, "t"))
     bucket_of = BucketTransform(7).transform(kind_of)
     for _ in range(200):
         value = make(rng)
@@ -265,7 +266,7 @@ def test_buckets_are_those_of_pyiceberg(kind: str) -> None:
     ids=lambda value: str(value) if not isinstance(value, bytes) else "bytes",
 )
 def test_hashes_are_those_of_the_specification(kind_of: Any, value: Any, hashed: int) -> None:
-    [leaf] = leaves_of(fields_of(Schema(NestedField(1, "x", kind_of)), None, "t"))
+    [leaf] = leaves_of(fields_of(Schema(NestedField(1, "x", kind_of)), NAMED, "t"))
     count = 2**31 - 1
     bucket = HashBucket(("x",), count, (hashed & 0x7FFFFFFF) % count)
     assert bucket.admits(leaf, operand(value, leaf))
@@ -273,7 +274,7 @@ def test_hashes_are_those_of_the_specification(kind_of: Any, value: Any, hashed:
 
 
 def test_a_bucket_says_nothing_of_what_has_no_place() -> None:
-    [leaf] = leaves_of(fields_of(Schema(NestedField(1, "x", LongType())), None, "t"))
+    [leaf] = leaves_of(fields_of(Schema(NestedField(1, "x", LongType())), NAMED, "t"))
     bucket = HashBucket(("x",), 4, 0)
     assert bucket.admits(leaf, operand(1.5, leaf)), "it lies between two integers"
     assert bucket.admits(leaf, operand("x", leaf)), "it is no number"
@@ -281,7 +282,7 @@ def test_a_bucket_says_nothing_of_what_has_no_place() -> None:
 
 def evidence(kind_of: Any, transform: Any, value: Any) -> FileBounds:
     schema = Schema(NestedField(1, "x", kind_of))
-    columns = columns_of(schema, fields_of(schema, None, "t"))
+    columns = columns_of(schema, fields_of(schema, NAMED, "t"), NAMED)
     spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
     return evidence_of(parts_of(spec), (value,), columns, 5).bounds.get(("x",), FileBounds())
 
@@ -325,7 +326,7 @@ def test_a_null_partition_has_nulls_alone_but_under_void() -> None:
 
 def log_bounds(kind_of: Any, cut: int = 16, **told: Any) -> FileBounds:
     schema = Schema(NestedField(1, "x", kind_of))
-    columns = columns_of(schema, fields_of(schema, None, "t"))
+    columns = columns_of(schema, fields_of(schema, NAMED, "t"), NAMED)
     given = {name: {1: value} for name, value in told.items() if name not in ("split_offsets", "java")}
     file = DataFile.from_args(
         content=DataFileContent.DATA, file_path="p", file_format=FileFormat.PARQUET, partition=Record(), record_count=9,
@@ -358,6 +359,7 @@ def test_texts_of_several_row_groups_count_where_java_wrote_them() -> None:
     assert log_bounds(StringType(), split_offsets=[4, 99], **told).upper is None
     assert log_bounds(StringType(), split_offsets=None, **told).upper is None
     assert log_bounds(StringType(), split_offsets=[4, 99], java=True, **told).upper == b"b"
+    assert log_bounds(StringType(), split_offsets=None, java=True, **told).upper is None, "taken in by add_files"
 
 
 def test_bounds_that_contradict_each_other_tell_nothing() -> None:

@@ -8,8 +8,10 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,10 +37,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, LongType, NestedField, TimestamptzType
+from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StructType, TimestamptzType
 
+import parquet_bloom as pb
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError
+from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg import delete_files
+from parquet_bloom.tables.iceberg.delete_files import PositionFile
 from parquet_bloom.tables.iceberg.table import open_iceberg
 from parquet_bloom.tables.snapshot import Snapshot
 
@@ -80,9 +85,10 @@ def test_what_is_not_there_is_told_in_one_line(warehouse: Warehouse, tmp_path: P
         warehouse.open(version="yesterday")
     with pytest.raises(RequestError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
         open_iceberg("nowhere/ns.t", None, {})
-    with pytest.raises(StorageError) as told:
-        open_iceberg("cat/ns.t", None, {"type": "sql", "uri": f"sqlite:///{tmp_path}/no/folder.db"})
-    assert "\n" not in str(told.value), "one line"
+    for database in (tmp_path / "no/folder.db", tmp_path):
+        with pytest.raises(StorageError) as told:
+            open_iceberg("cat/ns.t", None, {"type": "sql", "uri": f"sqlite:///{database}"})
+        assert "\n" not in str(told.value), "one line"
 
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +138,39 @@ def test_properties_say_which_filters_people_want(warehouse: Warehouse) -> None:
         },
     )
     assert warehouse.read().wishes == {"columns": ["id", "inner.x"], "fpp": {"id": 0.001}, "max_bytes": 1048576}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("max-bytes", "nan", None),
+        ("max-bytes", "inf", None),
+        ("max-bytes", "8", "write.parquet.bloom-filter-max-bytes is 8; the smallest filter has 64 bytes"),
+        ("fpp.column.id", "nan", None),
+        ("fpp.column.id", "2", "write.parquet.bloom-filter-fpp.column.id is 2; a rate lies between 0 and 1"),
+    ],
+)
+def test_a_property_that_is_wrong_is_no_trouble_for_who_reads(
+    warehouse: Warehouse, name: str, text: str, told: str | None
+) -> None:
+    prefix = "write.parquet.bloom-filter-"
+    table = warehouse.create(SCHEMA, properties={f"{prefix}{name}": text, f"{prefix}enabled.column.id": "true"})
+    append(table, rows_of(*range(1000)))
+    given = {"catalog_properties": warehouse.properties}
+    assert pb.count("iceberg:cat/ns.t", **given) == 1000
+    if told is None:
+        assert len(pb.add_filters("iceberg:cat/ns.t", **given).commits) == 1
+    else:
+        with pytest.raises(TableFormatError, match=told):
+            pb.add_filters("iceberg:cat/ns.t", **given)
+        assert len(pb.add_filters("iceberg:cat/ns.t", columns=["id"], **given).commits) == 1
+
+
+def test_a_name_mapping_that_is_none_is_told_in_one_line(warehouse: Warehouse) -> None:
+    warehouse.create(SCHEMA, properties={"schema.name-mapping.default": "{not json"})
+    with pytest.raises(TableFormatError, match="cannot read: .*NameMapping.*Invalid JSON") as told:
+        warehouse.read()
+    assert "\n" not in str(told.value)
 
 
 # --- schemas and specs ----------------------------------------------------------------------------
@@ -204,6 +243,153 @@ def test_columns_of_files_without_ids_go_by_the_name_mapping(warehouse: Warehous
     assert (field.name, {field.physical, *field.aliases}) == ("title", {"name", "title"}), "all names it ever had"
 
 
+@pytest.mark.parametrize(
+    ("mapping", "name", "y"),
+    [
+        (None, "z", 5),
+        ([], None, None),
+        ([{"field-id": 2, "names": []}], None, None),
+        ([{"field-id": 2}, {"field-id": 3, "names": ["at"]}], None, None),
+        ([{"field-id": 2, "names": ["label", "name"]}], "z", None),
+        ([{"field-id": 3, "names": ["at"], "fields": [{"field-id": 5, "names": ["y"]}]}], None, 5),
+    ],
+)
+def test_columns_that_the_name_mapping_leaves_out_are_absent(
+    warehouse: Warehouse, tmp_path: Path, mapping: Any, name: Any, y: Any
+) -> None:
+    """As Java's library has it; pyiceberg refuses the files."""
+    at = NestedField(3, "at", StructType(NestedField(5, "y", LongType())))
+    more = NestedField(4, "more", ListType(6, LongType(), element_required=False))
+    table = warehouse.create(Schema(*SCHEMA.fields, at, more))
+    path = tmp_path / "foreign.parquet"
+    pq.write_table(pa.table({"id": [7], "name": ["z"], "at": [{"y": 5}], "more": [[1]]}), path)
+    table.add_files([str(path)])
+    with table.transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
+    if mapping is not None:
+        both = [{"field-id": 1, "names": ["id"]}, {"field-id": 4, "names": ["more"]}, *mapping]
+        with table.transaction() as change:
+            change.set_properties({"schema.name-mapping.default": json.dumps(both)})
+    given = {"catalog_properties": warehouse.properties}
+    [row] = pb.read_table("iceberg:cat/ns.t", **given).to_pylist()
+    assert (row["id"], row["name"], row["at"] and row["at"]["y"], row["more"]) == (7, name, y, [1])
+    assert pb.count("iceberg:cat/ns.t", "name = 'z'", **given) == (name == "z")
+    assert pb.count("iceberg:cat/ns.t", "name IS NULL", **given) == (name is None), "though the log counted no NULL"
+
+
+def imported(warehouse: Warehouse, tmp_path: Path, rows: Any = None, **options: Any) -> tuple[Any, Path]:
+    """A table of two numbers, a and b, whose rows lie in a file without field ids."""
+    table = warehouse.create(Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType())), **options)
+    path = tmp_path / "foreign.parquet"
+    pq.write_table(pa.table(rows or {"a": [10, 20], "b": [300, 400]}), path)
+    table.add_files([str(path)])
+    return warehouse.load(), path
+
+
+def rows_as_counted(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """All rows; predicates on them count what they are."""
+    given = {"catalog_properties": warehouse.properties}
+    rows: list[dict[str, Any]] = pb.read_table("iceberg:cat/ns.t", **given).to_pylist()
+    for name in rows[0]:
+        for value in (10, 20, 300, 400):
+            wanted = sum(row[name] == value for row in rows)
+            assert pb.count("iceberg:cat/ns.t", f"{name} = {value}", **given) == wanted, (name, value)
+        wanted = sum(row[name] is None for row in rows)
+        assert pb.count("iceberg:cat/ns.t", f"{name} IS NULL", **given) == wanted, name
+    return rows
+
+
+def test_a_name_that_a_new_column_took_over(warehouse: Warehouse, tmp_path: Path) -> None:
+    """The mapping gives the name to the new column: it has the values now, and the log counted them for the old one."""
+    table, _ = imported(warehouse, tmp_path)
+    with table.update_schema() as change:
+        change.rename_column("a", "c")
+    with warehouse.load().update_schema() as change:
+        change.add_column("a", LongType())
+    rows = rows_as_counted(warehouse)
+    assert [(row["a"], row["c"]) for row in rows] == [(10, None), (20, None)], "as pyiceberg reads it"
+    assert by_text(rows) == by_text(warehouse.load().scan().to_arrow().to_pylist())
+
+
+def swap(warehouse: Warehouse) -> None:
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        with warehouse.load().update_schema() as change:
+            change.rename_column(old, new)
+
+
+def test_names_that_two_columns_swapped(warehouse: Warehouse, tmp_path: Path) -> None:
+    imported(warehouse, tmp_path)
+    swap(warehouse)
+    assert by_text(rows_as_counted(warehouse)) == by_text(warehouse.load().scan().to_arrow().to_pylist())
+
+
+def test_names_of_a_partition_column_that_were_swapped(warehouse: Warehouse, tmp_path: Path) -> None:
+    """The file has a column of that name: the partition's value is another column's."""
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "part"))
+    imported(warehouse, tmp_path, {"a": [10, 10], "b": [300, 400]}, partition_spec=spec)
+    swap(warehouse)
+    assert [(row["a"], row["b"]) for row in rows_as_counted(warehouse)] == [(10, 300), (10, 400)]
+
+
+def test_a_table_that_forgot_a_schema(warehouse: Warehouse, tmp_path: Path) -> None:
+    """A clean-up of metadata takes schemas that no snapshot has, and what tells of a swap with them."""
+    imported(warehouse, tmp_path)
+    swap(warehouse)
+    path = Path(warehouse.load().metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["schemas"] = [one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"]]
+    metadata["snapshots"][0].pop("schema-id")
+    names = [{"field-id": 1, "names": ["b"]}, {"field-id": 2, "names": ["a"]}]
+    metadata["properties"]["schema.name-mapping.default"] = json.dumps(names)
+    path.write_text(json.dumps(metadata))
+    assert [(row["a"], row["b"]) for row in rows_as_counted(warehouse)] == [(10, 300), (20, 400)]
+
+
+def test_a_mapping_that_lost_a_name(warehouse: Warehouse, tmp_path: Path) -> None:
+    table, _ = imported(warehouse, tmp_path)
+    with table.update_schema() as change:
+        change.rename_column("a", "c")
+    mapping = [{"field-id": 1, "names": ["c"]}, {"field-id": 2, "names": ["b"]}]
+    with warehouse.load().transaction() as change:
+        change.set_properties({"schema.name-mapping.default": json.dumps(mapping)})
+    assert [row["c"] for row in rows_as_counted(warehouse)] == [None, None]
+
+
+def test_a_file_with_two_columns_of_one_field_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    """Engines take different ones."""
+    imported(warehouse, tmp_path)
+    mapping = [{"field-id": 1, "names": ["a", "b"]}]
+    with warehouse.load().transaction() as change:
+        change.set_properties({"schema.name-mapping.default": json.dumps(mapping)})
+    with pytest.raises(TableFormatError, match=r"foreign.parquet: column a is 2 columns of the file"):
+        pb.read_table("iceberg:cat/ns.t", catalog_properties=warehouse.properties)
+
+
+def test_other_columns_keep_their_bounds(warehouse: Warehouse, tmp_path: Path) -> None:
+    table, _ = imported(warehouse, tmp_path)
+    with table.update_schema() as change:
+        change.rename_column("a", "c")
+    given = {"catalog_properties": warehouse.properties}
+    for where in ("c = 11111", "b = 11111"):
+        [file] = pb.check("iceberg:cat/ns.t", where, **given).excluded
+        assert file.decided_by == "bounds", "a plain rename gives no name to another column"
+    with warehouse.load().update_schema() as change:
+        change.add_column("a", LongType())
+    assert not pb.check("iceberg:cat/ns.t", "c = 11111", **given).excluded
+    assert pb.check("iceberg:cat/ns.t", "b = 11111", **given).excluded
+
+
+def test_without_a_mapping_files_whose_names_had_two_meanings_are_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    imported(warehouse, tmp_path)
+    swap(warehouse)
+    with warehouse.load().transaction() as change:
+        change.remove_properties("schema.name-mapping.default")
+    with pytest.raises(
+        TableFormatError, match=r"foreign.parquet: column b shared a name .* schema.name-mapping.default"
+    ):
+        pb.read_table("iceberg:cat/ns.t", catalog_properties=warehouse.properties)
+
+
 def test_defaults_of_added_columns_come_along(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(1))
@@ -243,6 +429,41 @@ def test_position_deletes_of_many_files_lie_in_one(warehouse: Warehouse, bounds:
     add_deletes(table, position_deletes(table, paths, entries(table)[0].data_file, bounds))
     assert len(ids(warehouse.read())) == 4
     assert by_text(live_rows(warehouse.read())) == scanned(warehouse.load())
+
+
+def position_file(path: Path, rows: Sequence[tuple[str, int]], **options: Any) -> PositionFile:
+    table = pa.table({"file_path": [name for name, _ in rows], "pos": pa.array([at for _, at in rows], pa.int64())})
+    pq.write_table(table, path, **options)
+    return PositionFile(Location(str(path)), "PARQUET")
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_position_deletes_of_many_row_groups(tmp_path: Path, use_dictionary: bool) -> None:
+    rng = random.Random(7)
+    rows = [(rng.choice("abcd"), rng.randrange(500)) for _ in range(2000)]
+    file = position_file(tmp_path / "d", rows, row_group_size=300, use_dictionary=use_dictionary)
+    for name in "abcde":
+        assert file.positions(name).tolist() == sorted({at for path, at in rows if path == name})
+    assert position_file(tmp_path / "none", []).positions("a").tolist() == []
+
+
+@pytest.mark.slow
+def test_position_deletes_with_more_than_2_gb_of_paths(tmp_path: Path) -> None:
+    """As a job leaves them that deleted a whole partition: a file of 20 MB."""
+    name, step = "s3://bucket/" + "x" * 138, 1 << 20
+    paths = pa.repeat(name, step)
+    with pq.ParquetWriter(tmp_path / "d", pa.schema({"file_path": pa.string(), "pos": pa.int64()})) as writer:
+        for first in range(0, 16 * step, step):
+            writer.write_table(pa.table({"file_path": paths, "pos": pa.array(range(first, first + step))}))
+    file = PositionFile(Location(str(tmp_path / "d")), "PARQUET")
+    assert len(file.positions(name)) == 16 * step > (1 << 31) // len(name)
+
+
+def test_position_deletes_that_cannot_be_read_are_told_with_their_file(tmp_path: Path) -> None:
+    for table in (pa.table({"file_path": [1], "pos": [2]}), pa.table({"file_path": ["a"], "pos": [None]})):
+        pq.write_table(table, tmp_path / "odd")
+        with pytest.raises(DamagedFileError, match="odd: its position deletes"):
+            PositionFile(Location(str(tmp_path / "odd")), "PARQUET").positions("a")
 
 
 def test_older_position_deletes_and_those_of_other_partitions_do_not_apply(warehouse: Warehouse) -> None:
@@ -441,3 +662,24 @@ def test_catalogs_are_configured_as_pyiceberg_has_it(warehouse: Warehouse, tmp_p
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ['"id","name"', '2,"x"', '3,"x"'], done.stderr
+
+
+def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "misspelt.db"
+    properties = {"type": "sql", "uri": f"sqlite:///{database}", "warehouse": f"file://{tmp_path}"}
+    with pytest.raises(
+        StorageError, match=f"^iceberg:cat: there is no database {database}; look at the catalog's property uri$"
+    ):
+        pb.check("iceberg:cat/ns.t", "id = 5", catalog_properties=properties)
+    for name, value in properties.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__ENV__{name.upper()}", value)
+    with pytest.raises(StorageError, match="there is no database"):
+        pb.check("iceberg:env/ns.t", "id = 5")
+    assert not database.exists()
+    database.write_bytes(b"")
+    with pytest.raises(RequestError, match="has no table iceberg_tables, so it is no catalog; look at its property"):
+        pb.check("iceberg:cat/ns.t", "id = 5", catalog_properties=properties)
+    assert database.read_bytes() == b""
+    with pytest.raises(RequestError, match="the catalog has no such table"):  # as was asked for
+        pb.check("iceberg:cat/ns.t", "id = 5", catalog_properties=properties | {"init_catalog_tables": "true"})
+    assert database.read_bytes() != b""

@@ -193,6 +193,63 @@ def test_filters_of_iceberg_java(spark: IcebergSpark, tmp_path: Path) -> None:
     lake.close()
 
 
+@pytest.mark.more
+@pytest.mark.parametrize("way", ["new-path", "same-path"])
+def test_partition_fields_that_were_dropped_in_version_1(spark: IcebergSpark, tmp_path: Path, way: Any) -> None:
+    """They stay, as void ones: of a required column, which are NULL all the same, and of one that was dropped too."""
+    lake = Warehouse(tmp_path)
+    options = {"catalog_properties": lake.properties}
+    for name, null, failed in (("required", "NOT NULL", 0), ("dropped", "", 1)):
+        table = f"h.db.{name}_{way[:3]}"
+        spark.sql(
+            f"CREATE TABLE {table} (row bigint, k string {null}) USING iceberg PARTITIONED BY (k) "
+            + properties(**{"format-version": "1"}),
+            f"INSERT INTO {table} SELECT id, 'a' FROM range(100)",
+            f"ALTER TABLE {table} DROP PARTITION FIELD k",
+            f"INSERT INTO {table} SELECT id, 'b' FROM range(100, 200)",
+            *([f"ALTER TABLE {table} DROP COLUMN k"] if failed else []),
+        )
+        lake.catalog.register_table(f"ns.{name}", f"file://{spark.metadata(table.removeprefix('h.'))}")
+        report = parquet_bloom.add_filters(f"iceberg:cat/ns.{name}", columns=["row"], commit=way, **options)
+        assert (len(report.failed), report.commits[0].files) == (failed, 2 - failed)
+        spark.view(lake.load(f"ns.{name}").metadata_location.removeprefix("file:"), name)
+        assert spark.sql(f"SELECT count(*), sum(row) FROM {name}") == [[200, 19900]]
+        assert spark.sql(f"SELECT row FROM {name} WHERE row = 150") == [[150]]
+        assert parquet_bloom.count(f"iceberg:cat/ns.{name}", "row >= 50", **options) == 150
+    assert spark.sql("SELECT count(*) FROM required WHERE k = 'b'") == [[100]]
+    lake.close()
+
+
+@pytest.mark.more
+def test_no_row_is_lost_of_files_that_were_added(spark: IcebergSpark, tmp_path: Path) -> None:
+    """add_files passes over row groups without bounds, which are those with a text of more than 4 KB."""
+    rows = pa.table({"row": range(8), "k": ["a", "b", "c", "d", *("z" * 5000 + str(i) for i in range(4))]})
+    pq.write_table(rows, tmp_path / "foreign.parquet", row_group_size=4)
+    spark.sql(
+        "CREATE TABLE h.db.added (row bigint, k string) USING iceberg",
+        f"CALL h.system.add_files(table => 'db.added', source_table => '`parquet`.`file://{tmp_path}/foreign.parquet`')",
+        "CREATE TABLE h.db.written (row bigint, k string) USING iceberg "
+        + properties(
+            **{
+                "write.parquet.row-group-size-bytes": "20000",
+                "write.parquet.row-group-check-min-record-count": "2",
+                "write.parquet.row-group-check-max-record-count": "2",
+            }
+        ),
+        "INSERT INTO h.db.written SELECT * FROM h.db.added",
+    )
+    lake = Warehouse(tmp_path)
+    options = {"catalog_properties": lake.properties}
+    for name in ("added", "written"):
+        lake.catalog.register_table(f"ns.{name}", f"file://{spark.metadata(f'db.{name}')}")
+        assert parquet_bloom.count(f"iceberg:cat/ns.{name}", "k > 'd'", **options) == 4
+        assert parquet_bloom.count(f"iceberg:cat/ns.{name}", [("k", "=", "z" * 5000 + "2")], **options) == 1
+    added, written = ({f.bounds.get(("k",)) for f in lake.read(f"ns.{name}").files} for name in ("added", "written"))
+    assert {bounds and bounds.upper for bounds in added} == {None}
+    assert {bounds.upper[:1] for bounds in written} <= {b"z", b"{"}, "of its own files Java's library tells the truth"
+    lake.close()
+
+
 @pytest.mark.parametrize("seed", more_then_slow(range(6), 1))
 def test_equality_deletes(seed: int, spark: IcebergSpark, tmp_path: Path) -> None:
     """Rows that they delete are gone for both, before filters are added and after; those of positions too."""

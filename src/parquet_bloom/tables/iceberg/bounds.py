@@ -9,8 +9,9 @@ contradict each other tell nothing. Three doubts are met by less trust:
 
     an upper bound as long as a cut one may not have been rounded up    one above all that begin with it
     Java compares UUIDs as pairs of signed numbers                      the second half may be any
-    pyiceberg (0.12) passes over row groups without bounds, which are   bounds of texts count only where a file has one
-    those with a text of more than 4 KB                                 row group, or Java's library wrote it
+    who takes bounds from a footer passes over row groups without,      bounds of texts count only where a file has one
+    which are those with a text of more than 4 KB: pyiceberg (0.12),    row group, or Spark or Flink wrote it by Java's
+    and Java's library for files that others wrote (add_files)          library, which then has the row groups' offsets
 
 Source: Iceberg table spec, "Data File Fields" and Appendix D, "Binary single-value serialization".
 """
@@ -76,7 +77,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
     columns    of the table's schema, by leaf
     partition  what the file's partition says
     cut        the least number of units that a bound of this table is cut to
-    by_java    whether Java's library surely wrote the file
+    by_java    whether Spark or Flink made the file's snapshot by Java's library
     """
 
     file: DataFile
@@ -105,7 +106,8 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
         if lower is None and upper is None and nans is None and number not in (file.null_value_counts or {}):
             return None
         low, high = _interval(lower, upper, column.type, self.cut)
-        if isinstance(column.type, TEXTS) and not self.by_java and len(file.split_offsets or ()) != 1:
+        groups = len(file.split_offsets or ())
+        if isinstance(column.type, TEXTS) and groups != 1 and not (self.by_java and groups):
             low, high = None, None
         nulls, values = _counts(file, column)
         return FileBounds(low, high, nulls, values, not column.leaf.float_bits or nans == 0)

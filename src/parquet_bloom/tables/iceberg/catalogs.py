@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -16,6 +19,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.config import Config
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, first_line
 from parquet_bloom.storage.secrets import without_secret
@@ -37,7 +41,11 @@ def telling(table: str, *kept: type[Exception]) -> Iterator[None]:
     except (ValidationError, NotImplementedError, ValueError, TypeError, KeyError) as error:
         raise TableFormatError(table, f"has metadata that pyiceberg cannot read: {_told(error)}") from error
     except Exception as error:  # a catalog's client has errors of its own: SQL's, HTTP's, AWS's
-        raise StorageError(table, without_secret(first_line(error))) from error
+        said = without_secret(first_line(error))
+        if _NO_CATALOG.search(said) is not None:
+            reason = "the catalog's database has no table iceberg_tables, so it is no catalog; look at its property uri"
+            raise RequestError(f"{table}: {reason}") from error
+        raise StorageError(table, said) from error
 
 
 def _told(error: Exception) -> str:
@@ -56,13 +64,44 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog as pyiceberg's configuration and these properties tell. Raises RequestError."""
+    """Open a catalog as pyiceberg's configuration and these properties tell; none is made.
+
+    Raises RequestError; StorageError where its database is missing.
+    """
     try:
         with telling(f"iceberg:{name}", ValueError, KeyError, NotInstalledError):
+            known = {**(Config().get_catalog_config(name) or {}), **properties}
+            if _MAKES_TABLES not in known:  # else to look at a table would make a catalog of any database
+                _check_database(name, str(known.get("uri", "")))
+                properties = {**properties, _MAKES_TABLES: "false"}
             return load_catalog(name, **properties)
+    except ParquetBloomError:
+        raise
     except (ValueError, NotInstalledError, KeyError) as error:
         hint = "configure it in .pyiceberg.yaml, or give its properties"
         raise RequestError(f"iceberg:{name}: {without_secret(first_line(error))}; {hint}") from error
+
+
+def _check_database(name: str, uri: str) -> None:
+    """Raise StorageError where a file of SQLite is missing, which would be made by being asked."""
+    if find_spec("sqlalchemy") is None:
+        return  # pyiceberg tells what is to be installed
+    found = _SQLITE.fullmatch(uri)
+    if found is not None and not found[1].startswith((":", "file:")) and not os.path.exists(found[1]):
+        raise StorageError(f"iceberg:{name}", f"there is no database {found[1]}; look at the catalog's property uri")
+
+
+def refresh(table: Table, shown: str) -> None:
+    """Read a table's metadata as they are now. Raises RequestError where it is gone, as `telling` for the rest."""
+    with telling(shown):
+        try:
+            table.refresh()
+        except NoSuchTableError as error:
+            raise RequestError(f"{shown}: was dropped or renamed meanwhile; the catalog has no such table") from error
+        except ValueError as error:
+            if not str(error).startswith("Table UUID does not match"):
+                raise
+            raise RequestError(f"{shown}: was dropped and created anew meanwhile; name it again") from error
 
 
 @contextmanager
@@ -77,7 +116,18 @@ def released(catalog: Catalog) -> Iterator[None]:
     finally:
         if type(catalog).__module__ in _OPEN_AGAIN:
             with suppress(Exception):
+                _close_pools(catalog)
+            with suppress(Exception):
                 catalog.close()
+
+
+def _close_pools(catalog: Catalog) -> None:
+    """Close the connections of a REST catalog: its session only forgets them, and an error keeps hold of them."""
+    session = getattr(catalog, "_session", None)
+    for adapter in [] if session is None else session.adapters.values():
+        for manager in (adapter.poolmanager, *adapter.proxy_manager.values()):
+            for key in manager.pools.keys():  # noqa: SIM118 - it is no dict, and not iterable
+                manager.pools[key].close()
 
 
 def snapshot_of(table: Table, version: str | None, shown: str) -> Snapshot | None:
@@ -101,5 +151,8 @@ def snapshot_of(table: Table, version: str | None, shown: str) -> Snapshot | Non
     return found
 
 
+_MAKES_TABLES = "init_catalog_tables"  # of pyiceberg's SqlCatalog
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///([^?]+)(?:\?.*)?")
+_NO_CATALOG = re.compile(r"no such table: iceberg_|\biceberg_\w+\W+does ?n[o']t exist")
 _OPEN_AGAIN = ("pyiceberg.catalog.sql", "pyiceberg.catalog.rest")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

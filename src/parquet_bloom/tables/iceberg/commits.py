@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from pyiceberg.table import Table as IcebergLog
 
 from parquet_bloom.errors import (
     ConflictError,
+    ParquetBloomError,
+    RequestError,
     StorageError,
     TableFormatError,
     UnknownCommitError,
@@ -23,22 +26,23 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
-from parquet_bloom.tables.iceberg.catalogs import telling
+from parquet_bloom.tables.iceberg.catalogs import refresh
 from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 from parquet_bloom.tables.iceberg.entries import Entry
-from parquet_bloom.tables.iceberg.files import beside
-from parquet_bloom.tables.iceberg.producer import Replacement, Swap
+from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.producer import LOST_SPEC, Replacement, Swap, lost_specs
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
+from parquet_bloom.tables.new_names import beside
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _MOST_VERSION = 2
+_OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
 def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile]) -> dict[str, Ways]:
     """For each file's path, how it may get a new version. Raises TableFormatError as `check_version`."""
     check_version(log, name)
-    ids = set(log.schema().field_ids)
-    lost = {number for number, spec in log.specs().items() if any(part.source_id not in ids for part in spec.fields)}
+    lost = lost_specs(log.schema(), log.specs())
     return {file.path: _ways(file, file.entry.partition[0] in lost) for file in files}
 
 
@@ -51,8 +55,7 @@ def check_version(log: IcebergLog, name: str) -> None:
 
 def _ways(file: TableFile, lost_spec: bool) -> Ways:
     if lost_spec:
-        reason = "a partition column was dropped from the table, and pyiceberg would lose its values"
-        return Ways(None, reason, reason)
+        return Ways(None, LOST_SPEC, LOST_SPEC)
     if isinstance(file.deletes, RowDeletes) and (file.deletes.files or file.deletes.vectors):
         return Ways("same-path", no_new_path="position deletes or a deletion vector name the file by its path")
     return Ways("new-path")
@@ -65,10 +68,10 @@ def commit(log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Cha
     Raises ConflictError where a file is gone, changed, or, if it would get a new path, named by deletes; StorageError
     where nothing was committed for another reason; UnknownCommitError where the catalog did not say.
     """
-    with telling(name):
-        log.refresh()
+    refresh(log, name)
     check_version(log, name)
-    swaps = side_by_side(_swap, changes)
+    files = Files(log.io)
+    swaps = side_by_side(lambda change: _swap(change, files), changes)
     touched = {swap.old.manifest for swap in swaps}
     untouched = {file.entry.manifest for file in snapshot.files} - touched
     transaction = log.transaction()
@@ -76,28 +79,29 @@ def commit(log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Cha
     try:
         producer.commit()  # writes manifests; the catalog knows nothing yet
     except Exception as error:
-        producer._clean_all_uncommitted()
+        producer.discard()
         raise _error(name, error) from error
     try:
         transaction.commit_transaction()
-    except (CommitFailedException, ValidationException) as error:
-        raise ConflictError(name, f"other commits came first each time; try again: {first_line(error)}") from error
-    except ConflictError:
-        producer._clean_all_uncommitted()
-        raise
     except Exception as error:
         if not _landed(log, name, producer.snapshot_id, error):
-            producer._clean_all_uncommitted()
+            producer.discard()
             raise _error(name, error) from error
+        producer._cleanup_uncommitted()
     return str(producer.snapshot_id)
 
 
-def _swap(change: Change) -> Swap:
+def _swap(change: Change, files: Files) -> Swap:
+    """Raises StorageError as `_splits`, and where the log would not lead to the new version."""
     entry: Entry = change.file.entry
     splits = _splits(change)
     if change.same_path:
         return Swap(entry, entry.path, change.size, entry.file.split_offsets)
-    return Swap(entry, beside(entry.path, change.file, change.location), change.size, splits)
+    path = beside(entry.path, change.location.path)
+    if files.location(path).path != change.location.path:
+        reason = f"the table's log would name it {without_secret(path)}, which is another place; nothing was committed"
+        raise StorageError(change.location, reason)
+    return Swap(entry, path, change.size, splits)
 
 
 def _splits(change: Change) -> list[int]:
@@ -130,26 +134,39 @@ def _error(name: str, error: Exception) -> Exception:
     """An error that means that nothing was committed."""
     if isinstance(error, StorageError | TableFormatError):
         return error
-    return StorageError(name, f"{without_secret(first_line(error))}; nothing was committed")
+    if isinstance(error, CommitFailedException | ValidationException):
+        return ConflictError(name, f"other commits came first each time; try again: {first_line(error)}")
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    reason = "the disk of its metadata is full" if full else without_secret(first_line(error))
+    return StorageError(name, f"{reason}; nothing was committed")
 
 
 def _landed(log: IcebergLog, name: str, snapshot: int, error: Exception) -> bool:
-    """Whether a commit that ended with an error is in the table all the same. Raises UnknownCommitError."""
+    """Whether a commit that ended with an error is in the table all the same. Raises UnknownCommitError.
+
+    A refusal too may be of a commit that landed: its answer got lost, and what was sent once more came too late.
+    """
+    said = without_secret(first_line(error))
     try:
-        log.refresh()
+        refresh(log, name)
         if log.snapshot_by_id(snapshot) is not None:
             return True
         if _is_certain(error):
             return False
-    except Exception:
+    except RequestError as gone:
+        said = gone.message.removeprefix(f"{name}: ")
+    except Exception:  # then the first error tells more
         pass
-    reason = f"the catalog did not say whether snapshot {snapshot} was committed ({without_secret(first_line(error))})"
+    reason = f"the catalog did not say whether snapshot {snapshot} was committed ({said})"
     raise UnknownCommitError(name, f"{reason}; look at its history, new files were left where they are") from error
 
 
 def _is_certain(error: Exception) -> bool:
     """Whether a catalog that gives this error, and whose table has no such snapshot, will never have it."""
-    if isinstance(error, CommitStateUnknownException | ConnectionError | TimeoutError):
+    if isinstance(error, OSError):  # of a file, or of a connection that broke when all was sent
+        return error.errno in _OF_FILES
+    if isinstance(error, CommitStateUnknownException) or getattr(error, "connection_invalidated", False):
         return False
-    library = type(error).__module__.partition(".")[0]
-    return isinstance(error, RESTError) or library in ("builtins", "sqlalchemy")
+    if isinstance(error, RESTError | CommitFailedException | ValidationException | ParquetBloomError):
+        return True  # ours comes before anything is sent
+    return type(error).__module__.partition(".")[0] in ("builtins", "sqlalchemy")

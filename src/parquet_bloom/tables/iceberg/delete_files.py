@@ -65,22 +65,32 @@ class PositionFile:
             raise TableFormatError(self.location, f"position deletes in {self.format} are not known")
         try:
             rows = reader(self.location)
+            if rows.column(0).null_count or rows.column(1).null_count:
+                raise DamagedFileError(self.location, "its position deletes have NULLs")
+            return _by_code(*_encoded(rows.column(0)), rows.column(1).to_numpy())
         except OSError as error:
             raise storage_error(self.location, error) from error
         except (pa.ArrowException, ValueError, KeyError) as error:
             raise DamagedFileError(
                 self.location, f"its position deletes cannot be read: {first_line(error)}"
             ) from error
-        if rows.column(0).null_count or rows.column(1).null_count:
-            raise DamagedFileError(self.location, "its position deletes have NULLs")
-        paths = rows.column(0).cast(pa.string()).combine_chunks().dictionary_encode()
-        codes, positions = paths.indices.to_numpy(), rows.column(1).to_numpy()
-        order = np.argsort(codes, kind="stable")
-        cuts = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
-        return {
-            path: np.unique(positions[order[cuts[i] : cuts[i + 1]]]).astype(np.int64)
-            for i, path in enumerate(paths.dictionary.to_pylist())
-        }
+
+
+def _encoded(paths: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
+    """The paths that there are, each once, and of each row which it has. Those of all rows may be more than 2 GB."""
+    if not len(paths):
+        return [], np.empty(0, np.int32)
+    coded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
+    chunks = coded.unify_dictionaries().chunks
+    if pa.types.is_primitive(kind := coded.type.value_type):
+        raise ValueError(f"file_path is {kind}")
+    return chunks[0].dictionary.cast(pa.string()).to_pylist(), np.concatenate([c.indices.to_numpy() for c in chunks])
+
+
+def _by_code(paths: list[str], codes: NDArray[np.int32], positions: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    order = np.argsort(codes, kind="stable")
+    cuts = np.searchsorted(codes[order], np.arange(len(paths) + 1))
+    return {path: np.unique(positions[order[cuts[i] : cuts[i + 1]]]).astype(np.int64) for i, path in enumerate(paths)}
 
 
 def filesystem_of(location: Location) -> Any:
@@ -90,7 +100,7 @@ def filesystem_of(location: Location) -> Any:
 
 def _parquet(location: Location) -> pa.Table:
     with filesystem_of(location).open_input_file(location.path) as file:
-        return pq.ParquetFile(file).read(columns=_COLUMNS).select(_COLUMNS)
+        return pq.ParquetFile(file, read_dictionary=_COLUMNS[:1]).read(columns=_COLUMNS).select(_COLUMNS)
 
 
 def _orc(location: Location) -> pa.Table:

@@ -2,7 +2,7 @@
 
     position deletes   (path, position) pairs; of the file's partition, or of this file alone; not older than the file
     deletion vector    of one file, whose position deletes it replaces
-    equality deletes   newer than the file; of its partition, or of an unpartitioned spec: of all files
+    equality deletes   newer than the file; of its partition; of all files, if their spec has no fields but void ones
 
 Source: Iceberg table spec, "Scan Planning", "Row-level Deletes".
 """
@@ -17,6 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergLog
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType, NestedField, UUIDType
 
 from parquet_bloom.errors import TableFormatError
@@ -46,8 +47,10 @@ class DeleteIndex:
         for entry in entries.position_deletes:
             self._add(entry)
         for entry in entries.equality_deletes:
-            unpartitioned = log.specs()[entry.partition[0]].is_unpartitioned()
-            self._equality[None if unpartitioned else entry.partition].append(entry)
+            parts = log.specs()[entry.partition[0]].fields
+            # As Java's library has it; true of a spec without fields too.
+            everywhere = all(isinstance(part.transform, VoidTransform) for part in parts)
+            self._equality[None if everywhere else entry.partition].append(entry)
 
     def _add(self, entry: Entry) -> None:
         where = self._files.location(entry.path)

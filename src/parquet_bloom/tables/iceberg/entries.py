@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from typing import Any
 
@@ -161,9 +162,12 @@ class _Source(PyArrowFile):
 class _ManifestReader(AvroFile[ManifestEntry]):
     """An Avro file whose doubles are read by Python, as the compiled decoder of pyiceberg 0.12 makes them floats."""
 
+    @cached_property
+    def _has_doubles(self) -> bool:  # asked of each block; some writers make one of every entry
+        return any(isinstance(field.field_type, DoubleType) for field in self.schema._lazy_id_to_field.values())
+
     def _read_block(self) -> int:
-        kinds = self.schema._lazy_id_to_field.values()
-        if not any(isinstance(field.field_type, DoubleType) for field in kinds):
+        if not self._has_doubles:
             return super()._read_block()
         if self.block and self.decoder.read(SYNC_SIZE) != self.header.sync:
             raise ValueError("a block does not end with the file's sync marker")

@@ -22,6 +22,7 @@ from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 
 _ID = b"PARQUET:field_id"
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}  # of these an array holds 2 GB
 _ADVICE = "compact the table with its deletes first"
 
 
@@ -77,7 +78,8 @@ def _read(place: Location, columns: Mapping[int, EqualityColumn], may_lack: bool
     """Some columns of a file, found by field id, in the types that they are compared in. Named by their numbers."""
     try:
         with filesystem_of(place).open_input_file(place.path) as stream:
-            file = pq.ParquetFile(stream, arrow_extensions_enabled=False)
+            # Imported files may have times of 96 bits; as nanoseconds these end in 2262.
+            file = pq.ParquetFile(stream, arrow_extensions_enabled=False, coerce_int96_timestamp_unit="us")
             ids = [int((field.metadata or {}).get(_ID, -1)) for field in file.schema_arrow]
             there = {number: file.schema_arrow[ids.index(number)].name for number in columns if number in ids}
             if len(set(file.schema_arrow.names)) < len(ids):
@@ -118,8 +120,11 @@ def _members(stored: pa.Table, deleted: pa.Table) -> NDArray[np.bool_]:
         return np.zeros(len(stored), bool)
     keys = np.zeros(len(stored) + len(deleted), np.int64)
     for name in stored.column_names:
-        both = pa.concat_arrays([*stored.column(name).chunks, *deleted.column(name).chunks])
-        codes = both.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+        kind = stored.schema.field(name).type
+        both = pa.chunked_array([*stored.column(name).chunks, *deleted.column(name).chunks], kind)
+        both = both.cast(_LARGE.get(kind, kind))
+        coded = both.dictionary_encode(null_encoding="encode")  # all chunks by one dictionary
+        codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
         _, keys = np.unique(keys * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
     found: NDArray[np.bool_] = np.isin(keys[: len(stored)], keys[len(stored) :])
     return found

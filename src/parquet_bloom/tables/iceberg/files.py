@@ -47,8 +47,3 @@ class Files:
             names = ", ".join(sorted(f"{scheme}://{host}" for scheme, host in self._opened))
             raise TableFormatError(table, f"has files on several storages ({names}); only tables on one can be read")
         return next(iter(self._opened.values()), None)
-
-
-def beside(path: str, location: Location, new: Location) -> str:
-    """The path that a log names a new file by: written as that of an old one, which lies at `location`."""
-    return path.removesuffix(location.path) + new.path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,19 +14,21 @@ from pyiceberg.table import Table as IcebergLog
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
-from parquet_bloom.tables.iceberg.catalogs import find_catalog, released, snapshot_of, split_name, telling
+from parquet_bloom.tables.iceberg.catalogs import find_catalog, refresh, released, snapshot_of, split_name, telling
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
-from parquet_bloom.tables.iceberg.schema import Column, columns_of, fields_of
+from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
 from parquet_bloom.tables.new_names import new_place
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
+_ENGINES = "spark", "flink"
 _BLOOM = "write.parquet.bloom-filter-"
 
 
@@ -51,14 +54,14 @@ class IcebergTable:
         """As it was named."""
         return self._name
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the metadata as they are now, and the manifests. Raises StorageError, TableFormatError."""
+        with released(self._log.catalog):
+            refresh(self._log, self._name)
         with telling(self._name):
-            with released(self._log.catalog):
-                self._log.refresh()
             found = snapshot_of(self._log, self._version, self._name)
             entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
-        return _Reading(self._name, self._log, found, self._version is not None).snapshot(entries)
+            return _Reading(self._name, self._log, found, self._version is not None).snapshot(entries)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
@@ -74,23 +77,54 @@ class IcebergTable:
             return commit(self._log, self._name, snapshot, changes, properties)
 
 
-def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What a table's properties say of filters; see tables.snapshot.Snapshot. Numbers that are none are passed over."""
-    enabled, rates = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column."
+def wishes_of(properties: Mapping[str, str], table: str) -> dict[str, Any]:
+    """What a table's properties say of filters; see tables.snapshot.Snapshot. What is no number is passed over.
+
+    A number that cannot be meant is a TableFormatError for who asks for it; the table is read all the same.
+    """
+    wishes = _Wishes()
+    enabled = f"{_BLOOM}enabled.column."
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
-    told = {n.removeprefix(rates): _number(v) for n, v in properties.items() if n.startswith(rates)}
-    most = _number(properties.get(f"{_BLOOM}max-bytes", ""))
-    wishes: dict[str, Any] = {"columns": columns} if columns else {}
-    if fpp := {name: rate for name, rate in told.items() if rate is not None}:
-        wishes["fpp"] = fpp
-    return wishes | ({} if most is None else {"max_bytes": int(most)})
+    if columns:
+        wishes["columns"] = columns
+    for name, text in properties.items():
+        value = _number(text)
+        if value is None:
+            continue
+        if name.startswith(rates := f"{_BLOOM}fpp.column."):
+            wishes.setdefault("fpp", {})[name.removeprefix(rates)] = value
+            if not 0 < value < 1:
+                wishes.wrong["fpp"] = TableFormatError(
+                    table, f"its property {name} is {text}; a rate lies between 0 and 1"
+                )
+        if name == f"{_BLOOM}max-bytes":
+            wishes["max_bytes"] = int(value)
+            if value < MIN_BYTES:
+                reason = f"its property {name} is {text}; the smallest filter has {MIN_BYTES} bytes"
+                wishes.wrong["max_bytes"] = TableFormatError(table, reason)
+    return wishes
+
+
+class _Wishes(dict[str, Any]):
+    """Wishes, some of which cannot be met: `wrong` has the error for each that is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: dict[str, TableFormatError] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """One wish."""
+        if key in self.wrong:
+            raise self.wrong[key]
+        return super().get(key, default)
 
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 class _Reading:
@@ -99,9 +133,11 @@ class _Reading:
     def __init__(self, name: str, log: IcebergLog, found: IcebergSnapshot | None, at_version: bool) -> None:
         self._name, self._log, self._found = name, log, found
         self._files = Files(log.io)
-        self._fields = fields_of(self._schema(at_version), log.name_mapping(), name)
-        self._columns: Mapping[int, Column] = columns_of(self._schema(at_version), self._fields)
-        self._leaves = {column.leaf.path: column for column in self._columns.values()}
+        schema, named = self._schema(at_version), Named(log.schemas().values(), log.name_mapping())
+        self._fields = fields_of(schema, named, name)
+        self._columns: Mapping[int, Column] = columns_of(schema, self._fields, named)
+        self._leaves = {column.leaf.path: column for column in self._columns.values() if not column.doubtful}
+        self._doubtful = frozenset(column.top for column in self._columns.values() if column.doubtful)
         self._cut = narrowest_cut(log.properties)
         self._parts = {number: parts_of(spec) for number, spec in log.specs().items()}
         self._java: dict[int | None, bool] = {}  # by snapshot
@@ -123,7 +159,7 @@ class _Reading:
             self._fields,
             True,
             [replace(file, deletes=deletes.of(file.entry, file)) for file in files],
-            wishes_of(self._log.properties),
+            wishes_of(self._log.properties, self._name),
             filesystem,
         )
 
@@ -147,6 +183,7 @@ class _Reading:
             rows=rows,
             size=entry.file.file_size_in_bytes,
             constants=told.constants,
+            doubtful=self._doubtful,
             bounds=FileMetrics(
                 entry.file, self._leaves, told.bounds, self._cut, self._by_java(entry.record.snapshot_id)
             ),
@@ -155,9 +192,11 @@ class _Reading:
         )
 
     def _by_java(self, number: int | None) -> bool:
-        """Whether Java's library surely wrote the files of a snapshot: it signs them."""
+        """Whether Spark or Flink made a snapshot by Java's library. Trino uses that too, and has its own writer."""
         if number not in self._java:
             snapshot = self._log.snapshot_by_id(number or -1)
             summary = snapshot.summary if snapshot else None
-            self._java[number] = summary is not None and bool(summary["iceberg-version"])
+            self._java[number] = (
+                summary is not None and bool(summary["iceberg-version"]) and summary["engine-name"] in _ENGINES
+            )
         return self._java[number]

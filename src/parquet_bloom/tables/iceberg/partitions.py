@@ -125,6 +125,8 @@ def evidence_of(
         path = column.leaf.path
         if part.kind is IdentityTransform and len(path) == 1:
             told.constants[column.top] = constant_of(value, column.type)
+        if column.doubtful:
+            continue
         if part.kind is BucketTransform and value is not None:
             told.buckets.append(HashBucket(path, part.number, value))
         both = joined(told.bounds.get(path), _bounds(part, value, column, rows))

@@ -16,14 +16,19 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import NestedField, StringType, StructType, UnknownType
 
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.storage.remote import side_by_side
@@ -33,6 +38,7 @@ from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 _PATH, _FILE_SIZE, _SPLIT_OFFSETS = 1, 5, 13  # positions in a DataFile
 _FIELDS = 16  # of a DataFile of format version 2
 _FILE_SEQUENCE = 3  # its position in a ManifestEntry
+LOST_SPEC = "a partition column was dropped from the table, and pyiceberg would lose its values"
 _TOTAL_SIZE = "total-files-size"
 
 
@@ -104,8 +110,18 @@ class Replacement(_SnapshotProducer["Replacement"]):
     def _read(self, manifests: Sequence[ManifestFile]) -> list[list[Entry]]:
         return side_by_side(lambda manifest: list(entries_of(manifest, self._io)), manifests)
 
+    def spec(self, spec_id: int) -> PartitionSpec:
+        """A spec of the table, for a manifest."""
+        told = super().spec(spec_id)
+        return _ManifestSpec.model_construct(spec_id=told.spec_id, fields=told.fields)
+
     def _check(self, manifests: Sequence[ManifestFile], entries: Sequence[Entry]) -> None:
         """Raise ConflictError where a file of ours is not what it was, before anything is written."""
+        metadata = self._transaction.table_metadata
+        lost = lost_specs(metadata.schema(), metadata.specs())
+        for path, swap in self._swaps.items():
+            if swap.old.partition[0] in lost:
+                raise ConflictError(path, f"{LOST_SPEC}; nothing was committed")
         live = {entry.path: entry for entry in entries}
         for path, swap in self._swaps.items():
             now = live.get(path)
@@ -159,14 +175,14 @@ class Replacement(_SnapshotProducer["Replacement"]):
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
-        schema, specs = metadata.schema(), metadata.specs()
+        schema = metadata.schema()
         collector = SnapshotSummaryCollector()
         grown = 0
         for swap in self._swaps.values():
             if swap.same_path:
                 grown += swap.size - swap.old.file.file_size_in_bytes
             else:
-                spec = specs[swap.old.partition[0]]
+                spec = self.spec(swap.old.partition[0])
                 collector.add_file(swap.file(), schema, spec)
                 collector.remove_file(swap.old.file, schema, spec)
         previous = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
@@ -177,6 +193,25 @@ class Replacement(_SnapshotProducer["Replacement"]):
             told = {**told, _TOTAL_SIZE: str(int(told[_TOTAL_SIZE]) + grown)}
         return Summary(Operation.REPLACE, **told)
 
+    def discard(self) -> None:
+        """Delete what was written, where nothing was committed. A manifest that could not be written is not there."""
+        self._delete([*self._uncommitted_manifests, *self._written_manifests, *self._written_manifest_lists])
+
+    def _clean_all_uncommitted(self) -> None:
+        """pyiceberg calls it for a commit that was refused, which may have landed; who commits looks, and discards."""
+
+    def _cleanup_uncommitted(self) -> None:
+        """Delete what attempts before the last one wrote, if that is the one which landed."""
+        lists = self._written_manifest_lists
+        now = self._transaction._table.metadata.snapshot_by_id(self._snapshot_id)
+        if now is not None and now.manifest_list == lists[-1]:
+            self._delete([*self._uncommitted_manifests, *lists[:-1]])
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with suppress(Exception):  # it stays, as after a kill
+                self._io.delete(path)
+
     def _validate_concurrency(self) -> None:
         """`_manifests` looks at the table of each attempt."""
 
@@ -185,6 +220,34 @@ class Replacement(_SnapshotProducer["Replacement"]):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return []
+
+
+class _ManifestSpec(PartitionSpec):
+    """A spec whose values are optional in manifests, as Java has them: void ones are NULL, of required columns too.
+
+    A void field whose column was dropped is a text there, as there has to be some type.
+    """
+
+    def partition_type(self, schema: Schema) -> StructType:
+        """The struct of a file's partition values."""
+        return StructType(
+            *(
+                NestedField(
+                    part.field_id, part.name, StringType() if part.field_type == UnknownType() else part.field_type
+                )
+                for part in super().partition_type(schema).fields
+            )
+        )
+
+
+def lost_specs(schema: Schema, specs: Mapping[int, PartitionSpec]) -> set[int]:
+    """The ids of specs whose values pyiceberg would lose: it no longer knows the type of a column that was dropped."""
+    ids = set(schema.field_ids)
+    return {
+        number
+        for number, spec in specs.items()
+        if any(part.source_id not in ids and not isinstance(part.transform, VoidTransform) for part in spec.fields)
+    }
 
 
 def _entry(status: ManifestEntryStatus, snapshot: int | None, old: ManifestEntry, file: DataFile) -> ManifestEntry:

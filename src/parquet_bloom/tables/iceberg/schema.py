@@ -1,14 +1,16 @@
 """An Iceberg schema as fields, and the leaf that each field id is.
 
 Types are those that pyarrow reads from Parquet. A file's column is found by field id; where a file has no ids, by the
-names in the table property schema.name-mapping.default.
+names in the table property schema.name-mapping.default. What that leaves out such a file lacks. The log knows columns
+by the ids that they had when a file came; where a name went from one column to another since, that may be another one.
 
 Source: Iceberg table spec, "Schemas and Data Types", "Column Projection", "Name Mapping Serialization".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +49,7 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.snapshot import Field
 
+_ABSENT = "\0"  # no file has a column of this name
 _PRIMITIVES: dict[Any, pa.DataType] = {
     BooleanType: pa.bool_(),
     IntegerType: pa.int32(),
@@ -70,12 +73,17 @@ _PRIMITIVES: dict[Any, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A primitive field of a schema: its id, leaf and type, and the top-level field that it is, or is in."""
+    """A primitive field of a schema: its id, leaf and type, and the top-level field that it is, or is in.
+
+    doubtful  in files without ids it may be another column, or NULL, than the one that the log counted: a mapping of
+              names leaves it out, or one of its names was another's
+    """
 
     field_id: int
     leaf: Leaf
     type: IcebergType
     top: str
+    doubtful: bool = False
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
@@ -87,51 +95,103 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     return _PRIMITIVES[type(kind)]
 
 
-def fields_of(schema: Schema, mapping: NameMapping | None, table: str) -> tuple[Field, ...]:
+class Named:
+    """Whose each name is, and was: by all schemas of a table, and its mapping of names (None: it has none).
+
+    moved  ids of fields of which a name is, or was, another field's of the same group, or which the mapping does not
+           have any more; all, where the table has a mapping and not all its schemas, as clean-ups take old ones
+    """
+
+    def __init__(self, schemas: Collection[Schema], mapping: NameMapping | None) -> None:
+        self.mapping = None if mapping is None else list(mapping)
+        mapped = set(_names_in_mapping(self.mapping or [], None))
+        told = {name for schema in schemas for name in _names_in_schema(schema.as_struct(), None)}
+        owners: defaultdict[tuple[int | None, str], set[int]] = defaultdict(set)
+        for group, name, number in told | mapped:
+            owners[group, name].add(number)
+        self.moved = {number for numbers in owners.values() if len(numbers) > 1 for number in numbers}
+        known = {number for _, _, number in mapped}
+        self.moved |= {number for group, name, number in told - mapped if number in known}
+        numbers = {schema.schema_id for schema in schemas}
+        if mapping is not None and numbers != set(range(len(numbers))):
+            self.moved |= {number for _, _, number in told}
+
+
+Name = tuple[int | None, str, int]  # the group's field id, None for the root; the name; the field's id
+
+
+def _names_in_schema(kind: IcebergType, group: int | None) -> Iterator[Name]:
+    for field in _below(kind):
+        yield group, field.name, field.field_id
+        yield from _names_in_schema(field.field_type, field.field_id)
+
+
+def _names_in_mapping(entries: Iterable[MappedField], group: int | None) -> Iterator[Name]:
+    for entry in entries:
+        if entry.field_id is not None:
+            yield from ((group, name, entry.field_id) for name in _names(entry))
+            yield from _names_in_mapping(entry.fields, entry.field_id)
+
+
+def fields_of(schema: Schema, named: Named, table: str) -> tuple[Field, ...]:
     """The fields of a schema. Raises TableFormatError for a type that this version does not know."""
+    reused = named.moved if named.mapping is None else set()
     try:
-        return tuple(_field(field, list(mapping) if mapping else []) for field in schema.fields)
+        return tuple(_field(field, named.mapping, reused) for field in schema.fields)
     except KeyError as error:
         raise TableFormatError(table, f"has a column of type {error.args[0].__name__}, which cannot be read") from error
 
 
-def columns_of(schema: Schema, fields: Sequence[Field]) -> Mapping[int, Column]:
+def columns_of(schema: Schema, fields: Sequence[Field], named: Named) -> Mapping[int, Column]:
     """The primitive fields of a schema by their ids."""
+    moved = set() if named.mapping is None else named.moved
     leaves = iter(leaves_of(fields))
     found = {}
     for top in fields:
-        for field in _primitive(top):
+        for field, doubtful in _primitive(top, moved):
             assert field.field_id is not None, "every field of an Iceberg schema has one"
-            found[field.field_id] = Column(field.field_id, next(leaves), schema.find_type(field.field_id), top.name)
+            kind = schema.find_type(field.field_id)
+            found[field.field_id] = Column(field.field_id, next(leaves), kind, top.name, doubtful)
     return found
 
 
-def _primitive(field: Field) -> Iterator[Field]:
+def _primitive(field: Field, moved: Collection[int], doubtful: bool = False) -> Iterator[tuple[Field, bool]]:
+    doubtful = doubtful or field.physical == _ABSENT or field.field_id in moved
     if not field.children:
-        yield field
+        yield field, doubtful
     for child in field.children:
-        yield from _primitive(child)
+        yield from _primitive(child, moved, doubtful)
 
 
-def _field(field: NestedField, mapped: list[MappedField]) -> Field:
-    entry = next((entry for entry in mapped if entry.field_id == field.field_id), None)
-    names = [] if entry is None else entry.names  # an entry without nested ones counts as false
-    children = _children(field.field_type, [] if entry is None else list(entry.fields))
+def _field(field: NestedField, mapped: list[MappedField] | None, reused: Collection[int]) -> Field:
+    entry = next((entry for entry in mapped or () if entry.field_id == field.field_id), None)
+    names = _names(entry) or ([""] if mapped is None else [_ABSENT])
+    below = [] if entry is None else list(entry.fields)  # an entry without nested ones counts as false
+    children = _children(field.field_type, None if mapped is None else below, reused)
     kind = _nested(field.field_type, children) if children else arrow_type(field.field_type)
     default = None if field.initial_default is None or children else pa.scalar(field.initial_default, kind)
     return Field(
-        field.name, kind, field.optional, field.field_id, names[0] if names else "", children, default, tuple(names[1:])
-    )
+        field.name, kind, field.optional, field.field_id, names[0], children, default, tuple(names[1:]),
+        field.field_id in reused,
+    )  # fmt: skip
 
 
-def _children(kind: IcebergType, mapped: list[MappedField]) -> tuple[Field, ...]:
+def _names(entry: MappedField | None) -> list[str]:
+    """The names that an entry has; without the key "names", which may be left out, pyiceberg 0.12 has a class there."""
+    return entry.names if entry is not None and isinstance(entry.names, list) else []
+
+
+def _below(kind: IcebergType) -> Sequence[NestedField]:
+    """The fields right below one of a type: of a struct, a list's element, key and value of a map."""
     if isinstance(kind, StructType):
-        return tuple(_field(child, mapped) for child in kind.fields)
+        return kind.fields
     if isinstance(kind, ListType):
-        return (_field(kind.element_field, mapped),)
-    if isinstance(kind, MapType):
-        return (_field(kind.key_field, mapped), _field(kind.value_field, mapped))
-    return ()
+        return [kind.element_field]
+    return [kind.key_field, kind.value_field] if isinstance(kind, MapType) else []
+
+
+def _children(kind: IcebergType, mapped: list[MappedField] | None, reused: Collection[int]) -> tuple[Field, ...]:
+    return tuple(_field(child, mapped, reused) for child in _below(kind))
 
 
 def _nested(kind: IcebergType, children: tuple[Field, ...]) -> pa.DataType:
