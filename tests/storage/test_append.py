@@ -5,52 +5,28 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from samples import command, keys_table, leftovers, write_keys
+from torn import KILLED, Torn
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, StorageError
-from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
+from parquet_bloom.formats.journal import HEADER_BYTES, journal_name
+from parquet_bloom.storage.local_store import LocalStore
+from parquet_bloom.storage.remote import Location, OpenFile
+from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing import append as append_module
+from parquet_bloom.storage.writing import new_file as new_file_module
+from parquet_bloom.storage.writing import recovery as recovery_module
+from parquet_bloom.storage.writing.folder import Folder
 from parquet_bloom.storage.writing.litter import remove_stale
-
-
-class Torn:
-    """A file with some of a tail behind it, and the journal of that append."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = write_keys(folder / "keys.parquet")
-        self.old = self.path.read_bytes()
-        parquet_bloom.add_filters(self.path, folder / "new", columns=["id", "name"], placement="tail", sync=False)
-        self.new = (folder / "new").read_bytes()
-        (folder / "new").unlink()
-        self.tail = self.new[len(self.old) :]
-        self.journal = folder / ".keys.parquet.parquet-bloom-journal"
-
-    def tear(self, behind: bytes, **wrong: int) -> None:
-        """`behind` lies behind the old file; `wrong` are facts of the journal that are others."""
-        with self.path.open("r+b") as file:  # the inode stays
-            file.truncate(0)
-            file.write(self.old + behind)
-        found, length = self.path.stat(), int.from_bytes(self.old[-8:-4], "little")
-        facts = {
-            "device": found.st_dev, "inode": found.st_ino, "old_size": len(self.old), "mtime_ns": found.st_mtime_ns,
-            "ctime_ns": found.st_ctime_ns, "footer_crc32": zlib.crc32(self.old[-8 - length : -8]),
-            "tail_length": len(self.tail), "tail_crc32": zlib.crc32(self.tail), **wrong,
-        }  # fmt: skip
-        self.journal.write_bytes(Journal(**facts).encode() + self.tail)
-
-    def add(self, **options: object) -> None:
-        parquet_bloom.add_filters(
-            self.path, in_place=True, columns=["id", "name"], placement="tail", sync=False, **options
-        )
 
 
 @pytest.fixture
@@ -85,6 +61,48 @@ def test_a_cache_of_footers_keeps_no_torn_file(torn: Torn) -> None:
     cache = parquet_bloom.FooterCache()
     for _ in range(2):
         assert parquet_bloom.read_table(torn.path, cache=cache).equals(keys_table())
+
+
+@pytest.mark.parametrize("end", ["all of it", "taken back"])
+def test_an_append_that_ends_while_a_reader_looks(torn: Torn, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    look, filters = LocalStore.size_before_append, 6 if end == "all of it" else 0
+
+    def late(store: LocalStore, at: Location, file: OpenFile) -> tuple[int, int] | None:
+        with torn.path.open("r+b") as written:
+            written.truncate(len(torn.old))
+            written.seek(len(torn.old))
+            written.write(torn.tail if filters else b"")
+        torn.journal.unlink(missing_ok=True)
+        return look(store, at, file)
+
+    torn.tear(torn.tail[:5000])
+    monkeypatch.setattr(LocalStore, "size_before_append", late)
+    assert len(parquet_bloom.inspect(torn.path).files[0].filters) == filters
+    torn.tear(torn.tail[:5000])
+    assert parquet_bloom.read_table(torn.path).equals(keys_table())
+    torn.tear(torn.tail[:5000])
+    assert parquet_bloom.read_table(torn.path, "id = 5", cache=parquet_bloom.FooterCache()).num_rows == 0
+
+
+def test_a_file_that_gets_shorter_before_its_footer_is_read(torn: Torn) -> None:
+    torn.path.write_bytes(torn.new)
+    with Source(torn.path) as source:
+        os.truncate(torn.path, len(torn.old))
+        assert source.footer().data == torn.old[-8 - len(source.footer().data) : -8]
+        source.check_unchanged()
+
+
+def test_a_file_that_never_rests_is_an_error(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def written(*_: object) -> None:
+        looks.append(torn.path.write_bytes(b"no footer" * (len(looks) + 2)))
+
+    monkeypatch.setattr(LocalStore, "size_before_append", written)
+    written()
+    with pytest.raises(ParquetBloomError):
+        parquet_bloom.inspect(torn.path)
+    assert len(looks) < 30
 
 
 def test_the_next_run_takes_it_back(torn: Torn) -> None:
@@ -135,6 +153,38 @@ def test_a_torn_file_that_is_replaced_takes_its_journal_along(torn: Torn, tmp_pa
     assert torn.path.read_bytes() == other.read_bytes()
 
 
+def test_a_file_that_takes_a_free_name_takes_the_journal_there_along(torn: Torn, tmp_path: Path) -> None:
+    for overwrite in (False, True):
+        torn.tear(torn.tail[:1000])
+        torn.path.unlink()
+        parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=overwrite)
+        assert not torn.journal.exists()
+
+
+@pytest.mark.parametrize("who", ["append", "replace", "recover"])
+def test_the_journal_of_another_append_stays(torn: Torn, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    """The file was replaced, the journal went along, and somebody appends to the new file: all in one moment."""
+    module = {"append": append_module, "replace": new_file_module, "recover": recovery_module}[who]
+    remove = module.remove_journal
+
+    def late(folder: Folder, path: str, opened: int) -> bool:
+        torn.journal.unlink()
+        torn.journal.write_bytes(b"of another one")
+        return remove(folder, path, opened)
+
+    if who != "append":
+        torn.tear(torn.tail[:1000])
+    monkeypatch.setattr(module, "remove_journal", late)
+    if who == "replace":
+        parquet_bloom.write_table(keys_table(), torn.path, bloom_filters=["id"], overwrite=True)
+    elif who == "append":
+        torn.add(append=True)
+    else:
+        with pytest.raises(StorageError, match="it is damaged"):  # the other journal is looked at, and is none
+            torn.add()
+    assert torn.journal.read_bytes() == b"of another one"
+
+
 def test_without_locks_nothing_is_appended_and_nothing_taken_back(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -183,12 +233,89 @@ def test_a_program_that_takes_no_lock_is_noticed(torn: Torn, monkeypatch: pytest
         assert data == torn.old[:10]
 
 
+def test_another_device_number_is_the_same_disk_mounted_again(torn: Torn) -> None:
+    torn.tear(torn.tail[:1000], device=1)
+    assert parquet_bloom.read_table(torn.path).equals(keys_table())
+    torn.add()
+    assert torn.path.read_bytes() == torn.new
+    assert not torn.journal.exists()
+
+
+def holed(torn: Torn, *holes: tuple[int, int]) -> bytes:
+    tail = bytearray(torn.tail)
+    for start, stop in holes:
+        tail[start:stop] = bytes(len(tail[start:stop]))
+    return bytes(tail)
+
+
+def test_zeros_are_what_a_power_cut_leaves_of_bytes_that_were_to_come(torn: Torn) -> None:
+    n = len(torn.tail)
+    for behind in (
+        bytes(n), bytes(n - 8), bytes(100), holed(torn, (n - 8, n)), holed(torn, (1000, 3000)), holed(torn, (0, 50)),
+        holed(torn, (10, 20), (4096, n)), torn.tail[:5000] + bytes(77), holed(torn, (100, 200))[:3000],
+    ):  # fmt: skip
+        torn.tear(behind)
+        if behind[-8:] != torn.tail[-8:]:
+            assert parquet_bloom.read_table(torn.path).equals(keys_table())
+            assert parquet_bloom.inspect(torn.path).files[0].size == len(torn.old)
+        parquet_bloom.remove_filters(torn.path, in_place=True, sync=False)
+        assert torn.path.read_bytes() == torn.old
+        assert not torn.journal.exists()
+
+
+@pytest.mark.parametrize("theirs", ["rewritten", "a few bytes"])
+def test_what_another_program_wrote_meanwhile_is_not_cut_off(
+    torn: Torn, monkeypatch: pytest.MonkeyPatch, theirs: str
+) -> None:
+    copy, version = append_module.copy_range, b"THEIRS!!" * (len(torn.old) // 8 + 100)
+    assert len(torn.old) < len(version) < len(torn.new)
+
+    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+        copy(source, target, source_at, target_at, length)
+        if length == 8:
+            return
+        if theirs == "rewritten":
+            torn.path.write_bytes(version)  # the inode stays
+        else:
+            with torn.path.open("ab") as file:
+                file.write(b"log\n")
+
+    monkeypatch.setattr(append_module, "copy_range", meanwhile)
+    with pytest.raises(StorageError, match="is not taken back, as another program wrote to it: .*remove the journal"):
+        torn.add(append=True)
+    data = torn.path.read_bytes()
+    assert data == version if theirs == "rewritten" else data == torn.new[:-8] + b"log\n"
+    assert torn.journal.exists()
+
+
+def test_what_another_program_appends_meanwhile_is_not_written_over(
+    torn: Torn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, at = append_module.copy_range, []
+
+    def meanwhile(source: int, target: int, source_at: int, target_at: int, length: int) -> None:
+        copy(source, target, source_at, target_at, length)
+        at.append(target_at)
+        if len(at) == 2:
+            with torn.path.open("ab") as file:
+                file.write(b"THEIR LINE\n")
+
+    monkeypatch.setattr(append_module, "_STEP", 1000)
+    monkeypatch.setattr(append_module, "copy_range", meanwhile)
+    with pytest.raises(StorageError, match="is not taken back, as another program wrote to it"):
+        torn.add(append=True)
+    assert at == [len(torn.old), len(torn.old) + 1000], "nothing is written after it"
+    assert torn.path.read_bytes() == torn.new[: len(torn.old) + 2000] + b"THEIR LINE\n"
+
+
 WRONG: dict[str, tuple[Callable[[Torn], bytes], dict[str, int], str]] = {
     "one other byte": (lambda t: t.tail[:500] + b"?", {}, "from byte .* on they are others"),
     "first byte": (lambda t: b"?", {}, "1 bytes lie behind the old end, and from byte .* on they are others"),
+    "zeros and another byte": (lambda t: bytes(300) + b"?", {}, "301 bytes lie behind .* and from byte .* on they are"),
+    "zeros, then another program's": (lambda t: holed(t, (10, 50))[:400] + b"theirs", {}, "and from byte .* on they"),
+    "more zeros than were to come": (lambda t: bytes(len(t.tail) + 1), {}, "bytes lie behind the old end, where"),
     "more than was to come": (lambda t: t.tail + b"more", {}, r"bytes lie behind the old end, where .* were to come"),
     "other inode": (lambda t: t.tail[:9], {"inode": 1}, "it is of inode 1, the file is inode"),
-    "other device": (lambda t: t.tail[:9], {"device": 1}, "it is of inode"),
     "shorter": (lambda t: b"", {"old_size": 10**9}, "the file had 1,000,000,000 bytes before, and has"),
     "other footer": (lambda t: t.tail[:9], {"footer_crc32": 7}, "is not the one that was there"),
     "other checksum": (lambda t: t.tail, {"tail_crc32": 7}, "does not have the checksum"),
@@ -205,6 +332,17 @@ def test_anything_else_is_an_error_that_says_what_it_saw(torn: Torn, name: str) 
             step()
         assert torn.path.read_bytes() == state
         assert torn.journal.exists(), "it is what tells how the file was"
+
+
+def test_a_journal_of_a_file_that_was_replaced_by_a_whole_one_is_litter(torn: Torn, tmp_path: Path) -> None:
+    for append in (False, True):
+        torn.tear(torn.tail[:1000])
+        other = write_keys(tmp_path / "other.parquet")
+        other.replace(torn.path)  # another program, which knows of no journals
+        assert parquet_bloom.read_table(torn.path).equals(keys_table())
+        torn.add(append=append)
+        assert torn.path.read_bytes() == torn.new
+        assert not torn.journal.exists()
 
 
 def test_a_damaged_journal_is_an_error(torn: Torn) -> None:
@@ -227,6 +365,38 @@ def test_readers_believe_no_journal_of_another_footer(torn: Torn) -> None:
     torn.tear(torn.tail[:100], footer_crc32=7)
     with pytest.raises(ParquetBloomError, match="an append to it was cut short .* before it is damage"):
         parquet_bloom.inspect(torn.path)
+
+
+def test_a_file_that_is_mounted_by_itself_is_not_appended_to(torn: Torn, tmp_path: Path) -> None:
+    mounted = tmp_path / "container" / "keys.parquet"
+    mounted.parent.mkdir()
+    mounted.touch()
+    done = subprocess.run(["mount", "--bind", torn.path, mounted], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"files cannot be mounted here: {done.stderr.strip()}")
+    try:
+        with pytest.raises(StorageError, match="is mounted by itself"):
+            parquet_bloom.add_filters(mounted, in_place=True, columns=["id"], placement="tail", append=True)
+        assert mounted.read_bytes() == torn.old
+        assert os.listdir(mounted.parent) == ["keys.parquet"]
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+
+
+def test_a_journal_whose_folder_cannot_be_synced_is_taken_back(torn: Torn, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync, failed = Folder.sync, []
+
+    def fails_once(folder: Folder) -> None:
+        if not failed:
+            failed.append(folder)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(folder)
+
+    monkeypatch.setattr(Folder, "sync", fails_once)
+    with pytest.raises(StorageError, match="nothing was changed, its journal cannot be written: .*Input/output error"):
+        torn.add(append=True)
+    assert torn.path.read_bytes() == torn.old
+    assert os.listdir(torn.path.parent) == ["keys.parquet"]
 
 
 def test_a_journal_is_hidden_and_no_litter(torn: Torn) -> None:
@@ -266,20 +436,6 @@ def test_a_journal_is_as_secret_as_its_file(torn: Torn, monkeypatch: pytest.Monk
     assert set(seen) == {0o640}
 
 
-KILLED = """
-import os, sys
-import parquet_bloom
-from parquet_bloom.storage.writing import append
-
-copy = append.copy_range
-def killed(source, target, source_at, target_at, length):
-    copy(source, target, source_at, target_at, length // 2)
-    os.kill(os.getpid(), 9)
-append.copy_range = killed
-parquet_bloom.add_filters(sys.argv[1], in_place=True, columns=["id", "name"], placement="tail", append=True)
-"""
-
-
 def test_commands_after_a_kill(torn: Torn) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, torn.path], check=False)
     assert done.returncode == -9
@@ -294,6 +450,26 @@ def test_commands_after_a_kill(torn: Torn) -> None:
     assert torn.path.read_bytes() == torn.old
     assert pq.read_table(torn.path).equals(keys_table())
     assert os.listdir(torn.path.parent) == ["keys.parquet"]
+
+
+def test_an_interrupt_while_a_file_gets_shorter_brings_no_old_checksum_back(
+    torn: Torn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torn.add(append=True)
+    checksum = torn.path.with_name(".keys.parquet.crc")
+    checksum.write_bytes(b"sums of the longer file")
+    truncate = os.truncate
+
+    def interrupted(fd: int, size: int) -> None:
+        truncate(fd, size)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(os, "truncate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        parquet_bloom.remove_filters(torn.path, in_place=True, append=True)
+    assert torn.path.read_bytes() == torn.old
+    assert not checksum.exists()
+    assert leftovers(torn.path.parent) == []
 
 
 def test_two_at_a_time_wait_for_each_other(torn: Torn) -> None:

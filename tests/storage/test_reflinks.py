@@ -15,29 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from images import mounted
 from samples import leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import StorageError
 
 pytestmark = pytest.mark.more
-IMAGE, MIB = 320 << 20, 1 << 20
-
-
-def mounted(kind: str, folder: Path) -> Path:
-    """A new file system in an image. Skips where that cannot be."""
-    make = shutil.which(f"mkfs.{kind}") or shutil.which(f"mkfs.{kind}", path="/usr/sbin:/sbin")
-    if make is None:
-        pytest.skip(f"mkfs.{kind} is not installed")
-    image, at = folder / f"{kind}.img", folder / kind
-    at.mkdir()
-    with image.open("wb") as file:
-        file.truncate(IMAGE)
-    subprocess.run([make, "-q", image], check=True, capture_output=True)
-    done = subprocess.run(["mount", "-o", "loop", image, at], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"images cannot be mounted here: {done.stderr.strip()}")
-    return at
+MIB = 1 << 20
 
 
 @pytest.fixture(scope="module", params=["xfs", "btrfs"])

@@ -6,8 +6,9 @@
     offset 512   the tail: all bytes that go behind the file
 
 The object has the file's device and inode, its size and times before, the CRC-32 of its footer, length and CRC-32 of
-the tail, and a CRC-32 of all these. The tail is there whole, so that it can be seen byte for byte whether what lies
-behind the old end is a beginning of it.
+the tail, and a CRC-32 of all these. Device and times are for people: many disks get another device number with every
+mount, and the journal lies in the file's own folder anyway. The tail is there whole, so that it can be seen byte for
+byte whether what lies behind the old end is a beginning of it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -56,17 +57,23 @@ class LocalStore(Store):
         """By the journal beside it, if that speaks of this very file."""
         if file.fd is None:
             return None
-        folder, name = os.path.split(os.path.realpath(at.path))
+        found = os.fstat(file.fd)
         try:
-            with open(os.path.join(folder, journal_name(name)), "rb") as opened:
-                journal = Journal.decode(opened.read(HEADER_BYTES))
+            opened = open_journal(os.path.realpath(at.path), found)
         except OSError:
             return None
-        found = os.fstat(file.fd)
-        if journal is None or (found.st_dev, found.st_ino) != (journal.device, journal.inode):
+        try:
+            journal = Journal.decode(os.pread(opened, HEADER_BYTES, 0))
+        finally:
+            os.close(opened)
+        if journal is None or found.st_ino != journal.inode:
             return None
-        torn = journal.old_size <= found.st_size < journal.old_size + journal.tail_length
+        torn = 0 <= found.st_size - journal.old_size <= journal.tail_length  # all of it, where a power cut left zeros
         return (journal.old_size, journal.footer_crc32) if torn else None
+
+    def renew(self, file: OpenFile) -> bool:
+        """By its size and times; another file that has taken its place is none of this."""
+        return isinstance(file, _LocalFile) and file.renew()
 
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
         """By stat; a link that leads nowhere is a file, as opening it says what is wrong."""
@@ -130,6 +137,12 @@ class _LocalFile:
     def version(self) -> object:
         return _version(self._opened)
 
+    def renew(self) -> bool:
+        assert self.fd is not None
+        before, self._opened = self.version(), os.fstat(self.fd)
+        self.size = self._opened.st_size
+        return self.version() != before
+
     def etag(self) -> None:
         return None
 
@@ -137,6 +150,31 @@ class _LocalFile:
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None
+
+
+def open_journal(path: str, data: os.stat_result) -> int:
+    """Open the journal beside a file of this path, if there is one to believe.
+
+    data  the stat of the file
+    It has to be a regular file, and in a folder where only owners may rename theirs (the sticky bit, as /tmp has it)
+    one of this user, of root or of the file's owner. Elsewhere who can put a journal there can replace the data file.
+    Raises FileNotFoundError where there is none to believe, OSError.
+    """
+    folder, name = os.path.split(path)
+    journal = os.path.join(folder, journal_name(name))
+    trusted = {0, data.st_uid, os.geteuid()} if hasattr(os, "geteuid") else set()
+
+    def believed(found: os.stat_result) -> bool:
+        ours = not trusted or found.st_uid in trusted or not os.stat(folder).st_mode & stat.S_ISVTX
+        return stat.S_ISREG(found.st_mode) and ours
+
+    if believed(os.lstat(journal)):
+        # What comes there meanwhile is no link to be followed, and no pipe to be waited for.
+        fd = os.open(journal, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        if believed(os.fstat(fd)):
+            return fd
+        os.close(fd)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), journal)
 
 
 def _version(found: os.stat_result) -> tuple[int, ...]:

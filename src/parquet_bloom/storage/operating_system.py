@@ -77,6 +77,15 @@ def require_space(target: object, needed: int, fd: int | None = None) -> None:
         raise StorageError(target, f"the disk has {free:,} bytes free, {needed:,} are needed")
 
 
+def mount_of(fd: int) -> int | None:
+    """The number of the mount through which a file is open; None where the system does not tell."""
+    with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{fd}", "rb") as about:  # since Linux 3.15
+        for line in about:
+            if line.startswith(b"mnt_id:"):
+                return int(line.split()[1])
+    return None
+
+
 def umask() -> int:
     """The umask of the process, from /proc where there is one.
 

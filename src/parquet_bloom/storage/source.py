@@ -41,6 +41,8 @@ _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all 
 _LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
 _REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
 
+_RENEWALS = 10  # of a file that is written to again and again
+
 PathLike = str | os.PathLike[str]
 Range = tuple[int, int]  # offset, length
 
@@ -66,6 +68,7 @@ class Source:
         self._footer: Footer | None = None
         self._outline: Outline | None = None
         self._footer_data: tuple[bytes, int] | None = None
+        self._renewals = 0
         self._counting = threading.Lock()
         self._held: list[tuple[int, bytes]] = []
         self._tail: list[tuple[int, bytes]] = []
@@ -262,15 +265,21 @@ class Source:
     def _footer_bytes(self) -> tuple[bytes, int]:
         """The footer's bytes and where they lie."""
         if self._footer_data is None:
-            tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
             try:
+                tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
                 length = footer_length(tail, self.size)
             except EncryptedFooterError:
+                raise
+            except DamagedFileError:  # shorter than it was
+                if self._renew():
+                    return self._footer_bytes()
                 raise
             except FooterError as error:
                 before = self._store.size_before_append(self.location, self._file)
                 if before is not None and before[0] < self.size:
                     return self._footer_before(*before)
+                if self._renew():
+                    return self._footer_bytes()
                 # The magic is right and the length is not: damage. Without the magic: something else.
                 kind = DamagedFileError if tail[-4:] == MAGIC and self.size >= 12 else NotParquetError
                 raise kind(self.path, str(error)) from error
@@ -281,6 +290,14 @@ class Source:
             data = tail[held - length : held] if length <= held else self.read(start, length)
             self._footer_data = data, start
         return self._footer_data
+
+    def _renew(self) -> bool:
+        """Whether the file was written to since it was opened, as by an append whose journal went with its end."""
+        self._renewals += 1
+        if self._renewals > _RENEWALS or not self._store.renew(self._file):
+            return False
+        self.size = self._file.size
+        return True
 
     def _footer_before(self, size: int, crc: int) -> tuple[bytes, int]:
         """Of a file at whose end an append is not finished: it is read as it was before, whose footer had that CRC."""

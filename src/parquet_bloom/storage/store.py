@@ -84,6 +84,10 @@ class Store(ABC):
         """Of a file at whose end an append of ours is not finished: the size before it, and its footer's CRC-32."""
         return None
 
+    def renew(self, file: OpenFile) -> bool:
+        """Take an open file as it is by now, where it was written to since; whether it was."""
+        return False
+
     @abstractmethod
     def kinds(self, paths: Sequence[str]) -> list[Kind]:
         """For each path: True a file, False a folder, None nothing there, or the error in asking."""

@@ -5,34 +5,39 @@
     .NAME.parquet-bloom-journal   goes
 
 The last 8 bytes are length and magic of the new footer: until they are there the file is torn, and is known to be.
-A run that finds a journal cuts off what lies behind the old end, if all of it is a beginning of what was to come; a
-whole tail stays. Anything else is an error that says what it saw. Unlike a new file it is not atomic for other
+What a run does that finds a journal is storage.writing.recovery's. Unlike a new file it is not atomic for other
 programs: who opens the file meanwhile by its real size finds no footer.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from parquet_bloom.errors import ConflictError, FooterError, StorageError
+from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
-from parquet_bloom.formats.metadata.footer import TAIL_BYTES, footer_length
-from parquet_bloom.storage.operating_system import copy_range
+from parquet_bloom.formats.metadata.footer import TAIL_BYTES
+from parquet_bloom.storage.operating_system import copy_range, mount_of
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import signals_wait
-from parquet_bloom.storage.writing.draft import Assembled, NewVersion, read_at
+from parquet_bloom.storage.writing.draft import Assembled, NewVersion
 from parquet_bloom.storage.writing.folder import Folder
-from parquet_bloom.storage.writing.litter import try_lock
 from parquet_bloom.storage.writing.new_file import NewFile
-from parquet_bloom.storage.writing.renaming import CHANGED, Checksums, followed
+from parquet_bloom.storage.writing.recovery import (
+    UnlikeError,
+    check_locked,
+    crc_of,
+    folder_of,
+    judge,
+    remove_journal,
+    writable,
+)
+from parquet_bloom.storage.writing.renaming import Checksums, followed
 from parquet_bloom.storage.writing.s3_parts import Extent
 
-_COMPARE_STEP = 4 << 20
+_STEP = 1 << 20
 
 
 class AppendedFile(NewVersion):
@@ -48,10 +53,18 @@ class AppendedFile(NewVersion):
         self._named = os.path.abspath(target.path)
         self._path = followed(self._named)
         _check_links(source)
-        _check_locked(source)
+        check_locked(source)
         folder, name = os.path.split(self._path)
         self._journal_path = os.path.join(folder, journal_name(name))
-        self._journal = NewFile(self._journal_path, self._path, overwrite=False, sync=True)
+        self._check_name()
+        try:
+            _check_folder(source, self._path)
+        except OSError as error:
+            raise storage_error(self._path, error) from error
+        try:
+            self._journal = NewFile(self._journal_path, self._path, overwrite=False, sync=True, as_like=True)
+        except StorageError as error:
+            raise self._unwritten(error) from error
 
     def discard(self) -> None:
         """Give the new bytes up; the file stays what it was."""
@@ -82,12 +95,13 @@ class AppendedFile(NewVersion):
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Write behind the file. Raises StorageError; the file is then what it was, or the error says otherwise."""
-        self._journal.write_at(0, self._facts().encode())
+        told = self._facts()
+        self._journal.write_at(0, told.encode())
         last_check()
         try:
-            with _writable(self._source, self._path) as fd, _folder_of(self._path) as folder:
+            with writable(self._source, self._path) as fd, folder_of(self._path) as folder:
                 _check_links(self._source)
-                self._append(fd, folder, last_check)
+                self._append(fd, folder, told, last_check)
         except OSError as error:
             raise storage_error(self._path, error) from error
 
@@ -96,10 +110,10 @@ class AppendedFile(NewVersion):
         found, length = os.fstat(self._source.fd), self.at - self._source.size
         return Journal(
             found.st_dev, found.st_ino, self._source.size, found.st_mtime_ns, found.st_ctime_ns,
-            zlib.crc32(self._source.footer().data), length, _crc(self._journal.fd, HEADER_BYTES, length),
+            zlib.crc32(self._source.footer().data), length, crc_of(self._journal.fd, HEADER_BYTES, length),
         )  # fmt: skip
 
-    def _append(self, fd: int, folder: Folder, last_check: Callable[[], None]) -> None:
+    def _append(self, fd: int, folder: Folder, told: Journal, last_check: Callable[[], None]) -> None:
         checksums = Checksums({self._named, self._path})
         old, last = self._source.size, self.at - TAIL_BYTES
         begun = False
@@ -108,24 +122,32 @@ class AppendedFile(NewVersion):
             checksums.set_aside(True)
             last_check()
             begun = True
-            copy_range(self._journal.fd, fd, HEADER_BYTES, old, last - old)
+            self._copy(fd, old, last)
             os.fsync(fd)
-            self._check_still(fd, last)
-            copy_range(self._journal.fd, fd, HEADER_BYTES + last - old, last, TAIL_BYTES)
+            self._copy(fd, last, self.at)
             os.fsync(fd)
         except BaseException as error:
             with signals_wait():
                 try:
-                    self._undo(fd, folder, begun, error)
+                    self._undo(fd, folder, told, begun, error)
                 finally:
                     checksums.put_back()
             raise
         checksums.remove()
         try:
-            _remove_journal(folder, self._path)
+            if remove_journal(folder, self._path, self._journal.fd):
+                folder.sync()
         except OSError as error:
             reason = f"has its new version, but its journal {self._journal_path} cannot be removed ({error.strerror})"
             raise StorageError(self._path, f"{reason}; the next add or remove does that") from error
+
+    def _copy(self, fd: int, at: int, stop: int) -> None:
+        """Write [at, stop) behind the file in small steps, before each of which it must end where that one begins."""
+        while at < stop:
+            self._check_still(fd, at)
+            step = min(stop - at, _STEP)
+            copy_range(self._journal.fd, fd, HEADER_BYTES + at - self._source.size, at, step)
+            at += step
 
     def _check_still(self, fd: int, size: int) -> None:
         """Raise ConflictError unless the file has as many bytes as we have written, under the name that it had."""
@@ -136,31 +158,45 @@ class AppendedFile(NewVersion):
         if not same or os.fstat(fd).st_size != size:
             raise ConflictError(self._path, "was changed by another program while it was appended to")
 
+    def _check_name(self) -> None:
+        """Raise StorageError where something has the journal's name: what is one of this file went with its lock."""
+        if os.path.lexists(self._journal_path):
+            reason = f"something that is no journal of it has the name of its journal {self._journal_path}"
+            raise StorageError(self._path, f"{reason}; nothing was changed")
+
     def _write_journal(self, last_check: Callable[[], None]) -> None:
         try:
             self._journal.commit(last_check)
         except StorageError as error:
             if str(error.path) != self._journal_path:
                 raise
-            raise StorageError(
-                self._path, f"nothing was changed, its journal cannot be written: {error.reason}"
-            ) from error
+            if isinstance(error, ConflictError):
+                self._check_name()
+            raise self._unwritten(error) from error
 
-    def _undo(self, fd: int, folder: Folder, begun: bool, why: BaseException) -> None:
-        """Leave the file as it was; where that fails the journal stays, and a later run does it."""
+    def _unwritten(self, error: StorageError) -> StorageError:
+        return StorageError(self._path, f"nothing was changed, its journal cannot be written: {error.reason}")
+
+    def _undo(self, fd: int, folder: Folder, told: Journal, begun: bool, why: BaseException) -> None:
+        """Leave the file as it was; where that fails the journal stays, and a later run does it.
+
+        What another program wrote behind the old end, or in place of the file, is not cut off.
+        """
         try:
-            size = os.fstat(fd).st_size
-            if begun and size > self.at:
-                raise OSError(errno.EBUSY, f"another program made it {size:,} bytes long")
-            if begun and size > self._source.size:
+            if begun:
+                judge(fd, told, self._journal.fd)
                 os.truncate(fd, self._source.size)
                 os.fsync(fd)
-            named = folder.look(journal_name(os.path.basename(self._path)))
-            if named is not None and os.path.samestat(named, os.fstat(self._journal.fd)):
-                _remove_journal(folder, self._path)
+            if remove_journal(folder, self._path, self._journal.fd):
+                folder.sync()
         except OSError as error:
             reason = f"an append to it failed ({why}), and so did taking it back ({error.strerror})"
             way = f"; the next add or remove does that by {self._journal_path}"
+            raise StorageError(self._path, reason + way) from why
+        except UnlikeError as error:
+            said = why.reason if isinstance(why, StorageError) else why
+            reason = f"an append to it failed ({said}), and is not taken back, as another program wrote to it: {error}"
+            way = f". Look at the file, and remove the journal {self._journal_path} when it is right"
             raise StorageError(self._path, reason + way) from why
 
 
@@ -171,17 +207,18 @@ def cut_off(source: Source, target: Location, size: int) -> None:
     """
     path = followed(os.path.abspath(target.path))
     try:
-        with _writable(source, path) as fd:
+        with writable(source, path) as fd:
             _check_links(source)
             checksums = Checksums({os.path.abspath(target.path), path})
-            try:
-                checksums.set_aside(True)
-                source.check_unchanged()
-                os.truncate(fd, size)
-            except BaseException:
-                checksums.put_back()
-                raise
-            checksums.remove()
+            with signals_wait():  # a checksum file that comes back has to be that of what is there
+                try:
+                    checksums.set_aside(True)
+                    source.check_unchanged()
+                    os.truncate(fd, size)
+                except BaseException:
+                    checksums.put_back()
+                    raise
+                checksums.remove()
             _sync_shorter(fd, path)
     except OSError as error:
         raise storage_error(path, error) from error
@@ -195,132 +232,26 @@ def _sync_shorter(fd: int, path: str) -> None:
         raise StorageError(path, f"{reason}: after a power cut it may be as it was before") from error
 
 
-def recover(source: Source) -> bool:
-    """End what a killed append to a file left; whether there was anything. The file has to be locked.
-
-    That lock is what tells that the append does not go on.
-
-    Raises StorageError where the file is not what that append can have left.
-    """
-    path = os.path.realpath(source.location.path)
-    journal_path = os.path.join(os.path.dirname(path), journal_name(os.path.basename(path)))
-    try:
-        with open(journal_path, "rb", buffering=0) as opened, _folder_of(path) as folder:
-            _check_locked(source)
-            _recover(source, path, opened.fileno())
-            _remove_journal(folder, path)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise storage_error(journal_path, error) from error
-    except _UnlikeError as error:
-        reason = (
-            f"an append to it was cut short, and its journal {journal_path} does not fit: {error}; nothing was changed"
-        )
-        raise StorageError(
-            source.path, f"{reason}. Look at the file, and remove the journal when it is right"
-        ) from None
-    return True
-
-
-class _UnlikeError(Exception):
-    """What was seen that no append of ours leaves."""
-
-
-def _recover(source: Source, path: str, opened: int) -> None:
-    journal = Journal.decode(read_at(opened, 0, HEADER_BYTES))
-    if journal is None:
-        raise _UnlikeError("it is damaged")
-    with _writable(source, path) as fd:
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != (journal.device, journal.inode):
-            raise _UnlikeError(f"it is of inode {journal.inode}, the file is inode {found.st_ino}")
-        behind = found.st_size - journal.old_size
-        if behind < 0:
-            raise _UnlikeError(f"the file had {journal.old_size:,} bytes before, and has {found.st_size:,}")
-        if _footer_crc(fd, journal.old_size) != journal.footer_crc32:
-            raise _UnlikeError(f"the footer before byte {journal.old_size:,} is not the one that was there")
-        if behind > journal.tail_length:
-            raise _UnlikeError(f"{behind:,} bytes lie behind the old end, where {journal.tail_length:,} were to come")
-        same = _same_bytes(fd, journal.old_size, opened, behind)
-        if same < behind:
-            at = journal.old_size + same
-            raise _UnlikeError(f"{behind:,} bytes lie behind the old end, and from byte {at:,} on they are others")
-        if behind < journal.tail_length:
-            os.truncate(fd, journal.old_size)
-        elif _crc(opened, HEADER_BYTES, behind) != journal.tail_crc32:
-            raise _UnlikeError("the tail in it does not have the checksum that it had")
-        os.fsync(fd)
-
-
-def _footer_crc(fd: int, size: int) -> int | None:
-    try:
-        length = footer_length(read_at(fd, size - TAIL_BYTES, TAIL_BYTES), size)
-    except (FooterError, ValueError):
-        return None
-    return zlib.crc32(read_at(fd, size - TAIL_BYTES - length, length))
-
-
-def _crc(fd: int, at: int, length: int) -> int:
-    crc, stop = 0, at + length
-    while at < stop and (data := read_at(fd, at, min(_COMPARE_STEP, stop - at))):
-        crc, at = zlib.crc32(data, crc), at + len(data)
-    return crc
-
-
-def _same_bytes(fd: int, at: int, journal: int, length: int) -> int:
-    """How many bytes behind the old end are those of the journal's tail."""
-    done = 0
-    while done < length:
-        n = min(_COMPARE_STEP, length - done)
-        here, there = read_at(fd, at + done, n), read_at(journal, HEADER_BYTES + done, n)
-        if not here or here != there:
-            return done + next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
-        done += len(here)
-    return done
-
-
-@contextlib.contextmanager
-def _folder_of(path: str) -> Iterator[Folder]:
-    folder = Folder(os.path.dirname(path))
-    try:
-        yield folder
-    finally:
-        folder.close()
-
-
-def _remove_journal(folder: Folder, path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # it went with the file, which was replaced
-        folder.remove(journal_name(os.path.basename(path)))
-    folder.sync()
-
-
-@contextlib.contextmanager
-def _writable(source: Source, path: str) -> Iterator[int]:
-    """The file that a source has open, open for writing. Raises ConflictError where the path names another one."""
+def _check_folder(source: Source, path: str) -> None:
+    """Raise StorageError where a journal would not be for all who see the file, or not known to be on the disk."""
     assert source.fd is not None
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        if not os.path.samestat(os.fstat(fd), os.fstat(source.fd)):
-            raise ConflictError(path, CHANGED)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _check_locked(source: Source) -> None:
-    assert source.fd is not None
-    try:
-        if try_lock(source.fd):
+    with folder_of(path) as folder:
+        if folder.fd is None:
             return
-    except OSError:
-        pass
-    raise StorageError(
-        source.path, "cannot be locked, as its file system has no locks; without them nothing is appended"
-    )
+        if mount_of(source.fd) != mount_of(folder.fd):  # as of a container that was given the file and not its folder
+            raise StorageError(path, "is mounted by itself, and under its other names nobody would find its journal")
+        if not folder.syncs:
+            raise StorageError(
+                path, "its folder may not be listed, and nothing tells when a journal there is on the disk"
+            )
+
+
+def check_links(file: int | str, at: object) -> None:
+    """Raise StorageError for a file, a path or an open one, that has other hard links."""
+    if os.stat(file).st_nlink > 1:
+        raise StorageError(at, "has other hard links, whose readers would see its end change under them")
 
 
 def _check_links(source: Source) -> None:
     assert source.fd is not None
-    if os.fstat(source.fd).st_nlink > 1:
-        raise StorageError(source.path, "has other hard links, whose readers would see its end change under them")
+    check_links(source.fd, source.path)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.append import recover
 from parquet_bloom.storage.writing.litter import clear_beside, try_lock
+from parquet_bloom.storage.writing.recovery import recover
 
 PATIENCE_S = 60.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05

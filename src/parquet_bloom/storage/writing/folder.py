@@ -22,19 +22,22 @@ _HELD = os.open in os.supports_dir_fd and os.rename in os.supports_dir_fd and os
 class Folder:
     """A folder that is open; all names are those of entries in it.
 
-    path  absolute, as it was named
-    fd    its descriptor; None where the system's calls do not take one
+    path   absolute, as it was named
+    fd     its descriptor; None where the system's calls do not take one
+    syncs  whether `sync` waits for anything: not for a folder that may be written to, but not listed
     """
 
     def __init__(self, path: str) -> None:
         """Raises OSError."""
         self.path = os.path.abspath(path)
         self.fd: int | None = None
+        self.syncs = os.name != "nt"
         if _HELD:
             flags = os.O_DIRECTORY | os.O_CLOEXEC
             try:
                 self.fd = os.open(self.path, os.O_RDONLY | flags)
-            except PermissionError:  # one that may be written to, but not listed
+            except PermissionError:
+                self.syncs = False
                 self.fd = os.open(self.path, getattr(os, "O_PATH", os.O_RDONLY) | flags)
 
     def close(self) -> None:
@@ -120,10 +123,12 @@ class Folder:
         return True
 
     def sync(self) -> None:
-        """Wait until renames in it are on the disk."""
+        """Wait until renames in it are on the disk, where there is a way to."""
+        if not self.syncs:
+            return
         if self.fd is not None:
             os.fsync(self.fd)
-        elif os.name != "nt":
+        else:
             sync_folder(self.path)
 
     def is_where_it_was(self) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError
-from parquet_bloom.formats.journal import journal_name
+from parquet_bloom.storage.local_store import open_journal
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
@@ -26,6 +26,7 @@ from parquet_bloom.storage.writing.attributes import give_attributes
 from parquet_bloom.storage.writing.draft import Draft
 from parquet_bloom.storage.writing.folder import Folder, sync_folder
 from parquet_bloom.storage.writing.litter import clear_beside, lock, own_name
+from parquet_bloom.storage.writing.recovery import remove_journal
 from parquet_bloom.storage.writing.renaming import Checksums, check_regular, followed, put_instead, put_new, put_over
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -43,12 +44,14 @@ class NewFile(Draft):
     replaces   what target has to be until the end: the file that this one was made from
     by_name    another library writes it at `path`, under names of its own meanwhile; then call `adopt`
     read_back  before it counts, read all bytes from the disk and compare them with what was to be written
+    as_like    take the owner and all attributes of `like` too, as what takes its place does
     Raises StorageError, also where target is, or has become, no regular file.
     """
 
     def __init__(
         self, target: str, like: str | None, overwrite: bool, sync: bool, cached: bool = True,
         replaces: os.stat_result | None = None, by_name: bool = False, read_back: bool = False,
+        as_like: bool = False,
     ) -> None:  # fmt: skip
         self._named = os.path.abspath(target)
         self.target = followed(self._named) if overwrite else self._named
@@ -57,6 +60,7 @@ class NewFile(Draft):
         self._overwrite = overwrite
         self._replaces = replaces
         self._read_back = read_back
+        self._as_like = as_like
         self._made: list[str] = []  # folders, the innermost first
         self._base = os.path.basename(self.target)
         self._name = ""  # of the temporary file
@@ -155,14 +159,17 @@ class NewFile(Draft):
         last_check  called when all bytes are on the disk, right before the rename; may raise
         """
         try:
-            replaced = self.target if self._overwrite and os.path.exists(self.target) else None
+            replaced = self._like if self._as_like else None
+            if self._overwrite and os.path.exists(self.target):
+                replaced = self.target
             give_attributes(self.fd, self._like, replaced)
             self.flush()
             if self._read_back:
                 self.compare()
             last_check()
-            with signals_wait():  # between a swap and its look, the only name of another program's version is ours
-                self._take_place()
+            with self._journal() as left, signals_wait():
+                # Between a swap and its look, the only name of another program's version is ours.
+                self._take_place(left)
         except OSError as error:
             raise storage_error(self.target, error) from error
         if self._sync:
@@ -178,7 +185,20 @@ class NewFile(Draft):
         for made in self._made:
             sync_folder(os.path.dirname(made))
 
-    def _take_place(self) -> None:
+    @contextlib.contextmanager
+    def _journal(self) -> Iterator[int | None]:
+        """What an append to a file left that had this name, open: so no other gets its inode number."""
+        fd = None
+        with contextlib.suppress(OSError):
+            there = self.target if os.path.exists(self.target) else self._folder.path
+            fd = open_journal(self.target, os.stat(there))
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _take_place(self, journal: int | None) -> None:
         if not self._folder.is_where_it_was():
             raise ConflictError(self.target, "its folder was moved meanwhile; nothing was written")
         checksums = Checksums({self._named, self.target})
@@ -195,9 +215,9 @@ class NewFile(Draft):
             raise
         self._name = ""
         checksums.remove()
-        if self._overwrite:  # what an append to the file left that had this name
+        if journal is not None:
             with contextlib.suppress(OSError):
-                self._folder.remove(journal_name(self._base))
+                remove_journal(self._folder, self.target, journal)
 
 
 def local_target(where: PathLike) -> str:

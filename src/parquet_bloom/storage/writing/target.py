@@ -24,7 +24,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing import s3
-from parquet_bloom.storage.writing.append import AppendedFile
+from parquet_bloom.storage.writing.append import AppendedFile, check_links
 from parquet_bloom.storage.writing.draft import NewVersion, Transfer
 from parquet_bloom.storage.writing.new_file import NewFile
 from parquet_bloom.storage.writing.renaming import check_regular
@@ -73,16 +73,24 @@ def outputs_of(
     return outputs, tables, tables.change(force) if in_place else []
 
 
-def check_target(at: Location, target: Location, in_place: bool, force: bool, tables: Tables) -> None:
-    """Refuse, before any work, to write where it would do harm. `force` overrides all but folders and devices."""
+def check_target(
+    at: Location, target: Location, in_place: bool, force: bool, tables: Tables, append: bool = False
+) -> None:
+    """Refuse, before any work, to write where it would do harm.
+
+    `force` overrides all but folders and devices, and what an append refuses.
+    """
     tables.refuse(at, target, force)
     if not target.is_local:
         return
     check_regular(target.path)
-    if force:
-        return
     real = os.path.realpath(target.path)
-    if not os.path.exists(real):
+    if append and os.path.exists(real):
+        check_links(real, at)
+        if not os.access(real, os.W_OK):
+            leave = parameter("append", True) + " does; make it writable, or leave out " + parameter("append")
+            raise StorageError(target, "is read-only, and cannot be written to itself, as " + leave)
+    if force or not os.path.exists(real):
         return
     if in_place and os.stat(real).st_nlink > 1:
         ways = parameter("force", True) + " or " + parameter("output")
