@@ -75,7 +75,7 @@ class PlainTable:
 
     # --- tables.snapshot.Table --------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
         files = [TableFile(str(self.folder / name), size=size) for name, size in self.entries().items()]
         return Snapshot(self.name, str(self.version), self.fields, False, files, self.wishes)
 

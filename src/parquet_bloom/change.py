@@ -11,6 +11,7 @@ from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.removing import remove_on_table
 from parquet_bloom.edit.on_table.requests import (
     check_append,
+    check_placement,
     commit_options,
     latest,
     refuse_commits,
@@ -113,6 +114,7 @@ def add_filters(
         how = commit_options("add", commit, files_per_commit, dry_run)
         refuse_outputs(name, output, in_place, overwrite, raw_files)
         check_append(append, commit)
+        check_placement(placement, commit)
         how = dataclasses.replace(how, append=append)
         return add_on_table(latest(name, catalog_properties, filesystem), arguments, how, progress)
     refuse_commits(commit, files_per_commit, catalog_properties)

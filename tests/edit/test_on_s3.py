@@ -48,6 +48,22 @@ def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     assert ids(store, uri) == rows == ids(store, uri, 2)
 
 
+def test_a_tail_that_nobody_asked_for_is_passed_over(store: ObjectStore, bucket: str) -> None:
+    uri = f"s3://{bucket}/t"
+    made(store, uri)
+    rows = ids(store, uri)
+    name = "delta:" + store.uri(f"{bucket}/t")
+    pb.add_filters(name, columns=["id", "data"], commit="same-path", fpp=0.2)
+    pb.remove_filters(name, commit="same-path")
+    report = pb.add_filters(name, columns=["id"], commit="same-path", fpp=0.001)
+    assert {(one.column, one.reached) for file in report.files for one in file.filters} == {("id", True)}
+    assert all(file.bytes_copied > 8 * 10**6 for file in report.files), "the store copies what stays"
+    found = pb.inspect(name).files
+    assert {one.column for file in found for one in file.filters} == {"id"}
+    assert all(one.fpp is not None and one.fpp <= 0.001 for file in found for one in file.filters)
+    assert all(ids(store, uri, version) == rows for version in range(1, 5))
+
+
 def test_an_interrupted_run_leaves_no_object(store: ObjectStore, bucket: str) -> None:
     uri = f"s3://{bucket}/t"
     made(store, uri)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,8 @@ from plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
+from parquet_bloom.chunks.stored import StoredFilters
+from parquet_bloom.chunks.tails import as_it_was
 from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.commits import CommitOptions
 from parquet_bloom.edit.on_table.removing import remove_on_table
@@ -23,6 +27,8 @@ from parquet_bloom.errors import (
     UnknownColumnError,
     UnknownCommitError,
 )
+from parquet_bloom.report.added import print_commits
+from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.target import WriteOptions
 from parquet_bloom.tables.snapshot import Field, Ways
@@ -53,8 +59,10 @@ def add(table: PlainTable, columns=("id",), how: CommitOptions | None = None, **
 
 
 def remove(table: PlainTable, columns=None, how: CommitOptions | None = None):
-    options = RemoveOptions(columns=columns, how=WriteOptions(False, True, False), tables=Tables())
-    return remove_on_table(table, options, how or CommitOptions("remove"))
+    how = how or CommitOptions("remove")
+    write = WriteOptions(False, True, False)
+    options = RemoveOptions(columns=columns, how=write, tables=Tables(), dry_run=how.dry_run)
+    return remove_on_table(table, options, how)
 
 
 def filters(table: PlainTable) -> dict[str, set[str]]:
@@ -63,6 +71,13 @@ def filters(table: PlainTable) -> dict[str, set[str]]:
         name: {one.column for file in inspect(str(table.folder / name)).files for one in file.filters}
         for name in table.entries()
     }
+
+
+def print_shown(report) -> list[str]:
+    """What people are told of commits."""
+    lines: list[str] = []
+    print_commits(report, lines.append)
+    return lines
 
 
 def same_rows(table: PlainTable, before: pa.Table) -> None:
@@ -168,7 +183,92 @@ def test_a_tail_that_no_commit_names_is_committed_by_the_next_run(table):
     report = add(table, how=SAME)
     assert [commit.files for commit in report.commits] == [3]
     assert table.entries() == grown, "nothing was appended twice"
-    assert all(file.filters == [] for file in report.files)
+    assert all({one.column for one in file.filters} == {"id"} for file in report.files), "those that the commit gives"
+    assert not any(file.written for file in report.files)
+
+
+@pytest.mark.parametrize("arguments", [{"columns": None}, {"fpp": "auto"}, {"fpp": 0.2}, {"max_bytes": 1024}], ids=str)
+def test_what_an_interrupted_run_left_is_not_written_twice_whatever_was_asked(table, arguments):
+    def fail(_: PlainTable) -> None:
+        raise StorageError("log", "no space left on device")
+
+    table.before_commit = fail
+    with pytest.raises(StorageError):
+        add(table, how=SAME, **arguments)
+    grown = {name: (table.folder / name).stat().st_size for name in table.entries()}
+    table.before_commit = lambda _: None
+    dry = add(table, how=CommitOptions("add", "same-path", dry_run=True), **arguments)
+    report = add(table, how=SAME, **arguments)
+    assert table.entries() == grown
+    assert [file.planned_filters for file in dry.files] == [len(file.filters) for file in report.files]
+    assert not any(file.written or file.bytes_needed for file in dry.files)
+
+
+def fpp_of(table: PlainTable) -> dict[str, float]:
+    """Column -> the worst rate, of all live files as long as the log says."""
+    worst: dict[str, float] = {}
+    for name, size in table.entries().items():
+        with Source(table.folder / name) as whole:
+            source = as_it_was(whole, size)
+            assert source is not None
+            for group in range(source.footer().n_row_groups):
+                for leaf in source.footer().leaves:
+                    for one in StoredFilters(source).of(group, leaf):
+                        worst[leaf.name] = max(worst.get(leaf.name, 0.0), one.read().fpp)
+    return worst
+
+
+@pytest.mark.parametrize("append", [False, True], ids=["clone", "append"])
+@pytest.mark.parametrize("asked", [["id"], ["user", "id"]], ids=str)
+def test_a_tail_that_nobody_asked_for_is_passed_over(table, append, asked):
+    how = CommitOptions("add", "same-path", append=append)
+    before, old = table.rows(), table.entries()
+    add(table, ["id", "user"], how, fpp=0.2)
+    long, version = table.entries(), table.version
+    bytes_before = {name: (table.folder / name).read_bytes() for name in long}
+    remove(table, how=CommitOptions("remove", "same-path"))
+    assert table.entries() == old
+    report = add(table, asked, how, fpp=0.001)
+    assert [commit.files for commit in report.commits] == [3]
+    assert all({one.column for one in file.filters} == set(asked) for file in report.files)
+    assert all(file.bytes_before == old[os.path.basename(file.source)] for file in report.files)
+    worst = fpp_of(table)
+    assert worst.keys() == set(asked)
+    assert all(rate <= 0.001 for rate in worst.values())
+    for name, data in bytes_before.items():
+        assert (table.folder / name).read_bytes().startswith(data), "a version names the size between"
+    assert table.rows() == table.rows(version) == before
+    remove(table, how=CommitOptions("remove", "same-path"))
+    assert table.entries() == old
+
+
+def test_a_table_that_goes_back_to_a_size_that_was_passed_over_is_changed_as_any_other(table):
+    add(table, ["user"], SAME)
+    long = table.entries()
+    remove(table, how=CommitOptions("remove", "same-path"))
+    add(table, ["id"], SAME)
+    table.put(long)  # as a restore
+    assert fpp_of(table).keys() == {"user"}
+    report = add(table, ["user", "id"], SAME)
+    assert not report.failed
+    assert fpp_of(table).keys() == {"user", "id"}
+    same_rows(table, table.rows())
+
+
+def test_a_tail_with_some_of_what_is_asked_gets_the_rest_behind_it(table):
+    add(table, ["user"], SAME)
+    remove(table, how=CommitOptions("remove", "same-path"))
+    report = add(table, ["user", "id"], SAME)
+    assert [len(file.filters) for file in report.files] == [6, 6, 6]
+    assert all(file.written for file in report.files)
+    assert fpp_of(table).keys() == {"user", "id"}
+
+
+def test_filters_that_are_there_are_no_reason_to_commit_others(table):
+    add(table, ["id"], SAME)
+    first = next(iter(table.entries()))
+    add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True, force=True)
+    assert add(table, ["id"], SAME).commits == []
 
 
 def test_a_copy_is_of_what_the_log_has(table):
@@ -186,9 +286,16 @@ def test_removing_commits_the_old_size_and_cuts_nothing(table):
     before, old = table.rows(), table.entries()
     add(table, how=SAME)
     grown, version = table.entries(), table.version
+    dry = remove(table, how=CommitOptions("remove", "same-path", dry_run=True))
+    assert print_shown(dry)[-1].endswith("same-path: 3 files; no byte of them changes, the commit alone names another "
+                                         "size of each")  # fmt: skip
     report = remove(table, how=CommitOptions("remove", "same-path"))
     assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
     assert table.entries() == old
+    dry = add(table, how=CommitOptions("add", "same-path", dry_run=True))
+    assert "no byte of them changes" in print_shown(dry)[-1]
+    dry = add(table, ["user"], how=CommitOptions("add", "same-path", dry_run=True))
+    assert "filters and a footer are written behind each" in print_shown(dry)[-1]
     assert {name: (table.folder / name).stat().st_size for name in grown} == grown
     assert table.rows() == before
     assert table.rows(version) == before, "the version that names the larger size reads it"
@@ -435,6 +542,21 @@ def test_a_table_that_allows_no_way_is_refused_before_any_work(table):
     assert table.files() == before
 
 
+@pytest.mark.parametrize("spec", ["final", "parquet-41", "statistics"])
+def test_a_file_without_a_way_is_refused_for_that_alone(table, spec):
+    [first, *_] = table.entries()
+    add(table, spec=spec)
+    [held, *rest] = table.entries()
+    table.open_ways[held] = Ways(None, "x", "y")
+    assert [str(one.error) for one in remove(table).failed] == [
+        f"{table.folder / held}: cannot get a new version: x; y"
+    ]
+    [report] = add(table, ["user"], spec=spec).failed
+    assert str(report.error) == f"{table.folder / held}: cannot get a new version: x; y"
+    assert len(rest) == 2
+    assert first not in table.entries()
+
+
 def test_a_file_that_has_its_filters_needs_no_way(table):
     add(table)
     for name in [*table.entries()][:2]:
@@ -513,6 +635,13 @@ def test_control_c_takes_what_was_built(table):
 
 
 # --- what makes no sense --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+def test_filters_go_nowhere_but_behind_a_file_that_keeps_its_path(placement, tmp_path):
+    said = f"placement='{placement}' is not for commit='same-path', which puts filters behind the file; leave it out"
+    with pytest.raises(RequestError, match=said):
+        add_filters(f"delta:{tmp_path}/nothing", columns=["id"], placement=placement, commit="same-path")
 
 
 @pytest.mark.parametrize("function", [add_filters, remove_filters])

@@ -13,6 +13,10 @@ from plain_table import PlainTable
 
 from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.edit.on_table.removing import remove_on_table
+from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.writing.target import WriteOptions
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -44,6 +48,28 @@ def put_and_die(entries):
 
 table.put = put_and_die
 add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way), progress)
+"""
+
+
+# Dies between the tail and its last bytes: the file is torn, its journal lies beside it. Argument: folder.
+TEARS = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+from plain_table import PlainTable
+from parquet_bloom.edit.on_table.adding import add_on_table
+from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.storage.writing import append
+
+whole, calls = append.copy_range, []
+
+def copy_range(*arguments):
+    calls.append(arguments)
+    return os._exit(9) if len(calls) == 2 else whole(*arguments)
+
+append.copy_range = copy_range
+table = PlainTable(Path(sys.argv[1]), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
+add_on_table(table, {"columns": ["id"]}, CommitOptions("add", "same-path", append=True))
 """
 
 
@@ -89,3 +115,25 @@ def test_killed(tmp_path, way, point):
     assert not [name for name in left if name.startswith(".")], "temporary files of the killed run are gone"
     assert all("-bloom-" in name for name in left), "what no version names can be told by its name"
     assert bool(left) == (way == "new-path" and not committed)
+
+
+@pytest.mark.parametrize(("way", "dry_run"), [("new-path", False), ("same-path", True), ("same-path", False)])
+def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
+    table = made(tmp_path / "table")
+    add_on_table(table, {"columns": ["n"]}, CommitOptions("add", "same-path"))
+    rows = table.rows()
+    done = subprocess.run(
+        [sys.executable, "-c", TEARS, str(table.folder)],
+        env={"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}", "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 9, done.stderr
+    torn = [name for name, size in table.entries().items() if (table.folder / name).stat().st_size > size]
+    assert len(torn) == 1
+    options = RemoveOptions(how=WriteOptions(False, True, False), tables=Tables())
+    looked = remove_on_table(table, options, CommitOptions("remove", way, dry_run=True))
+    assert (looked.failed, [one.removed for one in looked.files]) == ([], [4] * 3)
+    report = add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way, dry_run=dry_run))
+    assert report.failed == []
+    assert [commit.files for commit in report.commits] == ([] if dry_run else [3])
+    assert table.rows() == rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import random
@@ -138,6 +139,18 @@ def test_tails_mix_with_filters_before_the_footer(keys: Path) -> None:
     assert keys.read_bytes() == old, "all that was added goes, in whatever order it came"
 
 
+@pytest.mark.parametrize("spec", ["final", "statistics"])
+def test_filters_that_take_a_tails_place_leave_it_a_tail(keys: Path, spec: str) -> None:
+    old = keys.read_bytes()
+    parquet_bloom.add_filters(keys, in_place=True, columns=["name"], sync=False)
+    add(keys, "id")
+    for columns in (["id"], ["name"]):
+        parquet_bloom.add_filters(keys, in_place=True, columns=columns, spec=spec, replace=True, sync=False)
+        assert parquet_bloom.inspect(keys).files[0].older_footers == 1
+    assert remove(keys).removed == 2 * ROW_GROUPS
+    assert keys.read_bytes() == old
+
+
 def test_some_columns_go_and_the_bytes_stay(keys: Path) -> None:
     old = keys.read_bytes()
     add(keys, "id", "name")
@@ -173,6 +186,7 @@ def test_under_somebody_elses_footer_bytes_stay(keys: Path) -> None:
     keys.write_bytes(with_later_footer(ours, theirs="1"))
     info = parquet_bloom.inspect(keys).files[0]
     assert info.older_footers == 1, "the one before our tail; of theirs nothing is known"
+    assert info.tails == 0, "remove takes none off"
     report = remove(keys)
     assert (report.tails, report.removed) == (0, ROW_GROUPS)
     assert keys.read_bytes().startswith(ours), "what they wrote is not cut off with our filters"
@@ -222,7 +236,7 @@ def test_inspect_tells_of_older_footers(keys: Path) -> None:
         second = len(source.footer().data) + 8
     add(keys, "name")
     info = parquet_bloom.inspect(keys).files[0]
-    assert (info.older_footers, info.older_footer_bytes) == (2, first + second)
+    assert (info.older_footers, info.older_footer_bytes, info.tails) == (2, first + second, 2)
     assert {f.place for f in info.filters} == {"tail"}
     assert info.problems == 0
     assert parquet_bloom.inspect(FIXTURES / "pyarrow" / "types_filters.parquet").files[0].older_footers == 0
@@ -272,11 +286,21 @@ def test_hadoops_checksums_go(keys: Path, append: bool) -> None:
 def test_append_is_refused_with_hard_links(keys: Path) -> None:
     old = keys.read_bytes()
     os.link(keys, keys.with_name("other.parquet"))
-    for force in (False, True):
-        with pytest.raises(StorageError, match="hard links"):
-            add(keys, append=True, force=force)
+    for force, dry_run in itertools.product((False, True), repeat=2):
+        with pytest.raises(StorageError, match="hard links, whose readers would see its end change"):
+            add(keys, append=True, force=force, dry_run=dry_run)
     assert keys.read_bytes() == old
     assert sorted(os.listdir(keys.parent)) == ["keys.parquet", "other.parquet"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_append_is_refused_where_the_file_may_not_be_written_to(
+    keys: Path, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)  # root may write to all
+    advice = "as append=True does; make it writable, or leave out append"
+    with pytest.raises(StorageError, match=f"is read-only, and cannot be written to itself, {advice}"):
+        add(keys, append=True, force=force)
 
 
 def test_append_follows_a_link(keys: Path, tmp_path: Path) -> None:
@@ -410,3 +434,18 @@ def same_rows_or_same_error(old: bytes, new: bytes) -> None:
         return sink.getvalue()
 
     assert rows(old) == rows(new)
+
+
+def test_what_a_file_written_anew_has_from_another_one_is_not_believed(keys: Path) -> None:
+    add(keys, "id")
+    parquet_bloom.add_filters(keys, in_place=True, columns=["name"], sync=False)
+    remove(keys, columns=["id"])
+    carried = {"parquet_bloom": pq.read_metadata(keys).metadata[b"parquet_bloom"]}
+    assert b'{"tail"' in carried["parquet_bloom"]
+    table = keys_table().slice(0, 50)
+    pq.write_table(table.replace_schema_metadata(carried), keys)
+    old = keys.read_bytes()
+    add(keys, "id")
+    assert parquet_bloom.inspect(keys).files[0].tails == 1
+    remove(keys)
+    assert keys.read_bytes() == old

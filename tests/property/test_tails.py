@@ -51,7 +51,7 @@ def step(path: Path, rng: random.Random) -> bool:
         parquet_bloom.add_filters(path, columns=columns, placement="tail", **options, **how)
         return True
     if kind == "footer":
-        parquet_bloom.add_filters(path, columns=columns, **how)
+        parquet_bloom.add_filters(path, columns=columns, replace=rng.random() < 0.5, **how)
         return False
     if kind == "remove":
         parquet_bloom.remove_filters(path, columns=columns, **how)

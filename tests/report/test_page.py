@@ -23,6 +23,7 @@ from parquet_bloom import (
     TextError,
     write_report,
 )
+from parquet_bloom.errors import TableWarning
 from parquet_bloom.report.page import markup
 from parquet_bloom.report.page.funnel import steps_of
 from parquet_bloom.report.page.layout import CHUNK, FILTER, FOOTER, INDEX, KINDS, Layout, _without_gaps, layout_of
@@ -308,3 +309,23 @@ def test_a_table_is_shown_by_its_live_files(tmp_path: Path) -> None:
     left = {one["name"]: one["files"] for one in steps["predicate"]["steps"]}
     assert left["all"] == 2, "the file of a deleted day is dead"
     assert left["after partitions"] == 1, "the log's partition values exclude the other one, and it was not opened"
+
+
+def test_a_tables_file_is_drawn_as_long_as_the_log_says(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table, page = tmp_path / "events", tmp_path / "page.html"
+    for n in (3000, 2900):  # with its tail the second one is the largest
+        deltalake.write_deltalake(table, pa.table({"id": [f"{i * 7919:x}" for i in range(n)]}), mode="append")
+    name, sizes = f"delta:{table}", [path.stat().st_size for path in table.glob("*.parquet")]
+    parquet_bloom.add_filters(name, columns=["id"], commit="same-path")
+    parquet_bloom.remove_filters(name, commit="same-path")
+    smaller = min(table.glob("*.parquet"), key=lambda path: path.stat().st_size)
+    with pytest.warns(TableWarning):
+        parquet_bloom.add_filters(
+            smaller, columns=["id"], fpp=1e-9, placement="tail", in_place=True, replace=True, force=True
+        )
+    parquet_bloom.write_report(name, page)
+    found = Page(page)
+    assert smaller.stat().st_size > max(path.stat().st_size for path in table.glob("*.parquet") if path != smaller)
+    assert found.data["file"]["size"] == max(sizes)
+    assert found.data["file"]["filters"] == []

@@ -26,7 +26,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
         class Made:
             name = "delta:made"
 
-            def snapshot(self) -> Any:
+            def snapshot(self, stored_only: bool = False) -> Any:
                 return snapshot
 
         snapshot = table.snapshot()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import pickle
 from pathlib import Path
 
 import delta_tables as made
@@ -17,7 +19,14 @@ from deltalake import DeltaTable, write_deltalake
 import parquet_bloom
 from parquet_bloom import lance
 from parquet_bloom.cli import run
-from parquet_bloom.errors import FileChangedError, RequestError, StorageError, TableFormatError, UnknownColumnError
+from parquet_bloom.errors import (
+    FileChangedError,
+    RequestError,
+    StorageError,
+    TableFormatError,
+    TableWarning,
+    UnknownColumnError,
+)
 
 ROWS = 100
 
@@ -188,6 +197,21 @@ def test_a_data_set_has_the_partition_values(table: Path) -> None:
     assert events.to_table(filter=pa.compute.field("part") == "south").num_rows == ROWS
 
 
+def test_a_data_set_has_times_of_96_bits_after_2262(tmp_path: Path) -> None:
+    times = [dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2024, 3000, 9999)]
+    start = [made.protocol(), made.metadata([made.field("id", "long"), made.field("ts", "timestamp")])]
+    rows = pa.table({"id": [1, 2, 3], "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+    add = made.file_of(tmp_path, "x.parquet", rows)
+    pq.write_table(rows, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True, row_group_size=1)
+    add["add"]["size"] = (tmp_path / "x.parquet").stat().st_size
+    made.commit(tmp_path, 0, *start, add)
+    events = parquet_bloom.dataset(tmp_path)
+    assert events.to_table() == rows == parquet_bloom.read_table(tmp_path)
+    assert events.to_table(filter=pa.compute.field("ts") == times[1])["id"].to_pylist() == [2]
+    assert events.to_table(filter=pa.compute.field("id") == 3)["ts"].to_pylist() == [times[2]], "row groups were chosen"
+    assert pickle.loads(pickle.dumps(events)).to_table() == rows
+
+
 def test_polars_reads_living_rows(vectors: Path) -> None:
     frame = parquet_bloom.scan_polars(f"delta:{vectors}")
     assert frame.select(pl.len()).collect().item() == 3 * ROWS - 2
@@ -216,6 +240,37 @@ def test_columns_under_other_names(renamed: Path) -> None:
     assert parquet_bloom.count(name, "id = 7") == 1
 
 
+def test_a_struct_without_fields(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    empty = {"type": "struct", "fields": []}
+    inside = {"type": "struct", "fields": [made.field("a", "long"), made.field("b", empty)]}
+    fields = [made.field("s", empty), made.field("id", "long"), made.field("t", inside)]
+    stored = pa.table({"id": [1, 2], "t": [{"a": 5}, None]})
+    add = made.file_of(tmp_path, "x.parquet", stored)
+    made.commit(tmp_path, 0, made.protocol(), made.metadata(fields), add)
+    name = f"delta:{tmp_path}"
+    rows = DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert rows[0] == {"s": None, "id": 1, "t": {"a": 5, "b": None}}
+    assert parquet_bloom.read_table(name).to_pylist() == rows
+    assert parquet_bloom.dataset(name).to_table().to_pylist() == rows
+    assert parquet_bloom.scan_polars(name).collect().to_dicts() == rows
+    assert parquet_bloom.read_table(name, "t.a = 5 AND id < 9", ["s", "id"]).to_pylist() == [{"s": None, "id": 1}]
+    assert parquet_bloom.scan_polars(name).select("s", "id").collect().height == 2
+    with pytest.raises(UnknownColumnError, match=r"no column s; there are: id, t\.a"):
+        parquet_bloom.count(name, "s IS NULL")
+    assert parquet_bloom.add_filters(name, columns=["t.a"]).files[0].columns == ["t.a"]
+    assert parquet_bloom.check(name, "t.a = 7")[0].skipped
+    assert run(["read", name, "--format", "parquet", "-o", str(tmp_path / "out.parquet")]) == 2
+    assert "cannot be written as Parquet: Cannot write struct type 's' with no child" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["decimal(5,-2)", "decimal(2,5)", "decimal(39,2)", "decimal(0,0)"])
+def test_decimals_that_cannot_be(kind: str, tmp_path: Path) -> None:
+    start = [made.protocol(), made.metadata([made.field("x", kind)])]
+    made.commit(tmp_path, 0, *start, made.file_of(tmp_path, "x.parquet", pa.table({"x": [1, 2]})))
+    with pytest.raises(TableFormatError, match="its schema is not understood: .*precision"):
+        parquet_bloom.count(tmp_path)
+
+
 def test_a_file_whose_column_cannot_be_told_is_an_error(tmp_path: Path) -> None:
     root = tmp_path / "t"
     start = [made.protocol(), made.metadata([made.field("s", {"type": "struct", "fields": [made.field("x", "long")]})])]
@@ -234,6 +289,32 @@ def test_a_file_that_changed_meanwhile(table: Path) -> None:
     stored = pq.ParquetFile(path).read()
     path.unlink()
     pq.write_table(stored.slice(0, 50), path)
+    with pytest.raises(FileChangedError, match="was changed by another program"):
+        scan.to_table()
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_a_file_that_gets_a_tail_meanwhile_is_read_on(table: Path, append: bool) -> None:
+    expected = parquet_bloom.read_table(table)
+    scan, data = parquet_bloom.Scan(table, "id >= 0"), parquet_bloom.dataset(table, "id >= 0")
+    batches = parquet_bloom.read_batches(table, batch_rows=7)
+    first = next(batches)
+    assert len(scan.verdicts) == 3
+    done = parquet_bloom.add_filters(f"delta:{table}", columns=["id"], commit="same-path", append=append)
+    assert done.commits[0].same_path == 3
+    assert pa.Table.from_batches([first, *batches]).sort_by("id") == expected.sort_by("id")
+    assert scan.to_table().sort_by("id") == expected.sort_by("id")
+    assert data.to_table().num_rows == expected.num_rows
+
+
+def test_another_file_with_a_tail_is_no_longer_the_one(table: Path) -> None:
+    scan = parquet_bloom.Scan(table, "id >= 0")
+    path = Path(next(path for path, _ in scan.kept))
+    stored = pq.ParquetFile(path).read()
+    path.unlink()
+    pq.write_table(stored.take(list(range(stored.num_rows))[::-1]), path, row_group_size=10)
+    with pytest.warns(TableWarning):
+        parquet_bloom.add_filters(path, in_place=True, columns=["id"], placement="tail", force=True, raw_files=True)
     with pytest.raises(FileChangedError, match="was changed by another program"):
         scan.to_table()
 

@@ -107,6 +107,16 @@ def check_evolved(seed: int, folder: Path, predicates: int) -> tuple[int, int]:
     return found, sum(file.deletes is not None for file in snapshot.files)
 
 
+def test_what_files_have_of_a_partition_column_is_not_read(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2], "p": ["1", "1"]})
+    start = [made.protocol(), made.metadata([made.field("id", "long"), made.field("p", "string")], ["p"])]
+    made.commit(tmp_path, 0, *start, made.file_of(tmp_path, "a.parquet", rows, partitionValues={"p": "01"}))
+    snapshot = live_files(f"delta:{tmp_path}", None)
+    assert living(snapshot).to_pylist() == [{"id": 1, "p": "01"}, {"id": 2, "p": "01"}]
+    for value, there in (("01", 2), ("1", 0)):
+        assert living(snapshot, Compare(("p",), "=", value)).num_rows == there
+
+
 def test_tables_that_changed(tmp_path: Path) -> None:
     found = deleted = 0
     for seed in range(12):
@@ -252,6 +262,7 @@ def test_ducklake(spark: Any, tmp_path: Path) -> None:
             "ALTER TABLE t ADD COLUMN later INTEGER DEFAULT 7",
             "INSERT INTO t SELECT i, 'p9', {'x': i}, 8 FROM range(200, 220) r(i)",
             "DELETE FROM t WHERE row = 201",
+            "INSERT INTO t VALUES (300, 'p1', {'x': 300}, 7)",
         )
         wanted = sorted(lake.answer("SELECT * FROM t"), key=lambda row: row["row"])
         kept = [row["row"] for row in lake.answer("SELECT * FROM t WHERE later = 7 AND region = 'p1'")]

@@ -310,6 +310,23 @@ def test_a_delta_table_is_advised_on_by_its_live_files(tmp_path: Path) -> None:
     assert advise(f"delta:{folder}").advised == []
 
 
+def test_filters_behind_the_size_that_the_log_names_are_none(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    rng = np.random.default_rng(3)
+    for _ in range(2):
+        deltalake.write_deltalake(tmp_path / "t", pa.table({"trace": hexes(rng, 4000)}), mode="append")
+    name = f"delta:{tmp_path / 't'}"
+    before = advise(name)
+    add_filters(name, columns=["trace"], commit="same-path")
+    assert by_name(advise(name))["trace"].reason == "it has filters"
+    parquet_bloom.remove_filters(name, commit="same-path")
+    assert advise(name).commands == before.commands
+    [add, check] = advise(f"{name}@0").commands
+    assert f"{name} " in add, "of a table the latest version alone is changed"
+    assert f"{name}@0 " in check
+    assert by_name(advise(name))["trace"].with_filter == 0
+
+
 def test_columns_have_the_names_of_the_table(tmp_path: Path) -> None:
     catalog = pytest.importorskip("pyiceberg.catalog.sql").SqlCatalog(
         "c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}"

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from parquet_bloom.audit.lacking import lacking_filters
+from parquet_bloom.chunks.logged import as_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
-from parquet_bloom.chunks.tails import older_footers
+from parquet_bloom.chunks.tails import older_footers, tails_of
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.storage.paths import DataFile, FailedFile
@@ -70,6 +71,7 @@ class FileInfo(Printed):
 
     older_footers       footers that tails of ours left in the file, before the one that counts
     older_footer_bytes  what they take, lengths and magics included
+    tails    how many tails `remove` takes off; the others lie under somebody else's later footer, or moved
     lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
              that hold a value: column -> these row groups
     """
@@ -85,6 +87,7 @@ class FileInfo(Printed):
     filters: list[FilterInfo] = field(default_factory=list)
     older_footers: int = 0
     older_footer_bytes: int = 0
+    tails: int = 0
     lacking: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -142,7 +145,8 @@ def inspect(
     """
 
     def work(file: DataFile) -> FileInfo:
-        with Source(file) as opened:
+        with Source(file) as whole:
+            opened = as_logged(whole, file)
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
             named = shown_leaves(opened.footer(), found.snapshot, file)
@@ -153,7 +157,7 @@ def inspect(
     if columns is not None and assert_filters is not None:
         columns = [*columns, *assert_filters]
     tables = Tables()
-    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)
@@ -168,6 +172,7 @@ def _inspect(source: Source, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
     )
     older = older_footers(source)
     info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
+    info.tails = sum(1 for _ in tails_of(source)) if older else 0
     tail_at = min((offset + length for offset, length in older), default=source.size)
     filters = StoredFilters(source)
     row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
+from parquet_bloom.chunks.logged import as_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.formats.forms.filter import Filter
@@ -117,14 +118,15 @@ def verify(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
 
     def work(file: DataFile) -> VerifiedFile:
-        with Source(file) as opened:
+        with Source(file) as whole:
+            opened = as_logged(whole, file)
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
             leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)
             return _verify(opened, leaves, sample, meter)
 
     tables = Tables()
-    found = find(source, filesystem, None if raw_files else tables, catalog_properties)
+    found = find(source, filesystem, None if raw_files else tables, catalog_properties, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="column chunks")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)

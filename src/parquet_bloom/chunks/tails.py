@@ -48,13 +48,33 @@ def tails_of(source: Source) -> Iterator[tuple[Tail, Source]]:
         yield tail, source
 
 
+def as_it_was(source: Source, size: int) -> Source | None:
+    """The file when it had so many bytes: itself, or before its newest tails; None where none of them begins there."""
+    source.footer()  # what an append left half written is no part of the file, and its size tells so from here on
+    if source.size == size:
+        return source
+    before = next((before for _, before in tails_of(source) if before.size <= size), None)
+    if before is None or before.size == size:
+        return before
+    return _passed_over(source, before, size)
+
+
+def _passed_over(source: Source, before: Source, size: int) -> Source | None:
+    """The file when it ended with a tail behind `before`, over which a later one passes to the same footer."""
+    part = source.until(size)
+    with suppress(*_NO_FOOTER):
+        if any(at.size == before.size for _, at in tails_of(part)):
+            return part
+    return None
+
+
 def tail_of(source: Source) -> Tail | None:
     """The newest tail of a file, if it is ours. Raises as Source.footer, of the file itself."""
     footer = source.footer()
-    for size, crc in tails_told(footer)[:1]:
+    for size, crc in tails_told(footer):
         old = footer_before(source, size, crc)
         if old is None or not _same_but_filters(old, footer):
-            return None
+            continue  # a program that wrote the file anew may have carried an entry along
         had, has = all_ranges(old), all_ranges(footer)
         chunks = [key for entry in read_entries(footer) if entry.tail == (size, crc) for key in entry.chunks]
         changed = {key for key in had.keys() | has.keys() if had.get(key) != has.get(key)}
@@ -80,12 +100,12 @@ def older_footers(source: Source) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     at = source
     while True:
-        newest = next(iter(tails_told(at.footer())), None)
-        old = footer_before(at, *newest) if newest is not None else None
-        if newest is None or old is None:
+        told = ((size, footer_before(at, size, crc)) for size, crc in tails_told(at.footer()))
+        size, old = next(((size, old) for size, old in told if old is not None), (0, None))
+        if old is None:
             return found
-        found.append((old.start, newest[0] - old.start))
-        at = at.until(newest[0])
+        found.append((old.start, size - old.start))
+        at = at.until(size)
 
 
 def is_tail_of(new: Source, size: int, crc: int) -> bool:

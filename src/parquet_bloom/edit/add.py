@@ -85,7 +85,7 @@ def add_to(
 ) -> AddedFile:  # fmt: skip
     """As add_file, for a file that is open."""
     started = time.perf_counter()
-    request = run.request
+    request, whole = run.request, run.whole or source
     footer = source.footer()
     with uncollected():
         file_plan = planned(source, run, columns)
@@ -95,16 +95,16 @@ def add_to(
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
     report.bytes_needed = disk_needed(
-        source, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
+        whole, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
     )
     report.dry_run = request.dry_run
     report.remote = source.is_remote or not target.is_local
     if file_plan.sizings or not request.in_place:
-        check_target(file, target, request.in_place, request.force, run.tables)
+        check_target(file, target, request.in_place, request.force, run.tables, request.append)
     if file_plan.sizings and request.at_chunk_start:
         check_movable(source.path, footer, request.force)
     if not request.dry_run:
-        report.add_transfer(_carry_out(source, footer, file_plan, target, run, report, built), source)
+        report.add_transfer(_carry_out(source, footer, file_plan, target, run, report, built), whole)
     report.seconds = time.perf_counter() - started
     return report
 
@@ -113,7 +113,7 @@ def _carry_out(
     source: Source, footer: Footer, file_plan: Plan, target: Location, run: Run, report: AddedFile,
     built: BuiltElsewhere | None,
 ) -> Transfer:  # fmt: skip
-    request = run.request
+    request, whole = run.request, run.whole or source
     report.bytes_after = source.size
     how = WriteOptions(
         request.overwrite or request.in_place,
@@ -128,8 +128,8 @@ def _carry_out(
         return copy_whole(source, target, how) if copied else Transfer()
     needed = report.bytes_needed
     if request.as_tail and not request.append:
-        needed -= disk_needed(source, target, 0)  # a clone takes no room, and a copy is refused where there is none
-    with new_version(source, target, how, needed) as new:
+        needed -= disk_needed(whole, target, 0)  # a clone takes no room, and a copy is refused where there is none
+    with new_version(whole, target, how, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
@@ -148,5 +148,5 @@ def _carry_out(
             flushing.result()
         finally:
             run.workers.settle()
-        new.commit(source.check_unchanged)
+        new.commit(whole.check_unchanged)
     return new.transfer

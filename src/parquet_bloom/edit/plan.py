@@ -21,6 +21,7 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
+HAS_FILTER = "has a filter"  # why there is none more
 FilterProgress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
 
 
@@ -146,12 +147,15 @@ class Run:
 
     tables    that files must not be changed in
     progress  is told of every filter
+    whole     the one file that is worked on, where what is read of it is only its beginning: a tail goes behind all of
+              it, as other versions of a table may name what lies there
     """
 
     request: Request
     workers: Workers
     tables: Tables
     progress: FilterProgress | None = None
+    whole: Source | None = None
 
 
 def _check_append(at: Placement, how: WriteKeywords) -> None:
@@ -285,7 +289,7 @@ def _rates(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, defaul
 
 def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str | None:
     if here:
-        return None if replace else "has a filter"  # whatever is found, the old one goes
+        return None if replace else HAS_FILTER  # whatever is found, the old one goes
     if values <= 0 or (nulls is not None and nulls >= values):
         return "no value is stored"
     return None

@@ -99,7 +99,7 @@ def remove_from(source: Source, target: Location, options: RemoveOptions) -> Rem
     report.remote = source.is_remote or not target.is_local
     report.tails = without.tails
     if chunks or without.tails or not in_place:
-        check_target(whole.location, target, in_place, how.force, options.tables)
+        check_target(whole.location, target, in_place, how.force, options.tables, how.append)
     if chunks and how.append:
         reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
         raise LayoutError(source.path, reason + parameter("append"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parquet_bloom.edit.plan import Plan, Request, SkippedColumn
+from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.advice import notes_of
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import FailedFile
@@ -27,6 +27,7 @@ class FileReport(Printed):
     why_travelled    why all unchanged bytes had to travel, where they had to
     way              of a table's file that changes: "same-path" or "new-path"; else ""
     why              the table's reason for that way, where it has one
+    written          whether that version is, or would be, written; else the log alone has another size of the file
     """
 
     remote: bool = False
@@ -35,6 +36,7 @@ class FileReport(Printed):
     why_travelled: str = ""
     way: str = ""
     why: str = ""
+    written: bool = True
 
     def add_transfer(self, transfer: Transfer, source: Source) -> None:
         """Take over what was sent, and of a remote source what was read."""
@@ -106,6 +108,24 @@ class AddedFile(FileReport):
         self.planned = dict(Counter(leaves[column].name for _, column in sorted(plan.sizings)))
         if request.form.name == "final":
             self.engine_notes = notes_of((leaves[column] for column in plan.columns), request.engine)
+
+    def take_left(self, filters: Sequence[AddedFilter], size: int) -> None:
+        """Count filters that lie behind a table's file already, as a commit gives them.
+
+        size  of the file by the table's log
+        """
+        self.bytes_before, self.written = size, bool(self.planned_filters if self.dry_run else self.filters)
+        left = {one.column for one in filters}
+        self.columns = [*self.columns, *sorted(left.difference(self.columns))]
+        self.skipped = [one for one in self.skipped if one.column not in left or one.reason != HAS_FILTER]
+        if not self.dry_run:
+            self.filters = sorted([*filters, *self.filters], key=lambda one: (one.row_group, one.column))
+            return
+        if not self.written:
+            self.bytes_needed = 0
+        self.planned_filters += len(filters)
+        self.planned = dict(Counter(self.planned) + Counter(one.column for one in filters))
+        self.planned_bytes += sum(one.length for one in filters)
 
     @property
     def filter_bytes(self) -> int:

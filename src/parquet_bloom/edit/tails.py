@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from parquet_bloom.chunks.tails import Tail, older_footers, tails_of
+from parquet_bloom.chunks.tails import Tail, as_it_was, older_footers, tails_of
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.build import BuiltElsewhere
 from parquet_bloom.edit.finish import check_written
@@ -117,10 +117,10 @@ def take_off_tail(file: DataFile, size: int, how: WriteOptions) -> int:
     Raises LayoutError where no tail of ours begins at that byte; FileError and its kinds.
     """
     with opened(file, to_replace=True) as source:
-        if source.size == size:
+        before = as_it_was(source, size)
+        if before is source:
             return size
-        before = next((before for _, before in tails_of(source) if before.size <= size), None)
-        if before is None or before.size != size:
+        if before is None:
             raise LayoutError(source.path, f"no tail of ours begins at byte {size:,}; nothing was changed")
         write_beginning(source, before, file, dataclasses.replace(how, overwrite=True))
         return source.size

@@ -2,7 +2,8 @@
 
 footer       [ body ][filters][new footer]
 chunk-start  [ filter, chunk, filter, chunk ... ][new footer]
-tail         [ body ][old footer][filters][new footer]      the old file is the beginning of the new one
+tail         [ body ][old footer][filters][new footer]      the old file is the beginning of the new one;
+             of a table what other versions name may lie between: [ body ][old footer][...][filters][new footer]
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import chain
 from parquet_bloom._version import __version__
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.locate import spans_of
+from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.edit.build import BuiltElsewhere
 from parquet_bloom.edit.finish import check_footer_size, checksum, write_footer
 from parquet_bloom.edit.plan import Plan, Run, SkippedColumn, writing_order
@@ -40,6 +42,7 @@ class Writer:
 
     def __init__(self, source: Source, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None) -> None:
         self.source, self.footer, self.plan, self.request = source, footer, file_plan, run.request
+        self.whole = run.whole or source
         self.workers, self.progress = run.workers, run.progress
         self.body = Body()
         self.filters: list[AddedFilter] = []
@@ -48,6 +51,9 @@ class Writer:
         self.filter_ranges: dict[ChunkKey, tuple[int, int]] = {}
         self.texts: dict[ChunkKey, tuple[tuple[str, str], ...]] = {}
         self.cut = False
+        # A tail is no longer found when bytes among older footers left, or when the last entry that tells of it did.
+        alone = self.request.at_chunk_start or self.request.as_tail
+        self._holds = self.request.replace and not alone and bool(older_footers(source))
         self._built: dict[ChunkKey, BuiltFilter] = {}
         self._built_elsewhere = built
         self._readers = {c: ColumnReader(source, footer.leaves[c]) for c in file_plan.columns}
@@ -111,6 +117,8 @@ class Writer:
             return []
         spans = spans_of(self.source, self.footer, self.plan.sizings)
         self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
+        if self._holds:
+            return []
         return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
 
     def _at_chunk_starts(self, new: NewVersion) -> None:
@@ -141,14 +149,14 @@ class Writer:
         self.body = copying.result()
 
     def _behind_footer(self, new: NewVersion) -> None:
-        sink = FileSink(new, self.source)
+        sink = FileSink(new, self.whole)
 
         def body() -> None:
-            sink.copy(0, self.source.size)
+            sink.copy(0, self.whole.size)
             new.flush()
 
-        copying = None if new.clone(self.source) else self.workers.copy(body)
-        new.at = self.source.size
+        copying = None if new.clone(self.whole) else self.workers.copy(body)
+        new.at = self.whole.size
         self._append_filters(new)
         if copying is not None:
             copying.result()
@@ -180,7 +188,7 @@ class Writer:
             ranges[key] = (moves(self.footer.meta(*key).data_page_offset), length_of(pairs))
         described = {**form.described, **(tail_facts(self.source.size, self.footer) if self.request.as_tail else {})}
         entries = new_entries(__version__, form.name, described, self.footer, ranges)
-        changes, append = rewritten(self.footer, stay, entries)
+        changes, append = rewritten(self.footer, stay, entries, self._holds)
         gone = {key: None for key in old if key in chunks and key not in new}
         texts = changes_of(self.footer, chunks, self.texts)
         edit = FooterEdit(moves, {**gone, **new}, self.body.index_lengths, changes, append, texts=texts)

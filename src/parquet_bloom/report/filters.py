@@ -31,7 +31,9 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
             say(line)
     if older := sum(file.older_footers for file in files):
         taken = size(sum(file.older_footer_bytes for file in files))
-        say(f"  {plural(older, 'older footer')} under tails, {taken}; remove takes tails off")
+        off = sum(file.tails for file in files)
+        what = f"remove takes {plural(off, 'tail')} off" if off else "they stay, under another program's footer"
+        say(f"  {plural(older, 'older footer')} under tails, {taken}; {what}")
     _say_texts("problem", _texts(files, "problems"), say)
     _say_texts("note", _texts(files, "notes"), say)
     if len(files) > 1 and filters and not everything:

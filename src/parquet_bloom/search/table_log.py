@@ -22,7 +22,7 @@ from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 from parquet_bloom.predicates.bind import Bound, Members, Opaque, Term, terms_of
 from parquet_bloom.predicates.deciding import combine, denied, term_masks
 from parquet_bloom.predicates.outcomes import TRUE, Masks
-from parquet_bloom.tables.snapshot import FileBounds, TableFile
+from parquet_bloom.tables.snapshot import FileBounds, LeafPath, TableFile
 
 _ABSENT: dict[Domain, Any] = {"integer": 0, "float": 0.0, "bytes": b""}  # what stands in arrays where nothing is known
 _NOTHING = FileBounds()
@@ -33,11 +33,12 @@ def log_outcomes(bound: Bound, files: Sequence[TableFile], nan: str) -> tuple[Ma
 
     bound  to the leaves of the table's schema
     """
-    found = _outcomes(bound, files, nan, _said_of)
+    constants = _Constants()
+    found = _outcomes(bound, files, nan, constants.or_bounds)
     stages: list[str | None] = [None] * len(files)
     closed = np.flatnonzero((found & TRUE) == 0).tolist()
     if closed:
-        by_partition = _outcomes(bound, [files[i] for i in closed], nan, _constant_of)
+        by_partition = _outcomes(bound, [files[i] for i in closed], nan, constants.of)
         for i, outcome in zip(closed, by_partition.tolist(), strict=True):
             stages[i] = "bounds" if outcome & TRUE else "partition"
     return found, stages
@@ -67,14 +68,25 @@ def _outcomes(bound: Bound, files: Sequence[TableFile], nan: str, said: Said) ->
     return combine(bound, masks, len(files))
 
 
-def _said_of(file: TableFile, leaf: Leaf) -> FileBounds:
-    constant = _constant_of(file, leaf)
-    return file.bounds.get(leaf.path, _NOTHING) if constant is _NOTHING else constant
+class _Constants:
+    """Values that all rows of a file hold, as bounds. A scalar that files share, as they mostly do, is read once."""
 
+    def __init__(self) -> None:
+        self._read: dict[tuple[LeafPath, int], tuple[pa.Scalar, FileBounds]] = {}
 
-def _constant_of(file: TableFile, leaf: Leaf) -> FileBounds:
-    scalar = file.constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
-    return _NOTHING if scalar is None else _of_scalar(scalar, leaf)
+    def of(self, file: TableFile, leaf: Leaf) -> FileBounds:
+        scalar = file.constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
+        if scalar is None or leaf.path[0] in file.doubtful:
+            return _NOTHING
+        known = self._read.get((leaf.path, id(scalar)))
+        if known is None:
+            known = scalar, _of_scalar(scalar, leaf)  # kept with it: no other object can get its id
+            self._read[leaf.path, id(scalar)] = known
+        return known[1]
+
+    def or_bounds(self, file: TableFile, leaf: Leaf) -> FileBounds:
+        constant = self.of(file, leaf)
+        return file.bounds.get(leaf.path, _NOTHING) if constant is _NOTHING else constant
 
 
 def _of_scalar(scalar: pa.Scalar, leaf: Leaf) -> FileBounds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,13 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from parquet_bloom.errors import DamagedFileError, FileChangedError, ParquetBloomError, StorageError, first_line
+from parquet_bloom.chunks.tails import as_it_was
+from parquet_bloom.errors import (
+    DamagedFileError,
+    FileChangedError,
+    FileError,
+    ParquetBloomError,
+    StorageError,
+    first_line,
+)
+from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.search.fragments import with_groups
 from parquet_bloom.search.narrowing import Narrowing
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables.snapshot import TableFile
 
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 
@@ -37,7 +48,8 @@ class ChangeGuard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and not issubclass(kind, PYARROW_ERRORS):
             return
-        for file, same in zip(self._files, side_by_side(_is_same, self._files), strict=True):
+        fits = _is_same if kind is not None else _fits_still
+        for file, same in zip(self._files, side_by_side(fits, self._files), strict=True):
             if not same:
                 reason = "was changed by another program while it was read; read it again"
                 raise FileChangedError(file.file, reason) from error
@@ -49,15 +61,39 @@ class ChangeGuard:
 def _is_same(file: FileResult) -> bool:
     try:
         with Source(file.file) as now:
-            return _fits(now, file)
+            return _is_version(now, version_of(file))
     except StorageError:
         return False
 
 
-def _fits(source: Source, file: FileResult | FileVersion) -> bool:
+def _fits_still(file: FileResult) -> bool:
+    try:
+        opened_same(version_of(file)).close()
+    except (FileChangedError, StorageError):
+        return False
+    return True
+
+
+def _is_version(source: Source, file: FileVersion) -> bool:
     if source.version_token != file.version_token:
         return False
     return file.version_token is not None or source.size == file.size  # a token says more than the size
+
+
+def _has_grown(source: Source, file: FileVersion) -> bool:
+    """Whether a table's file got a tail of ours since: its row groups are the same ones, by the same footer."""
+    if file.row_groups is None:
+        return False
+    with suppress(FileError):
+        before = as_it_was(source, file.size)
+        return before is not None and before is not source and _row_groups(before.outline()) == file.row_groups
+    return False
+
+
+def _row_groups(outline: Outline) -> int:
+    """A checksum of what an outline says of row groups: places, sizes and statistics."""
+    crc = zlib.crc32(outline.data, outline.start)
+    return zlib.crc32(outline.slots.tobytes(), zlib.crc32(outline.rows.tobytes(), crc))
 
 
 def for_arrow(file: FileResult) -> Any:
@@ -86,22 +122,29 @@ def _is_cut(file: FileResult) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """A file as it was when it was searched."""
+    """A file as it was when it was searched.
+
+    row_groups  a checksum of what the footer of a table's file says of them, as such a file is never written anew and
+                may only get tails; None: any change is one
+    """
 
     location: Location
     size: int
     version_token: object
+    row_groups: int | None = None
 
 
 def version_of(file: FileResult) -> FileVersion:
     """The version of a file that a search saw."""
-    return FileVersion(Location(path_of(file), file.file.filesystem, str(file.file)), file.size, file.version_token)
+    at = Location(path_of(file), file.file.filesystem, str(file.file))
+    outline = file.outline if isinstance(file.file, TableFile) else None
+    return FileVersion(at, file.size, file.version_token, None if outline is None else _row_groups(outline))
 
 
 def opened_same(file: FileVersion) -> Source:
     """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError."""
     source = Source(file.location)
-    if _fits(source, file):
+    if _is_version(source, file) or _has_grown(source, file):
         return source
     source.close()
     raise FileChangedError(file.location, "was changed by another program meanwhile; ask again")

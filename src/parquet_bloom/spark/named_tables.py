@@ -51,9 +51,15 @@ def table_of(paths: Sequence[str], properties: Mapping[str, str] | None) -> str 
     return None
 
 
-def live_files(name: str, properties: Mapping[str, str] | None, raw_files: bool = False) -> Snapshot:
-    """The snapshot of a table. Raises as tables.named.sources.find, also for a table without its log: raw_files."""
-    snapshot = find(name, None, None if raw_files else Tables(), properties).snapshot
+def live_files(
+    name: str, properties: Mapping[str, str] | None, raw_files: bool = False, stored_only: bool = False
+) -> Snapshot:
+    """The snapshot of a table.
+
+    stored_only  as tables.snapshot.Table.snapshot has it
+    Raises as tables.named.sources.find, also for a table without its log: raw_files.
+    """
+    snapshot = find(name, None, None if raw_files else Tables(), properties, stored_only).snapshot
     assert snapshot is not None
     return snapshot
 

@@ -64,7 +64,7 @@ def add_on_table(
         rows += [failed_row(one.path, one.error) for one in changed.failed]
         commits += changed.commits
         if left:
-            snapshot = table.snapshot()
+            snapshot = table.snapshot(stored_only=True)
     return rows, commits
 
 
@@ -92,7 +92,7 @@ def _planned(table: Table, snapshot: Snapshot, how: CommitOptions) -> dict[str, 
     for file in snapshot.files:
         way, _ = way_of(ways[file.path], how.way)
         here = Location(file.path, file.filesystem, file.shown)
-        planned[file.path] = (file, table.new_location(file) if way == "new-path" else here, way is None)
+        planned[file.path] = (file, here if way == "same-path" else table.new_location(file), way is None)
     return planned
 
 
@@ -108,8 +108,8 @@ class _Decided:
         """As tables.snapshot.Table has it; the others too."""
         return self._table.name
 
-    def snapshot(self) -> Snapshot:
-        return self._table.snapshot()
+    def snapshot(self, stored_only: bool = False) -> Snapshot:
+        return self._table.snapshot(stored_only)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         return self._table.ways(snapshot)

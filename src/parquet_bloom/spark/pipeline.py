@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parquet_bloom.edit.on_table.requests import commit_options, latest, refuse_commits, refuse_outputs
+from parquet_bloom.edit.on_table.requests import check_placement, commit_options, latest, refuse_commits, refuse_outputs
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
@@ -129,6 +129,7 @@ def add_filters(
             "replace": replace, "sync": sync, "force": force,
         }  # fmt: skip
         how = commit_options("add", commit, files_per_commit, False)
+        check_placement(placement, commit)
         rows, _ = add_on_table(spark, latest(name, catalog_properties, None), arguments, how, progress)
         return _as_report(spark, rows, progress)
     refuse_commits(commit, files_per_commit, catalog_properties)

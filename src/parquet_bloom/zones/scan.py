@@ -64,6 +64,8 @@ class IndexedScan(Scan):
         files = super()._searched()
         opened = [file for file in files if file.decision is not None]
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
+        if self.table is not None:  # an index knows the files' own values alone
+            covers = [cover for cover in covers if cover.path[0] not in self.table.snapshot.logged]
         numbers = [numbers_of(cover.file, [file.file for file in opened]) for cover in covers]
         left = [file for file in opened if open_groups(file)]
         covers = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -123,7 +123,7 @@ def open_data(
     named = [path for path in many if is_lance(path)]
     if not named:
         alone = many[0] if len(many) == 1 else many
-        return _parquet_data(files_of(alone, filesystem, raw_files, catalog_properties), columns)
+        return _parquet_data(*files_of(alone, filesystem, raw_files, catalog_properties), columns)
     if len(many) > 1:
         raise RequestError(f"{named[0]} is a Lance data set; an index is of one data set, or of Parquet files")
     return _lance_data(os.fspath(named[0]), columns)
@@ -221,9 +221,9 @@ def kind_of(leaf: Leaf, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def _parquet_data(found: Sequence[DataFile], columns: Sequence[str] | None) -> Data:
+def _parquet_data(found: Sequence[DataFile], logged: Collection[str], columns: Sequence[str] | None) -> Data:
     with Source(found[0]) as source:
-        leaves = source.footer().leaves
+        leaves = tuple(leaf for leaf in source.footer().leaves if leaf.path[0] not in logged)
         arrow = arrow_schema(source)
     chosen = []
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from parquet_bloom.edit.add import add_to
 from parquet_bloom.edit.on_table.commits import CommitOptions, Worked, change_table
 from parquet_bloom.edit.on_table.files import THROUGH_LOG, check_size, footer_bytes
+from parquet_bloom.edit.on_table.left import left_as_asked
 from parquet_bloom.edit.on_table.names import FileNames, TableNames
 from parquet_bloom.edit.plan import FilterProgress, Request, Run, SkippedColumn
 from parquet_bloom.edit.reports import AddedFile, AddReport
@@ -17,6 +18,7 @@ from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import Workers, processors
 from parquet_bloom.storage.writing.file_lock import opened
 from parquet_bloom.tables.snapshot import Snapshot, Table, TableFile
@@ -42,7 +44,7 @@ def add_on_table(
 def asked_of(table: Table, arguments: Arguments) -> tuple[Snapshot, Request, list[str]]:
     """A table as it is now, what its files get by arguments and its properties, and notes on that."""
     Request.checked(**arguments)  # before the log is read
-    snapshot = table.snapshot()
+    snapshot = table.snapshot(stored_only=True)
     arguments, notes = _with_wishes(arguments, snapshot)
     request = Request.checked(**arguments)
     TableNames(snapshot).check(request)
@@ -87,22 +89,26 @@ class Adding:
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[AddedFile]:
         """As commits.FileWork has it."""
         stays = target.path == file.path
-        with opened(file, stays and not look_only) as source:
-            grown = check_size(file, source)
-            if grown and not stays:  # by a tail that no version names, or none any more: a copy is of what the log has
-                source, grown = source.until(file.size), False
-            names = self.names.of(file, source.footer())
+        with opened(file, stays and not look_only) as whole:
+            # Behind what the log has can lie a tail that no version names, or none any more: it is no part of a copy.
+            logged = whole.until(file.size) if check_size(file, whole) else whole
+            names = self.names.of(file, logged.footer())
             request, skipped = self.names.request_for(self.request, file, names)
             request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=False)
             if stays:
                 request = self._as_tail(file, request)
-            report = add_to(source, file, target, Run(request, self.workers, THROUGH_LOG, self.progress))
-            had = source.size
+            run = Run(request, self.workers, THROUGH_LOG, self.progress)
+            if stays and logged is not whole:
+                report = _behind(whole, logged, file, target, run)
+            else:
+                report = add_to(logged, file, target, run)
+            had = logged.size
         _rename(report, names, skipped)
-        if look_only:
-            return Worked(report, int(grown or report.planned_filters > 0))
-        if not grown and not report.filters and report.bytes_after == had:
+        if not (report.planned_filters if look_only else report.filters or report.bytes_after != had):
+            report.output = report.source  # no other file was made
             return Worked(report)
+        if look_only:
+            return Worked(report, 1)
         return Worked(report, report.bytes_after, footer_bytes(target))
 
     def _as_tail(self, file: TableFile, request: Request) -> Request:
@@ -110,6 +116,16 @@ class Adding:
             reason = f"can only grow at its end, where form {request.form.name} puts no filters; "
             raise TableFormatError(file, reason + parameter("spec", "final") + " does")
         return dataclasses.replace(request, placement="tail", append=self.append)
+
+
+def _behind(whole: Source, logged: Source, file: TableFile, target: Location, run: Run) -> AddedFile:
+    """Add to a file with a tail behind its logged size: that is taken up if it has what is asked, else passed over."""
+    left = left_as_asked(whole, logged, run)
+    if left is None:
+        return add_to(logged, file, target, dataclasses.replace(run, whole=whole))
+    report = add_to(whole, file, target, run, columns=left.columns)
+    report.take_left(left.filters, logged.size)
+    return report
 
 
 def _rename(report: AddedFile, names: FileNames, skipped: Sequence[SkippedColumn]) -> None:

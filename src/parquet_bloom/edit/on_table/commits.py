@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.reports import FileReport, TableCommit
-from parquet_bloom.errors import ConflictError, ParquetBloomError, TableFormatError, UnknownCommitError
+from parquet_bloom.errors import ConflictError, ParquetBloomError, TableFormatError, UnknownCommitError, parameter
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
@@ -147,12 +147,15 @@ class _Run(Generic[R]):
                 continue
             if all_done:
                 return
-            snapshot, conflicts = self._table.snapshot(), 0
+            snapshot, conflicts = self._table.snapshot(stored_only=True), 0
 
     def _refuse_whole(self, snapshot: Snapshot) -> None:
         ways = self._table.ways(snapshot)
         chosen = [way_of(ways[file.path], self._how.way) for file in snapshot.files]
         if chosen and all(way is None for way, _ in chosen):
+            if self._how.way is not None and any(ways[file.path].default for file in snapshot.files):
+                reason = f"none of its files can be changed so: {chosen[0][1]}; leave out "
+                raise TableFormatError(self._table.name, reason + parameter("commit", self._how.way))
             raise TableFormatError(self._table.name, f"its files cannot get new versions: {chosen[0][1]}")
 
     def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
@@ -174,9 +177,9 @@ class _Run(Generic[R]):
 
     def _one(self, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
         way, why = way_of(ways, self._how.way)
-        target = (
-            self._table.new_location(file) if way == "new-path" else Location(file.path, file.filesystem, file.shown)
-        )
+        # Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
+        same = Location(file.path, file.filesystem, file.shown)
+        target = same if way == "same-path" else self._table.new_location(file)
         look_only = self._how.dry_run or way is None
         if way == "new-path" and not look_only:
             self._new[target.path] = target  # before it is there: a signal may come at any time
@@ -222,7 +225,7 @@ class _Run(Generic[R]):
 
     def _again(self) -> Snapshot:
         """After another commit: keep what still fits the table, and let the rest be worked on again."""
-        snapshot = self._table.snapshot()
+        snapshot = self._table.snapshot(stored_only=True)
         ways = self._table.ways(snapshot)
         live = {file.path: file for file in snapshot.files}
         pending, self._pending = self._pending, []

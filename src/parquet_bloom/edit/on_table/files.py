@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parquet_bloom.chunks.tails import tails_of
+from parquet_bloom.chunks.tails import as_it_was
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
@@ -25,10 +25,9 @@ def check_size(file: TableFile, source: Source) -> bool:
 
     Raises TableFormatError where it has another size for another reason.
     """
-    if file.size in (0, source.size):
-        return False
-    if any(before.size == file.size for _, before in tails_of(source)):
-        return True
+    was = as_it_was(source, file.size or source.size)
+    if was is not None:
+        return was is not source
     reason = f"has {source.size:,} bytes, and {file.size:,} by the table's log: another program changed it"
     raise TableFormatError(file, reason)
 

@@ -46,7 +46,8 @@ class TableNames:
 
     def of(self, file: TableFile, footer: Footer) -> FileNames:
         """The columns of one file. Raises TableFormatError where it cannot be told which is which."""
-        found = file_leaves(self.snapshot.fields, self.snapshot.by_id, footer.head.schema, file)
+        table = self.snapshot
+        found = file_leaves(table.fields, table.by_id, footer.head.schema, file, table.logged)
         here = {path: footer.leaves[place] for path, place in found.items()}
         shown = {here[leaf.path].name: leaf.name for leaf in self.leaves if leaf.path in here}
         return FileNames(here, shown, [leaf.name for leaf in footer.leaves])

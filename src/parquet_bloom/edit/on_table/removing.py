@@ -28,7 +28,7 @@ def remove_on_table(
     table: Table, options: RemoveOptions, how: CommitOptions, progress: ProgressCallback | None = None
 ) -> RemoveReport:
     """Remove filters of the files of a table, and commit. Raises as remove_filters does for a table."""
-    snapshot = table.snapshot()
+    snapshot = table.snapshot(stored_only=True)
     select_leaves(TableNames(snapshot).leaves, options.columns, options.exclude)
     options = dataclasses.replace(options, in_place=False, tables=THROUGH_LOG)
 
@@ -56,11 +56,14 @@ class Removing:
             report = remove_from(source, target, options)
             worked = Worked(report, int(report.removed > 0))
             if report.removed and target.path == file.path:
+                report.written = False
                 worked = Worked(report, *_before_tails(file, source, options))
             elif report.removed and not look_only:
                 report = remove_from(source, target, dataclasses.replace(options, dry_run=False))
                 worked = Worked(report, report.bytes_after, footer_bytes(target))
         report.dry_run = self.options.dry_run
+        if not worked.size:
+            report.output = report.source  # no other file was made
         report.columns = [names.shown.get(name, name) for name in report.columns]
         return worked
 

@@ -51,6 +51,14 @@ def check_append(append: bool, commit: Way | None) -> None:
         raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
 
 
+def check_placement(placement: str | None, commit: Way | None) -> None:
+    """Raise RequestError where filters are wanted at a place that a file which keeps its path has not."""
+    if commit == "same-path" and placement not in (None, "tail"):
+        where, way = parameter("placement", placement), parameter("commit", "same-path")
+        reason = ", which puts filters behind the file; leave it out, or see " + parameter("commit", "new-path")
+        raise RequestError(where + " is not for " + way + reason)
+
+
 def refuse_tails(name: TableName, last: bool, append: bool) -> None:
     """Raise RequestError for what cuts files."""
     for is_given, option in ((last, parameter("last", True)), (append, parameter("append", True))):

@@ -166,6 +166,18 @@ def fill(
     return blocks, fpp
 
 
+def is_sized(blocks: split_block.Blocks, rule: Rule, sizing: Sizing) -> bool:
+    """Whether a bitset has the size that `fill` gives one of its values."""
+    size, rate = blocks.nbytes, split_block.exact_rate(blocks)
+    if size > sizing.max_bytes or rate > USELESS_FPP:
+        return False
+    if 2 * size <= sizing.max_bytes and not sizing.is_reached(size, rate, split_block.estimated_ndv(blocks)):
+        return False
+    if size <= split_block.MIN_BYTES:
+        return True
+    return not sizing.may_fold(size, rate, split_block.exact_rate(split_block.fold(blocks, rule.index)))
+
+
 def _of_2018(name: str, header: Callable[[int], bytes]) -> SplitBlockForm:
     breaks = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
     return SplitBlockForm(name, header, parquet_41.RULE, ("chunk-start",), False, breaks)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.audit.inspect import FileInfo, inspect
+from parquet_bloom.chunks.logged import as_logged
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.read import count
@@ -20,7 +21,7 @@ from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
-from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.named.sources import Sources, find
 from parquet_bloom.worth.advice.advise import Advice, advise_on
 from parquet_bloom.worth.advice.survey import spread
 from parquet_bloom.worth.engines import EnginesReport, engines
@@ -60,16 +61,18 @@ class Request:
     raw_files: bool
     count_rows: bool
     progress: ProgressCallback | None
+    catalog_properties: Mapping[str, str] | None = None
 
 
 def gather(request: Request, output: str) -> Content:
     """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source, filesystem = request.source, request.filesystem
     options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
-    found = find(source, filesystem, refusing(request.raw_files))
-    files = found.file_set.files
+    found = find(source, filesystem, refusing(request.raw_files), request.catalog_properties)
+    stored = _stored(found)
+    files = stored.file_set.files
     _refuse_source(files, output)
-    advice = advise_on(found, source, progress=request.progress)
+    advice = advise_on(stored, source, progress=request.progress)
     verdicts = matching = None
     if request.where is not None:
         # A table may change meanwhile: all of a page is of one version of it.
@@ -79,7 +82,8 @@ def gather(request: Request, output: str) -> Content:
     some = spread(files)
     largest = _largest(some)
     file = inspect([largest], raw_files=True, progress=request.progress).files[0]
-    with Source(largest) as opened:
+    with Source(largest) as whole:
+        opened = as_logged(whole, largest)
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
     named = [source] if isinstance(source, str | os.PathLike) else source
@@ -87,6 +91,15 @@ def gather(request: Request, output: str) -> Content:
         [os.fspath(one) for one in named], None if request.where is None else str(request.where), advice, verdicts,
         matching, file, len(some), outline.leaves, layout, columns_of(file), engines(),
     )  # fmt: skip
+
+
+def _stored(found: Sources) -> Sources:
+    """Without rows that a table's log holds itself, of which no file can be shown or changed."""
+    if found.snapshot is None:
+        return found
+    files = [file for file in found.snapshot.files if file.stored]
+    same = replace(found.file_set, files=list(files))
+    return replace(found, file_set=same, snapshot=replace(found.snapshot, files=files))
 
 
 def _refuse_source(files: Sequence[DataFile], output: str) -> None:
@@ -103,7 +116,8 @@ def _largest(files: Sequence[DataFile]) -> DataFile:
 
     def size(file: DataFile) -> int:
         try:
-            with Source(file) as opened:
+            with Source(file) as whole:
+                opened = as_logged(whole, file)
                 opened.outline()
                 return opened.size
         except ParquetBloomError:

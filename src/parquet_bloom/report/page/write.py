@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parquet_bloom.report.page.gather import Content, Request, gather
@@ -22,17 +22,19 @@ def write_report(
     overwrite: bool = False,
     filesystem: Any = None,
     raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> ReportPage:
     """Write one HTML page about a data set and its filters: what to do, what it gains and costs, and pictures.
 
-    source      a file, a folder, a glob, a URI, or a list of them
+    source      a file, a folder, a glob, a URI, or a list of them; or one table, as `advise` takes it
     output      a local file; it takes its place when all of it is written
     where       a predicate as `check` takes it: the page shows what partitions, bounds and filters leave of it
     count_rows  read the row groups that are left, and count the rows for which it is TRUE
     overwrite   replace an output that exists
     filesystem  any pyarrow or fsspec file system; source then names files on it
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
     progress    is called with a Progress for each part of the work
 
     The page needs no network and loads nothing, and stays below 2 MB whatever the files hold. It shows the filters of
@@ -43,7 +45,8 @@ def write_report(
     `advise` and `check` do.
     """
     path = new_target(output, overwrite)
-    content = gather(Request(source, where, filesystem, raw_files, count_rows, progress), path)
+    asked = Request(source, where, filesystem, raw_files, count_rows, progress, catalog_properties)
+    content = gather(asked, path)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:
         out.write(text)

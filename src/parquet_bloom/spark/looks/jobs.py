@@ -202,7 +202,7 @@ def _look_at_table(
     spark: Any, name: str, properties: Mapping[str, str] | None, names: Sequence[str], schema: pa.Schema,
     rows_of: RowsOfSource, packing: tables.Packing = by_name,
 ) -> DataFrame:  # fmt: skip
-    snapshot = live_files(name, properties)
+    snapshot = live_files(name, properties, stored_only=True)
     if names:
         tables.hold_columns(snapshot, names)
     return tables.look(spark, snapshot, schema, functools.partial(tables.each_alone, rows_of=rows_of), packing)

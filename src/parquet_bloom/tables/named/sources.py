@@ -61,13 +61,15 @@ def open_table(name: TableName, properties: Mapping[str, str] | None = None, fil
 
 
 def find(
-    sources: Any, filesystem: Any = None, tables: Tables | None = None, properties: Mapping[str, str] | None = None
-) -> Sources:
+    sources: Any, filesystem: Any = None, tables: Tables | None = None, properties: Mapping[str, str] | None = None,
+    stored_only: bool = False,
+) -> Sources:  # fmt: skip
     """Find the files of a call, as storage.paths.locate does, or those of the one table that is named.
 
     sources     may also be a Snapshot, or a part of one, that was read before: nothing is opened
     tables      as locate has them; None: a folder is read as it is, even if it is a table's
     properties  of a table's catalog
+    stored_only  as tables.snapshot.Table.snapshot has it
     Raises as locate; RequestError for a table among several sources, and as open_table.
     """
     if isinstance(sources, Snapshot):
@@ -90,7 +92,7 @@ def find(
         return Sources(found)
     if tables is None:
         raise RequestError(RAW_FILES + " reads what lies in a folder; name that, or leave it away")
-    return _through_log(open_table(name, properties, filesystem))
+    return _through_log(open_table(name, properties, filesystem), stored_only)
 
 
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
@@ -115,8 +117,8 @@ def _delta_or_advice(folder: str, named: str, filesystem: Any) -> Sources:
         raise TableFormatError(named, Message("is a Delta table, but ", reason) + advice) from error
 
 
-def _through_log(table: Table) -> Sources:
-    snapshot = table.snapshot()
+def _through_log(table: Table, stored_only: bool = False) -> Sources:
+    snapshot = table.snapshot(stored_only)
     return Sources(_files(snapshot), table, snapshot)
 
 

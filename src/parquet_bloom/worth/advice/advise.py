@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.chunks.logged import as_logged
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.edit.sample import once
 from parquet_bloom.errors import ParquetBloomError, RequestError
@@ -154,7 +155,7 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    found = find(source, filesystem, refusing(raw_files), catalog_properties)
+    found = find(source, filesystem, refusing(raw_files), catalog_properties, stored_only=True)
     return advise_on(found, source, log=log, engine=engine, progress=progress)
 
 
@@ -190,7 +191,7 @@ def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
     def outline(file: DataFile) -> Outline | ParquetBloomError:
         try:
             with Source(file) as opened:
-                own = opened.outline()
+                own = as_logged(opened, file).outline()
             if snapshot is None:
                 return own
             # Columns have the names that the table has for them; what it does not have is nameless.
@@ -273,11 +274,13 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     if not advised:
         return []
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
-    words = ["parquet-bloom", "add", *(os.fspath(path) for path in paths)]
+    table = named_table(source)
+    changed = paths if table is None else [f"{table.kind}:{table.where}"]  # of a table the latest version alone
+    words = ["parquet-bloom", "add", *(os.fspath(path) for path in changed)]
     for column in advised:
         words += ["--column", column.column]
     first = advised[0].column
-    where = [] if named_table(source) is not None else ["--in-place"]
+    where = [] if table is not None else ["--in-place"]
     return [
         shlex.join([*words, "--fpp", "auto", *where]),
         shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
