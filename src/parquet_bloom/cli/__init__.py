@@ -26,6 +26,7 @@ from parquet_bloom.errors import ParquetBloomError, TextError, worded
 from parquet_bloom.report.gates import annotation
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+_TABLES = ("delta:", "iceberg:", "ducklake:")  # known here without an import, which takes time
 _COMMANDS = (
     "add",
     "remove",
@@ -120,12 +121,20 @@ def run(arguments: list[str] | None = None) -> int:
         number = process.asked_to_end()
         if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):
             # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
-            complain("interrupted; files that were not finished are as they were")
+            complain(f"interrupted; {_left(given)}")
             return 128 + (number or signal.SIGINT)
         status = _told(error)
         if status:
             _tell_programs(error, status, _format(given))
         return status
+
+
+def _left(arguments: list[str]) -> str:
+    """What an interrupted command leaves, as far as its words tell whether it changes a table."""
+    names = [word for word in arguments if not word.startswith("-")][:2]  # as spark add
+    if {"add", "remove"}.intersection(names) and any(word.startswith(_TABLES) for word in arguments):
+        return "commits before it stay, what was not committed no reader of the table sees; run it again to go on"
+    return "files that were not finished are as they were"
 
 
 def _format(arguments: list[str]) -> str:

@@ -20,6 +20,7 @@ from parquet_bloom.cli.common import (
     print_json,
     quiet,
     say,
+    say_empty,
     say_failed,
     say_notes,
     sources_argument,
@@ -78,6 +79,7 @@ def command(
     from parquet_bloom.formats.forms.known import format_named
     from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.report.added import print_added, print_commits
+    from parquet_bloom.tables.named.names import named_table
 
     form = format_named(options["spec"])
     with Watch("add", quiet=as_json) as watch:
@@ -92,10 +94,13 @@ def command(
         )
     if form.breaks and any(f.filters for f in report.files):
         note(f"warning: {form.breaks} fail on files with {form.name} filters")
+    if named_table(sources) is not None:  # of files a warning said it
+        say_notes(report.notes)
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
         print_json("add", report)
     elif not quiet():
         print_added(report.files, show_all, say)
         print_commits(report, say)
+        say_empty(sources, report)
     return say_failed(report.failed, len(report.files) + len(report.failed))

@@ -77,8 +77,11 @@ def command(
         print_lines(gates.of_check(verdicts, asked))
     elif not quiet():
         skipping.print_checked(verdicts, explain, show_all, say)
-        for text in skipping.unfiltered_lines(verdicts.columns, sources, verdicts.table is not None):
+        texts = skipping.unfiltered_lines(verdicts.columns, sources, catalog_properties)
+        whole = 1 if texts and catalog_properties else 0  # a command that is long: it is pasted, and so not folded
+        for text in texts[: len(texts) - whole]:
             say(text)
+        print_lines(texts[len(texts) - whole :])
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)
     paths = {v.path for v in verdicts} | {one.path for one in verdicts.excluded}

@@ -285,6 +285,12 @@ def say_notes(notes: Sequence[str]) -> None:
         note(f"note: {text}")
 
 
+def say_empty(sources: Sequence[str], report: Any) -> None:
+    """Say that a table has no file, of which a report has nothing to tell."""
+    if not report.files and not report.failed:
+        say(f"{', '.join(sources)}: has no data file")
+
+
 def say_failed(failed: Sequence[Any], total: int) -> int:
     """Say why files failed, the same reason once, then how many did; returns the exit status they make."""
     for line in failure_lines(failed):

@@ -19,6 +19,7 @@ from parquet_bloom.cli.common import (
     quiet,
     raw_files_option,
     say,
+    say_empty,
     say_failed,
     say_notes,
     sources_argument,
@@ -70,5 +71,7 @@ def command(
         print_lines(gates.of_inspect(report, asked))
     elif report.files and not quiet():
         print_inspected(report.files, show_all, say)
+    else:
+        say_empty(sources, report)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))
     return failed or gate_status(asked, 0)

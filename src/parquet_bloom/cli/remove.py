@@ -17,7 +17,9 @@ from parquet_bloom.cli.common import (
     print_json,
     quiet,
     say,
+    say_empty,
     say_failed,
+    say_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import Command
@@ -49,14 +51,18 @@ def command(
     """
     from parquet_bloom.change import remove_filters
     from parquet_bloom.report.added import print_commits, print_removed
+    from parquet_bloom.tables.named.names import named_table
 
     with Watch("remove", quiet=as_json) as watch:
         report = remove_filters(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
+    if named_table(sources) is not None:  # of files a warning said it
+        say_notes(report.notes)
     if as_json:
         print_json("remove", report)
     elif not quiet():
         print_removed(report.files, show_all, say)
         print_commits(report, say)
+        say_empty(sources, report)
     return say_failed(report.failed, len(report.files) + len(report.failed))

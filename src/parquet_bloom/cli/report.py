@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from parquet_bloom.cli.common import (
+    catalog_option,
     footer_limits,
     json_option,
     memory_option,
@@ -25,6 +26,7 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @raw_files_option
+@catalog_option
 @json_option
 @footer_limits
 @memory_option
@@ -35,6 +37,7 @@ def command(
     count_rows: bool,
     overwrite: bool,
     raw_files: bool,
+    catalog_properties: dict[str, str] | None,
     as_json: bool,
 ) -> int:
     """Write one HTML page about files and their filters: what to do, gain and cost, pictures of the largest file.
@@ -42,6 +45,7 @@ def command(
     \b
     parquet-bloom report events/ -o report.html
     parquet-bloom report events/ --where "trace_id = '4bf92f35'" -o report.html
+    parquet-bloom report delta:lake/events -o report.html
 
     The page is one file that needs no network; the data behind its pictures is in it as JSON.
     """
@@ -56,6 +60,7 @@ def command(
             count_rows=count_rows,
             overwrite=overwrite,
             raw_files=raw_files,
+            catalog_properties=catalog_properties,
             progress=watch.files,
         )
     if as_json:

@@ -20,6 +20,7 @@ from parquet_bloom.cli.common import (
     quiet,
     raw_files_option,
     say,
+    say_empty,
     say_failed,
     say_notes,
     sources_argument,
@@ -70,6 +71,7 @@ def command(
         print_lines(gates.of_verify(report))
     elif not quiet():
         print_verified(report.files, show_all, say)
+        say_empty(sources, report)
     elif not gate.holds:
         complain(gate.reason)
     failed = say_failed(report.failed, len(report.files) + len(report.failed))

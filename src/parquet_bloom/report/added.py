@@ -11,6 +11,7 @@ from parquet_bloom.report.text import Say, gist, headline
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
+_UNWRITTEN = "no byte of them changes, the commit alone names another size of each"
 
 
 def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -62,14 +63,20 @@ def print_commits(report: Any, say: Say) -> None:
     """Tell of a table's commits, or of a dry run how its files would get new versions; of files nothing."""
     for commit in report.commits:
         same = f", {commit.same_path:,} on the same path" if commit.same_path else ""
-        say(f"committed version {commit.version} of {commit.table}: {plural(commit.files, 'file')}{same}")
-    ways: dict[tuple[str, str], list[Any]] = {}
+        made = f"version {commit.version} of {commit.table}"
+        if commit.table.startswith("ducklake:"):
+            made = f"to {commit.table}"  # no snapshot is made: the same ones have other files
+        say(f"committed {made}: {plural(commit.files, 'file')}{same}")
+    left = [file for file in report.files if not file.dry_run and file.way and not file.written]
+    if left:
+        say(f"  {plural(len(left), 'file')}: {_UNWRITTEN}")
+    ways: dict[tuple[str, str, bool], list[Any]] = {}
     for file in report.files:
         if file.dry_run and file.way:
-            ways.setdefault((file.way, file.why), []).append(file)
-    for (way, why), files in ways.items():
+            ways.setdefault((file.way, file.why, file.written), []).append(file)
+    for (way, why, written), files in ways.items():
         reason = f", as {why}" if why else ""
-        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_written(way, files)}")
+        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_written(way, files) if written else _UNWRITTEN}")
 
 
 def _written(way: str, files: Sequence[Any]) -> str:

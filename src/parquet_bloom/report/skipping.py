@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, ranges, size
 from parquet_bloom.report.text import Say, gist, headline
 from parquet_bloom.search.check import totals
+from parquet_bloom.storage.secrets import may_be_secret
+from parquet_bloom.tables.named.names import named_table
 
 VERDICTS_SHOWN = 50
 _FILES_SHOWN = 20
@@ -111,13 +113,17 @@ def print_excluded(excluded: Sequence[Any], most: int | None = VERDICTS_SHOWN, f
         print(more, file=file or sys.stdout)
 
 
-def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str], is_table: bool = False) -> list[str]:
+def unfiltered_lines(
+    columns: Sequence[Any], sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None
+) -> list[str]:
     """Which columns of a predicate lack filters where these could help, and what to type.
 
     columns  ColumnFilters
     sources  the files as they were named
-    is_table they are one table, which is changed by a commit
+             or a table, whose latest version alone is changed, by a commit
+    catalog_properties  of the table's catalog; those that may be secrets are not shown
     """
+    table = named_table(sources)
     lacking = [c for c in columns if c.with_filter < c.row_groups]
     lines = []
     for c in lacking:
@@ -129,6 +135,12 @@ def unfiltered_lines(columns: Sequence[Any], sources: Sequence[str], is_table: b
         names = " ".join(f"--column {shlex.quote(c.column)}" for c in lacking)
         files = " ".join(map(shlex.quote, sources))
         files = files if len(files) <= _SOURCES_SHOWN else "FILES"
-        which, where = "one" if len(lacking) == 1 else "them", "" if is_table else " --in-place"
+        where = " --in-place"
+        if table is not None:
+            pairs = [f"{name}={value}" for name, value in (catalog_properties or {}).items()]
+            shown = [pair for pair in pairs if not may_be_secret(pair)]
+            files = shlex.quote(f"{table.kind}:{table.where}")
+            where = "".join(f" --catalog-property {shlex.quote(pair)}" for pair in shown)
+        which = "one" if len(lacking) == 1 else "them"
         lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")
     return lines

@@ -16,7 +16,7 @@ from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data
 from parquet_bloom.storage.stores import Stores, store_of, store_on
-from parquet_bloom.storage.table_folders import Tables, without_data
+from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
 Partitions = tuple[tuple[str, str | None], ...]
@@ -107,6 +107,10 @@ class _Search:
             if not store.same(self._store):
                 both = without_secret(f"{self._texts[0]} and {text}")
                 raise RequestError(f"{both} are on different file systems; use one call for each")
+
+    def table(self) -> str | None:
+        """That a table was named as files, and what to name instead; None where there is no table."""
+        return named_as_files([store.location(path.rstrip("/") or "/") for store, path in self._named])
 
     def run(self) -> FileSet:
         named = []
@@ -270,6 +274,9 @@ def partitions_of(path: str) -> Partitions:
 # --- outputs --------------------------------------------------------------------------------------
 
 
+_REPLACE = parameter("in_place", True) + " to replace the source"
+
+
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Where the new version of each file goes; the rest as in FileSet."""
@@ -298,11 +305,11 @@ def targets(
     """
     if in_place and output is not None:
         raise RequestError(parameter("output") + " and " + parameter("in_place") + " exclude each other; give one")
-    if not in_place and output is None:
-        place = parameter("in_place", True)
-        raise RequestError("give " + parameter("output") + " for a new file, or " + place + " to replace the source")
     stores = Stores(filesystem)
-    file_set = _Search(sources, stores, tables).run()
+    search = _Search(sources, stores, tables)
+    if not in_place and output is None:
+        raise RequestError(search.table() or "give " + parameter("output") + " for a new file, or " + _REPLACE)
+    file_set = search.run()
     if output is None:
         return Outputs({file: file for file in file_set.files}, file_set.single, file_set.failed)
     store, path = stores.locate(os.fspath(output))

@@ -290,9 +290,34 @@ def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
     return refusing(raw_files or force) if copies else Tables()
 
 
+def named_as_files(named: Sequence[Location]) -> str | None:
+    """That what is to be changed belongs to a table, and what to name instead; None where it does not."""
+    tables = Tables()
+    tables.around((at, [_fixed_part(at)]) for at in named)
+    if not tables.found:
+        return None
+    table, text = tables._first()
+    copies = parameter("output") + " with " + parameter("raw_files", True)
+    files = ". For its files as they are give " + copies + ", or " + parameter("in_place", True) + " with "
+    return f"{table.named} {text}; {_way(table)}" + files + parameter("force", True)
+
+
+def _fixed_part(at: Location) -> Location:
+    """A file or folder; of a pattern the folder below which it looks."""
+    if at.is_local and os.path.lexists(at.path):
+        return at
+    path = at.path
+    while set(path) & GLOB:
+        path = os.path.dirname(path)
+    return at if path == at.path else Location(path or ".", at.filesystem)
+
+
 def _sizes(table: Table) -> str:
-    advice = "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
-    return f"{table}, whose log holds file sizes; {advice}, or give " + parameter("force", True)
+    return f"{table}, whose log holds file sizes; {_way(table)}, or give " + parameter("force", True)
+
+
+def _way(table: Table) -> str:
+    return "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
 
 
 def without_data(folder: Location) -> str | None:

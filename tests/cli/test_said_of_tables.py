@@ -1,0 +1,168 @@
+"""What the commands say of tables."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake import Schema as DeltaSchema
+from iceberg_log import Warehouse
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from parquet_bloom import cli
+from parquet_bloom.cli import run
+from parquet_bloom.tables.named.names import FORMS
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()
+
+
+def options_of(warehouse: Warehouse) -> list[str]:
+    pairs = warehouse.properties.items()
+    return [word for name, value in pairs for word in ("--catalog-property", f"{name}={value}")]
+
+
+def iceberg(warehouse: Warehouse, **properties: str) -> str:
+    table = warehouse.create(Schema(NestedField(1, "id", LongType())))
+    table.append(pa.table({"id": list(range(1000))}))
+    with table.transaction() as change:  # pyiceberg warns of what it does not follow itself
+        change.set_properties(properties)
+    return "iceberg:cat/ns.t"
+
+
+@pytest.fixture
+def delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    for start in (0, 1000):
+        write_deltalake("t", pa.table({"id": list(range(start, start + 1000))}), mode="append")
+    return "delta:t"
+
+
+def test_add_tells_of_wishes_that_it_does_not_follow(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    wish = "write.parquet.bloom-filter-enabled.column."
+    name = iceberg(warehouse, **{wish + "id": "true", wish + "nope": "true"})
+    assert run(["add", name, *options_of(warehouse)]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert "parquet-bloom: note: they wish one on nope too, which is no column" in said
+
+
+def test_add_and_remove_tell_what_is_known_of_files_once(delta: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["add", "-c", "id"], ["remove"]):
+        assert run([*command, "t", "--in-place", "--force"]) == 0
+        assert capsys.readouterr().err.count("whose log holds file sizes") == 1
+
+
+def test_report_takes_a_table_of_a_catalog_that_options_name(
+    warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, page = iceberg(warehouse), tmp_path / "page.html"
+    asked = ["--where", "id = 5", "--count-rows", *options_of(warehouse)]
+    assert run(["report", name, "-o", str(page), *asked]) == 0, capsys.readouterr().err
+    assert name in page.read_text()
+
+
+@pytest.mark.parametrize("source", ["t", "t/", "t/*.parquet", "{file}"])
+@pytest.mark.parametrize("command", [["add", "-c", "id"], ["remove"]], ids=" ".join)
+def test_a_table_that_is_named_as_files_is_told_at_once(
+    delta: str, tmp_path: Path, command: list[str], source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = source.format(file=next((tmp_path / "t").glob("*.parquet")))
+    assert run([*command, source]) == 2
+    said = capsys.readouterr().err
+    assert f"in the Delta table {tmp_path}/t; name" in said or "is a Delta table; name" in said
+    assert f"; name the table, delta:{tmp_path}/t. For its files as they are give --output with --raw-files" in said
+    assert "or --in-place with --force" in said
+
+
+def test_files_of_no_table_need_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in (tmp_path, tmp_path / "gone.parquet", tmp_path / "*.parquet"):
+        assert run(["add", str(source), "-c", "id"]) == 2
+        assert capsys.readouterr().err.startswith("parquet-bloom: give --output for a new file, or --in-place to")
+
+
+@pytest.mark.parametrize("name", ["delta:t", "iceberg:cat/ns.t", "ducklake:cat/main.t"])
+def test_bench_says_that_it_takes_no_table(delta: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", name, "id = 5"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name}: bench takes one file on a local disk, no table; name a file of it, with --raw-files" in said
+
+
+def advised(said: str) -> list[str]:
+    """The words of the command that `check` suggests."""
+    line = next(line for line in said.splitlines() if line.startswith("to add"))
+    return shlex.split(line.partition("parquet-bloom ")[2])
+
+
+def test_check_suggests_a_command_that_works(delta: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["check", "delta:t@0", "id = 5"])
+    words = advised(capsys.readouterr().out)
+    assert words == ["add", "delta:t", "--column", "id"]
+    assert run(words) == 0
+
+
+def test_check_suggests_catalog_properties_but_no_secret(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, secrets = iceberg(warehouse), ["s3.secret-access-key=hidden", "header.x=hidden", "x=pg://u:hidden@host/d"]
+    more = [word for pair in secrets for word in ("--catalog-property", pair)]
+    run(["check", name, "id = 5", *options_of(warehouse), *more])
+    said = capsys.readouterr().out
+    words = advised(said)
+    assert words == ["add", name, "--column", "id", *options_of(warehouse)]
+    assert "hidden" not in said
+    assert run(words) == 0
+
+
+@pytest.mark.parametrize("name", ["delta:t", "iceberg:cat/ns.t", "ducklake:cat/main.t"])
+@pytest.mark.parametrize("command", ["add {} -c id", "remove {}", "spark add {}", "check {} id=5", "add ./{}"])
+def test_an_interrupted_change_of_a_table_tells_of_commits(
+    monkeypatch: pytest.MonkeyPatch, name: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.group, "main", interrupted)
+    assert run(command.format(name).split()) == 130
+    said = capsys.readouterr().err
+    if command.startswith("check") or "./" in command:
+        assert said == "parquet-bloom: interrupted; files that were not finished are as they were\n"
+    else:
+        left = "commits before it stay, what was not committed no reader of the table sees; run it again to go on"
+        assert said == f"parquet-bloom: interrupted; {left}\n"
+
+
+def test_the_command_knows_all_kinds_of_tables() -> None:
+    assert tuple(f"{kind}:" for kind in FORMS) == cli._TABLES
+
+
+COMMANDS = ["add", "add --dry-run", "remove", "inspect", "inspect --assert-filters id", "verify"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_table_without_files_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    DeltaTable.create("t", schema=DeltaSchema.from_arrow(pa.schema([("id", pa.int64())])))
+    assert run([*command.split(), "delta:t"]) == 0
+    assert capsys.readouterr().out == "delta:t: has no data file\n"
+    assert run([*command.split(), "delta:t", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run([*command.split(), "delta:t", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == []
+
+
+def test_a_suggested_command_is_not_folded(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    long = ["--catalog-property", "comment=" + "many words " * 40]
+    run(["check", iceberg(warehouse), "id = 5", *options_of(warehouse), *long])
+    assert advised(capsys.readouterr().out)[-2:] == long
