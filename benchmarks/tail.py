@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -123,8 +124,7 @@ def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]]
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     cost: dict[str, int] = {}
     for run in range(runs + 1):
-        order = [*ways][run % len(ways) :] + [*ways][: run % len(ways)]
-        for name in order:
+        for name in random.Random(run).sample([*ways], len(ways)):  # in turns, one would always follow the same other
             path.read_bytes()  # warm, whatever came before
             before, size = written(path.parent), path.stat().st_size
             start, start_cpu = time.perf_counter(), time.process_time()
