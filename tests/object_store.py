@@ -190,6 +190,10 @@ class ObjectStore:
         self.client.delete_bucket(Bucket=bucket)
 
 
+def buckets(client: Any) -> set[str]:
+    return {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+
+
 def options_of(store: ObjectStore) -> dict[str, str]:
     """The store as deltalake's `storage_options`."""
     return {
@@ -203,6 +207,7 @@ def options_of(store: ObjectStore) -> dict[str, str]:
 
 @contextmanager
 def serving() -> Iterator[ObjectStore]:
+    """A store on loopback. It leaves no bucket: all stores of a process are one to moto, whatever their addresses."""
     wire = Wire()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, _Counting(DomainDispatcherApplication(create_backend_app), wire), True)
@@ -220,7 +225,12 @@ def serving() -> Iterator[ObjectStore]:
             access_key=KEY, secret_key=SECRET, connect_timeout=2, request_timeout=10,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         )  # fmt: skip
-        yield ObjectStore(endpoint, wire, client, filesystem)
+        store, others = ObjectStore(endpoint, wire, client, filesystem), buckets(client)
+        wire.clear()
+        yield store
+        wire.before = None
+        for bucket in buckets(client) - others:
+            store.drop(bucket)
         client.close()
     finally:
         server.shutdown()
