@@ -140,6 +140,9 @@ def test_several_files_and_files_of_tables_are_errors(events: Path, tmp_path: Pa
         (folder / f"{name}.parquet").write_bytes(events.read_bytes())
     with pytest.raises(RequestError, match="many: bench takes one file on a local disk"):
         parquet_bloom.bench(folder, "id = 5")
+    said = "delta:many: bench takes one file on a local disk, no table; name a file of it, with raw_files=True"
+    with pytest.raises(RequestError, match=said):
+        parquet_bloom.bench("delta:many", "id = 5")
     log = folder / "_delta_log"
     log.mkdir()
     (log / "00000000000000000000.json").write_text('{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}\n')

@@ -7,7 +7,6 @@ import click
 from parquet_bloom.cli.common import footer_limits, json_option, listed, print_json, quiet, raw_files_option, say
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import RequestError, parameter
 
 
 @click.command("bench", cls=Command)
@@ -28,13 +27,9 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     temporary folder. Exit status 1 if an engine finds other rows with filters.
     """
     from parquet_bloom.report.bench import print_bench
-    from parquet_bloom.tables.named.names import named_table
     from parquet_bloom.worth.bench import bench
     from parquet_bloom.worth.engines import installed_engines
 
-    if named_table(file) is not None:
-        raw = parameter("raw_files", True)
-        raise RequestError(f"{file}: bench takes one file on a local disk, no table; name a file of it, with " + raw)
     with Watch("bench", quiet=as_json) as watch:
         told = watch.counting("asking", len(installed_engines(listed(names))), "engines")
         report = bench(file, predicate, names=listed(names), runs=runs, raw_files=raw_files, progress=told)

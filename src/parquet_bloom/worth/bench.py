@@ -27,6 +27,7 @@ from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.storage.paths import locate
 from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike
+from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.worth.engines import installed_engines
 from parquet_bloom.worth.process import EngineError, EngineProcess
 from parquet_bloom.worth.translated import translated
@@ -161,11 +162,14 @@ def bench(
     raw_files  also a file of an Iceberg, Delta or Hudi table
     progress   is called with each engine's name before it is asked
 
-    Raises RequestError for a predicate that no filter can speak of, several files, files of other storages and
+    Raises RequestError for a predicate that no filter can speak of, tables, several files, files of other storages and
     engines that are not installed; TextError, UnknownColumnError, FileError and its kinds as `check`.
     """
     if runs < 1:
         raise RequestError(parameter("runs") + f" {runs}: at least one is needed")
+    if named_table(source) is not None:
+        raw = parameter("raw_files", True)
+        raise RequestError(f"{source}: bench takes one file on a local disk, no table; name a file of it, with " + raw)
     asked = installed_engines(names)
     file_set = locate(source)
     if len(file_set.files) != 1 or not file_set.files[0].is_local:
