@@ -137,7 +137,7 @@ def test_an_interrupted_change_of_a_table_tells_of_commits(
     if command.startswith("check") or "./" in command:
         assert said == "parquet-bloom: interrupted; files that were not finished are as they were\n"
     else:
-        left = "commits before it stay, what was not committed no reader of the table sees; run it again to go on"
+        left = "commits that were made stay, and no reader sees what was not committed; run it again to go on"
         assert said == f"parquet-bloom: interrupted; {left}\n"
 
 

@@ -133,7 +133,7 @@ def _left(arguments: list[str]) -> str:
     """What an interrupted command leaves, as far as its words tell whether it changes a table."""
     names = [word for word in arguments if not word.startswith("-")][:2]  # as spark add
     if {"add", "remove"}.intersection(names) and any(word.startswith(_TABLES) for word in arguments):
-        return "commits before it stay, what was not committed no reader of the table sees; run it again to go on"
+        return "commits that were made stay, and no reader sees what was not committed; run it again to go on"
     return "files that were not finished are as they were"
 
 
