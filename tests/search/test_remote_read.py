@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,11 @@ def events(seed: int) -> bytes:
         "at": np.arange(n) * 10,
         "payload": [bytes(rng.bytes(40)) for _ in range(n)],
     })  # fmt: skip
-    plain, out = io.BytesIO(), Path(f"/tmp/parquet-bloom-{seed}.parquet")
-    try:
-        pq.write_table(table, plain, row_group_size=ROWS, use_dictionary=False, compression="none")
-        out.write_bytes(plain.getvalue())
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "x.parquet")
+        pq.write_table(table, out, row_group_size=ROWS, use_dictionary=False, compression="none")
         parquet_bloom.add_filters(out, in_place=True, columns=["id"], sync=False)
         return out.read_bytes()
-    finally:
-        out.unlink(missing_ok=True)
 
 
 def table_of(store: ObjectStore, name: str) -> pa.Table:
