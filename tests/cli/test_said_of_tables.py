@@ -15,8 +15,10 @@ from iceberg_log import Warehouse
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.cli import run
+from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.named.names import FORMS
 
 
@@ -95,6 +97,29 @@ def test_bench_says_that_it_takes_no_table(delta: str, name: str, capsys: pytest
     assert run(["bench", name, "id = 5"]) == 2
     said = capsys.readouterr().err
     assert f"{name}: bench takes one file on a local disk, no table; name a file of it, with --raw-files" in said
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_nothing_but_a_commit_takes_the_place_of_a_tables_file(
+    delta: str, linked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = next(Path("t").glob("*.parquet"))
+    before = file.read_bytes()
+    target = file
+    if linked:
+        target = Path("link.parquet")
+        target.symlink_to(file)
+    said = (
+        f"{target}: lies in the Delta table {tmp_path}/t, so nothing else takes its place; write to a file in another"
+    )
+    for command in (["read", delta, "--where", "id = 5", "--format", "parquet"], ["report", delta]):
+        assert run([*command, "-o", str(target), "--overwrite"]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(TableFormatError, match="so nothing else takes its place"):
+        parquet_bloom.write_table(pa.table({"id": [1]}), target, columns=["id"], overwrite=True)
+    assert file.read_bytes() == before
+    assert run(["read", delta, "--where", "id = 5", "-o", "t/rows.parquet"]) == 0, "a new file is no row of the table"
+    assert parquet_bloom.count(delta) == 2000
 
 
 def advised(said: str) -> list[str]:

@@ -16,11 +16,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError
+from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.storage.local_store import open_journal
-from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.stores import Stores
+from parquet_bloom.storage.table_folders import Table, Tables
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.attributes import give_attributes
 from parquet_bloom.storage.writing.draft import Draft
@@ -233,13 +234,23 @@ def local_target(where: PathLike) -> str:
 def new_target(where: PathLike, overwrite: bool) -> str:
     """The path of a new file that is made from no other one, before any work for it.
 
-    Raises RequestError for another storage; StorageError where something exists, unless it is a file to overwrite.
+    Raises RequestError for another storage; StorageError where something exists, unless it is a file to overwrite;
+    TableFormatError for a file in a table's folder.
     """
     path = local_target(where)
     check_regular(path)
     if os.path.lexists(path) and not overwrite:
         raise StorageError(path, EXISTS)
+    if os.path.exists(path) and (table := _table_of(path)) is not None:
+        raise TableFormatError(path, f"{table}, so nothing else takes its place; write to a file in another folder")
     return path
+
+
+def _table_of(path: str) -> Table | None:
+    """The table that a file lies in; None where there is none, or a folder above it does not tell."""
+    with contextlib.suppress(StorageError):
+        return Tables().above(Location(os.path.realpath(path)))
+    return None
 
 
 def new_file(where: PathLike, overwrite: bool, sync: bool = True, by_name: bool = False) -> NewFile:
