@@ -137,7 +137,12 @@ def test_properties_say_which_filters_people_want(warehouse: Warehouse) -> None:
             f"{prefix}max-bytes": "1048576",
         },
     )
-    assert warehouse.read().wishes == {"columns": ["id", "inner.x"], "fpp": {"id": 0.001}, "max_bytes": 1048576}
+    assert warehouse.read().wishes == {
+        "columns": ["id", "inner.x"],
+        "fpp": {"id": 0.001},
+        "max_bytes": 1048576,
+        "passed_over": [f"{prefix}fpp.column.name is few, which is no number"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -145,6 +150,7 @@ def test_properties_say_which_filters_people_want(warehouse: Warehouse) -> None:
     [
         ("max-bytes", "nan", None),
         ("max-bytes", "inf", None),
+        ("max-bytes", "1 MB", None),
         ("max-bytes", "8", "write.parquet.bloom-filter-max-bytes is 8; the smallest filter has 64 bytes"),
         ("fpp.column.id", "nan", None),
         ("fpp.column.id", "2", "write.parquet.bloom-filter-fpp.column.id is 2; a rate lies between 0 and 1"),
@@ -159,7 +165,9 @@ def test_a_property_that_is_wrong_is_no_trouble_for_who_reads(
     given = {"catalog_properties": warehouse.properties}
     assert pb.count("iceberg:cat/ns.t", **given) == 1000
     if told is None:
-        assert len(pb.add_filters("iceberg:cat/ns.t", **given).commits) == 1
+        report = pb.add_filters("iceberg:cat/ns.t", **given)
+        assert len(report.commits) == 1
+        assert f"of them {prefix}{name} is {text}, which is no number" in report.notes
     else:
         with pytest.raises(TableFormatError, match=told):
             pb.add_filters("iceberg:cat/ns.t", **given)

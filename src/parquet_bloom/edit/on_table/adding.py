@@ -69,6 +69,7 @@ def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, l
     notes += [
         f"they wish one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
     ]
+    notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
     return {**arguments, **given}, notes
 
 

@@ -78,26 +78,28 @@ class IcebergTable:
 
 
 def wishes_of(properties: Mapping[str, str], table: str) -> dict[str, Any]:
-    """What a table's properties say of filters; see tables.snapshot.Snapshot. What is no number is passed over.
+    """What a table's properties say of filters; see tables.snapshot.Snapshot.
 
     A number that cannot be meant is a TableFormatError for who asks for it; the table is read all the same.
     """
     wishes = _Wishes()
-    enabled = f"{_BLOOM}enabled.column."
+    enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
     if columns:
         wishes["columns"] = columns
     for name, text in properties.items():
+        if not name.startswith(rates) and name != most:
+            continue
         value = _number(text)
         if value is None:
-            continue
-        if name.startswith(rates := f"{_BLOOM}fpp.column."):
+            wishes.setdefault("passed_over", []).append(f"{name} is {text}, which is no number")
+        elif name.startswith(rates):
             wishes.setdefault("fpp", {})[name.removeprefix(rates)] = value
             if not 0 < value < 1:
                 wishes.wrong["fpp"] = TableFormatError(
                     table, f"its property {name} is {text}; a rate lies between 0 and 1"
                 )
-        if name == f"{_BLOOM}max-bytes":
+        else:
             wishes["max_bytes"] = int(value)
             if value < MIN_BYTES:
                 reason = f"its property {name} is {text}; the smallest filter has {MIN_BYTES} bytes"
