@@ -34,6 +34,13 @@ def test_a_name(text: str) -> None:
     assert parse(text) == NAMES[text]
 
 
+def test_a_name_in_the_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse("delta:~/lake@17") == ("delta", f"{tmp_path}/lake", "17")
+    assert parse("ducklake:~/meta.ducklake/main.t") == ("ducklake", f"{tmp_path}/meta.ducklake/main.t", None)
+    assert parse("delta:./~/lake") == ("delta", "./~/lake", None)
+
+
 @pytest.mark.parametrize("text", ["delta:", "delta:@5", "iceberg:", "ducklake:@2026-01-01"])
 def test_a_name_without_a_place(text: str) -> None:
     with pytest.raises(RequestError, match=f"^{text} names no table; write {text.split(':')[0]}:"):

@@ -4,11 +4,13 @@
     iceberg:CATALOG/namespace.table[@snapshot]
     ducklake:CATALOG/schema.table[@snapshot]
 
-Only digits or an ISO time behind the last @ are a version. A file of such a name is reached as ./delta:name.
+Only digits or an ISO time behind the last @ are a version. A path that begins with ~/ lies in the user's own folder;
+no shell sees to that behind a colon. A file of such a name is reached as ./delta:name.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -54,7 +56,7 @@ def parse(text: str) -> TableName | None:
         at = None
     if not where or where.startswith("@"):
         raise RequestError(f"{without_secret(text)} names no table; write {FORMS[kind]}")
-    return TableName(kind, where, at)
+    return TableName(kind, os.path.expanduser(where) if where.startswith("~/") else where, at)
 
 
 def named_table(sources: Any) -> TableName | None:
