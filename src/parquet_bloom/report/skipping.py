@@ -139,7 +139,7 @@ def unfiltered_lines(
         if table is not None:
             pairs = [f"{name}={value}" for name, value in (catalog_properties or {}).items()]
             shown = [pair for pair in pairs if not may_be_secret(pair)]
-            files = shlex.quote(f"{table.kind}:{table.where}")
+            files = shlex.quote(table.unversioned)
             where = "".join(f" --catalog-property {shlex.quote(pair)}" for pair in shown)
         which = "one" if len(lacking) == 1 else "them"
         lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")

@@ -74,4 +74,4 @@ def latest(name: TableName, properties: Mapping[str, str] | None, filesystem: An
 
 
 def _shown(name: TableName) -> str:
-    return without_secret(f"{name.kind}:{name.where}")
+    return without_secret(name.unversioned)

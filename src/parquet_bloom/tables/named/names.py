@@ -42,6 +42,11 @@ class TableName(NamedTuple):
     where: str
     version: str | None
 
+    @property
+    def unversioned(self) -> str:
+        """The name without its version, which means the latest."""
+        return f"{self.kind}:{self.where}"
+
 
 def parse(text: str) -> TableName | None:
     """What a text names, if it is a table's name. Raises RequestError for a name without a place."""
