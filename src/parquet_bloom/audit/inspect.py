@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from parquet_bloom.audit.lacking import lacking_filters
-from parquet_bloom.chunks.logged import as_logged
+from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.chunks.tails import older_footers, tails_of
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
@@ -145,8 +145,7 @@ def inspect(
     """
 
     def work(file: DataFile) -> FileInfo:
-        with Source(file) as whole:
-            opened = as_logged(whole, file)
+        with open_logged(file) as opened:
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
             named = shown_leaves(opened.footer(), found.snapshot, file)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.chunks.logged import as_logged
+from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.formats.forms.filter import Filter
@@ -118,8 +118,7 @@ def verify(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
 
     def work(file: DataFile) -> VerifiedFile:
-        with Source(file) as whole:
-            opened = as_logged(whole, file)
+        with open_logged(file) as opened:
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
             leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)

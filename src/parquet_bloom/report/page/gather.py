@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.audit.inspect import FileInfo, inspect
-from parquet_bloom.chunks.logged import as_logged
+from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.read import count
@@ -19,7 +19,7 @@ from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
-from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.named.sources import Sources, find
 from parquet_bloom.worth.advice.advise import Advice, advise_on
@@ -82,8 +82,7 @@ def gather(request: Request, output: str) -> Content:
     some = spread(files)
     largest = _largest(some)
     file = inspect([largest], raw_files=True, progress=request.progress).files[0]
-    with Source(largest) as whole:
-        opened = as_logged(whole, largest)
+    with open_logged(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
     named = [source] if isinstance(source, str | os.PathLike) else source
@@ -116,8 +115,7 @@ def _largest(files: Sequence[DataFile]) -> DataFile:
 
     def size(file: DataFile) -> int:
         try:
-            with Source(file) as whole:
-                opened = as_logged(whole, file)
+            with open_logged(file) as opened:
                 opened.outline()
                 return opened.size
         except ParquetBloomError:

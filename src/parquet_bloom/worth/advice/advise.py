@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.chunks.logged import as_logged
+from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.edit.sample import once
 from parquet_bloom.errors import ParquetBloomError, RequestError
@@ -24,7 +24,7 @@ from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.results import Printed
-from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
@@ -190,8 +190,8 @@ def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
 
     def outline(file: DataFile) -> Outline | ParquetBloomError:
         try:
-            with Source(file) as opened:
-                own = as_logged(opened, file).outline()
+            with open_logged(file) as opened:
+                own = opened.outline()
             if snapshot is None:
                 return own
             # Columns have the names that the table has for them; what it does not have is nameless.
@@ -275,7 +275,7 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
         return []
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     table = named_table(source)
-    changed = paths if table is None else [f"{table.kind}:{table.where}"]  # of a table the latest version alone
+    changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
     words = ["parquet-bloom", "add", *(os.fspath(path) for path in changed)]
     for column in advised:
         words += ["--column", column.column]
