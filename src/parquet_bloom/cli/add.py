@@ -23,6 +23,7 @@ from parquet_bloom.cli.common import (
     say_empty,
     say_failed,
     say_notes,
+    say_table_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import RATE, SIZE, Command
@@ -79,7 +80,6 @@ def command(
     from parquet_bloom.formats.forms.known import format_named
     from parquet_bloom.formats.properties import parse_properties
     from parquet_bloom.report.added import print_added, print_commits
-    from parquet_bloom.tables.named.names import named_table
 
     form = format_named(options["spec"])
     with Watch("add", quiet=as_json) as watch:
@@ -94,8 +94,7 @@ def command(
         )
     if form.breaks and any(f.filters for f in report.files):
         note(f"warning: {form.breaks} fail on files with {form.name} filters")
-    if named_table(sources) is not None:  # of files a warning said it
-        say_notes(report.notes)
+    say_table_notes(sources, report)
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:
         print_json("add", report)

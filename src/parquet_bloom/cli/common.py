@@ -285,6 +285,14 @@ def say_notes(notes: Sequence[str]) -> None:
         note(f"note: {text}")
 
 
+def say_table_notes(sources: Sequence[str], report: Any) -> None:
+    """Tell the notes on a table that is changed; of files a warning said them."""
+    from parquet_bloom.tables.named.names import named_table
+
+    if named_table(sources) is not None:
+        say_notes(report.notes)
+
+
 def say_empty(sources: Sequence[str], report: Any) -> None:
     """Say that a table has no file, of which a report has nothing to tell."""
     if not report.files and not report.failed:

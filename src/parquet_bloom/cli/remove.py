@@ -19,7 +19,7 @@ from parquet_bloom.cli.common import (
     say,
     say_empty,
     say_failed,
-    say_notes,
+    say_table_notes,
     sources_argument,
 )  # fmt: skip
 from parquet_bloom.cli.groups import Command
@@ -51,14 +51,12 @@ def command(
     """
     from parquet_bloom.change import remove_filters
     from parquet_bloom.report.added import print_commits, print_removed
-    from parquet_bloom.tables.named.names import named_table
 
     with Watch("remove", quiet=as_json) as watch:
         report = remove_filters(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
-    if named_table(sources) is not None:  # of files a warning said it
-        say_notes(report.notes)
+    say_table_notes(sources, report)
     if as_json:
         print_json("remove", report)
     elif not quiet():
