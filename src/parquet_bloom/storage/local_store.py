@@ -152,6 +152,12 @@ class _LocalFile:
             self.fd = None
 
 
+def journal_path(path: str) -> str:
+    """The path of the journal beside a file of this path."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, journal_name(name))
+
+
 def open_journal(path: str, data: os.stat_result) -> int:
     """Open the journal beside a file of this path, if there is one to believe.
 
@@ -160,8 +166,7 @@ def open_journal(path: str, data: os.stat_result) -> int:
     one of this user, of root or of the file's owner. Elsewhere who can put a journal there can replace the data file.
     Raises FileNotFoundError where there is none to believe, OSError.
     """
-    folder, name = os.path.split(path)
-    journal = os.path.join(folder, journal_name(name))
+    journal, folder = journal_path(path), os.path.dirname(path)
     trusted = {0, data.st_uid, os.geteuid()} if hasattr(os, "geteuid") else set()
 
     def believed(found: os.stat_result) -> bool:

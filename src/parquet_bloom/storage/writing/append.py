@@ -14,10 +14,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 
 from parquet_bloom.errors import ConflictError, StorageError
-from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
+from parquet_bloom.formats.journal import HEADER_BYTES, Journal
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES
+from parquet_bloom.storage.local_store import journal_path
 from parquet_bloom.storage.operating_system import copy_range, mount_of
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
@@ -29,7 +31,6 @@ from parquet_bloom.storage.writing.recovery import (
     UnlikeError,
     check_locked,
     crc_of,
-    folder_of,
     judge,
     remove_journal,
     writable,
@@ -54,8 +55,7 @@ class AppendedFile(NewVersion):
         self._path = followed(self._named)
         _check_links(source)
         check_locked(source)
-        folder, name = os.path.split(self._path)
-        self._journal_path = os.path.join(folder, journal_name(name))
+        self._journal_path = journal_path(self._path)
         self._check_name()
         try:
             _check_folder(source, self._path)
@@ -99,7 +99,7 @@ class AppendedFile(NewVersion):
         self._journal.write_at(0, told.encode())
         last_check()
         try:
-            with writable(self._source, self._path) as fd, folder_of(self._path) as folder:
+            with writable(self._source, self._path) as fd, closing(Folder(os.path.dirname(self._path))) as folder:
                 _check_links(self._source)
                 self._append(fd, folder, told, last_check)
         except OSError as error:
@@ -235,7 +235,7 @@ def _sync_shorter(fd: int, path: str) -> None:
 def _check_folder(source: Source, path: str) -> None:
     """Raise StorageError where a journal would not be for all who see the file, or not known to be on the disk."""
     assert source.fd is not None
-    with folder_of(path) as folder:
+    with closing(Folder(os.path.dirname(path))) as folder:
         if folder.fd is None:
             return
         if mount_of(source.fd) != mount_of(folder.fd):  # as of a container that was given the file and not its folder

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from parquet_bloom.errors import ConflictError, FooterError, ParquetBloomError, StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, footer_length
-from parquet_bloom.storage.local_store import open_journal
+from parquet_bloom.storage.local_store import journal_path, open_journal
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import read_at
 from parquet_bloom.storage.writing.folder import Folder
@@ -33,17 +33,17 @@ def recover(source: Source) -> bool:
     Raises StorageError where the file is not what that append can have left.
     """
     path = os.path.realpath(source.location.path)
-    journal_path = os.path.join(os.path.dirname(path), journal_name(os.path.basename(path)))
+    journal = journal_path(path)
     assert source.fd is not None
     try:
         opened = open_journal(path, os.fstat(source.fd))
     except FileNotFoundError:
         return False
     except OSError as error:
-        reason = f"an append to it was cut short, and its journal {journal_path} cannot be opened"
+        reason = f"an append to it was cut short, and its journal {journal} cannot be opened"
         raise StorageError(source.path, f"{reason} ({error.strerror or error})") from error
     try:
-        with folder_of(path) as folder:
+        with contextlib.closing(Folder(os.path.dirname(path))) as folder:
             check_locked(source)
             _recover(source, path, opened)
             if remove_journal(folder, path, opened):
@@ -52,9 +52,7 @@ def recover(source: Source) -> bool:
         reason = f"an append to it was cut short, and taking that back failed ({error.strerror or error})"
         raise StorageError(source.path, reason) from error
     except UnlikeError as error:
-        reason = (
-            f"an append to it was cut short, and its journal {journal_path} does not fit: {error}; nothing was changed"
-        )
+        reason = f"an append to it was cut short, and its journal {journal} does not fit: {error}; nothing was changed"
         raise StorageError(
             source.path, f"{reason}. Look at the file, and remove the journal when it is right"
         ) from None
@@ -145,16 +143,6 @@ def crc_of(fd: int, at: int, length: int) -> int:
     while at < stop and (data := read_at(fd, at, min(_COMPARE_STEP, stop - at))):
         crc, at = zlib.crc32(data, crc), at + len(data)
     return crc
-
-
-@contextlib.contextmanager
-def folder_of(path: str) -> Iterator[Folder]:
-    """The folder of a file, open. Raises OSError."""
-    folder = Folder(os.path.dirname(path))
-    try:
-        yield folder
-    finally:
-        folder.close()
 
 
 def remove_journal(folder: Folder, path: str, opened: int) -> bool:
