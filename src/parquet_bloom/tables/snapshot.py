@@ -135,7 +135,8 @@ class Snapshot:
                 partition columns. Elsewhere what a file has goes first
     files       in the order of the log
     wishes      what the table's properties say of filters: "columns" is a list of names, "fpp" name -> rate,
-                "max_bytes" a number, "passed_over" texts on properties that say none; only what is set
+                "max_bytes" a number, "passed_over" texts on properties that say none, "wrong" "fpp" or
+                "max_bytes" -> why it cannot be meant; only what is set
     filesystem  of all files
     identity    tells the table from another that was at the same place before; "" where the name alone is enough
     """

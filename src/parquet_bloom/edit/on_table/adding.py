@@ -57,20 +57,28 @@ def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, l
     if arguments.get("columns") is not None or not wishes.get("columns"):
         return arguments, []
     names, form = TableNames(snapshot), Request.checked(**arguments).form
-    leaves = {name: names.wish(name) for name in [*wishes["columns"], *wishes.get("fpp", {})]}
+    wished_rates = _wish(snapshot, "fpp") or {}
+    leaves = {name: names.wish(name) for name in [*wishes["columns"], *wished_rates]}
     known = {name: leaf for name, leaf in leaves.items() if leaf is not None and form.refusal(leaf) is None}
     given: dict[str, Any] = {"columns": [known[name].name for name in wishes["columns"] if name in known]}
-    rates = {known[name].name: rate for name, rate in wishes.get("fpp", {}).items() if name in known}
+    rates = {known[name].name: rate for name, rate in wished_rates.items() if name in known}
     if arguments.get("fpp") is None and rates:
         given["fpp"] = rates
-    if arguments.get("max_bytes") is None and wishes.get("max_bytes"):
-        given["max_bytes"] = wishes["max_bytes"]
+    if arguments.get("max_bytes") is None and (most := _wish(snapshot, "max_bytes")):
+        given["max_bytes"] = most
     notes = [f"the table's properties wish filters on {', '.join(given['columns']) or 'no column'}"]
     notes += [
         f"they wish one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
     ]
     notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
     return {**arguments, **given}, notes
+
+
+def _wish(snapshot: Snapshot, key: str) -> Any:
+    """One wish; None where there is none. Raises TableFormatError for one that cannot be meant."""
+    if reason := snapshot.wishes.get("wrong", {}).get(key):
+        raise TableFormatError(snapshot.table, reason)
+    return snapshot.wishes.get(key)
 
 
 def _why_not(leaf: Leaf | None) -> str:

@@ -77,12 +77,9 @@ class IcebergTable:
             return commit(self._log, self._name, snapshot, changes, properties)
 
 
-def wishes_of(properties: Mapping[str, str], table: str) -> dict[str, Any]:
-    """What a table's properties say of filters; see tables.snapshot.Snapshot.
-
-    A number that cannot be meant is a TableFormatError for who asks for it; the table is read all the same.
-    """
-    wishes = _Wishes()
+def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """What a table's properties say of filters; see tables.snapshot.Snapshot."""
+    wishes: dict[str, Any] = {}
     enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]
     if columns:
@@ -96,29 +93,14 @@ def wishes_of(properties: Mapping[str, str], table: str) -> dict[str, Any]:
         elif name.startswith(rates):
             wishes.setdefault("fpp", {})[name.removeprefix(rates)] = value
             if not 0 < value < 1:
-                wishes.wrong["fpp"] = TableFormatError(
-                    table, f"its property {name} is {text}; a rate lies between 0 and 1"
-                )
+                reason = f"its property {name} is {text}; a rate lies between 0 and 1"
+                wishes.setdefault("wrong", {})["fpp"] = reason
         else:
             wishes["max_bytes"] = int(value)
             if value < MIN_BYTES:
                 reason = f"its property {name} is {text}; the smallest filter has {MIN_BYTES} bytes"
-                wishes.wrong["max_bytes"] = TableFormatError(table, reason)
+                wishes.setdefault("wrong", {})["max_bytes"] = reason
     return wishes
-
-
-class _Wishes(dict[str, Any]):
-    """Wishes, some of which cannot be met: `wrong` has the error for each that is asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wrong: dict[str, TableFormatError] = {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """One wish."""
-        if key in self.wrong:
-            raise self.wrong[key]
-        return super().get(key, default)
 
 
 def _number(text: str) -> float | None:
@@ -161,7 +143,7 @@ class _Reading:
             self._fields,
             True,
             [replace(file, deletes=deletes.of(file.entry, file)) for file in files],
-            wishes_of(self._log.properties, self._name),
+            wishes_of(self._log.properties),
             filesystem,
         )
 
