@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Any
 
 from parquet_bloom.formats.literals import Literal, read_date, spelled
+from parquet_bloom.formats.metadata.schema import quoted
 
 Path = tuple[str, ...]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -42,10 +43,7 @@ _RESERVED = frozenset(_WORDS.split())
 
 def _name(path: Path) -> str:
     """A path as SQL reads it back."""
-    return ".".join(
-        part if _PLAIN.fullmatch(part) and part.lower() not in _RESERVED else '"' + part.replace('"', '""') + '"'
-        for part in path
-    )
+    return ".".join(part if _PLAIN.fullmatch(part) and part.lower() not in _RESERVED else quoted(part) for part in path)
 
 
 @dataclass(frozen=True, slots=True)

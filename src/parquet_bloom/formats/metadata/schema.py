@@ -146,10 +146,11 @@ def _joined(path: tuple[str, ...]) -> str:
 
 def join_path(path: Sequence[str]) -> str:
     """Write a path as people type it."""
-    return ".".join(_quote(part) if not part or set(part) & set('."') else part for part in path)
+    return ".".join(quoted(part) if not part or set(part) & set('."') else part for part in path)
 
 
-def _quote(part: str) -> str:
+def quoted(part: str) -> str:
+    """A name in double quotes, as SQL has it too."""
     return '"' + part.replace('"', '""') + '"'
 
 

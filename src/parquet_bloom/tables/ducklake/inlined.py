@@ -20,6 +20,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from parquet_bloom.errors import StorageError, TableFormatError, first_line
+from parquet_bloom.formats.literals import spelled
+from parquet_bloom.formats.metadata.schema import quoted
 from parquet_bloom.tables.ducklake.catalog import LIVE, Queries
 from parquet_bloom.tables.ducklake.columns import Columns, columns_of
 from parquet_bloom.tables.ducklake.in_memory import OneFile
@@ -39,7 +41,7 @@ def inlined_files(queries: Queries, table: str, table_id: int, snapshot: int) ->
     named = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
     files = []
     for (name,) in queries.run(named, [table_id]):
-        rows = f"{_quoted(name)} WHERE {LIVE}"
+        rows = f"{quoted(name)} WHERE {LIVE}"
         count, last = queries.run(f"SELECT count(*), max(begin_snapshot) FROM {rows}", [snapshot, snapshot])[0]
         if count:
             try:
@@ -60,15 +62,14 @@ class _NotReadError(Exception):
 
 def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> bytes:
     """One of the catalog's tables as a Parquet file with field ids."""
-    has = [row[0] for row in queries.run(f"SELECT name FROM pragma_table_info({_text(name)})")]
+    has = [row[0] for row in queries.run(f"SELECT name FROM pragma_table_info({spelled(name)})")]
     wanted = [field.name for field in columns.fields]
     if has[:3] != _OWN or sorted(has[3:]) != sorted(wanted):
         raise _NotReadError("under other names than their table's columns had")
     casts = ", ".join(
-        f"CAST({_quoted(field.name)} AS {_sql_type(field, columns)}) AS {_quoted(field.name)}"
-        for field in columns.fields
+        f"CAST({quoted(field.name)} AS {_sql_type(field, columns)}) AS {quoted(field.name)}" for field in columns.fields
     )
-    rows = f"FROM {_quoted(name)} WHERE {LIVE} ORDER BY row_id".replace("?", str(int(snapshot)))
+    rows = f"FROM {quoted(name)} WHERE {LIVE} ORDER BY row_id".replace("?", str(int(snapshot)))
     ids = ", ".join(_field_id(field) for field in columns.fields)
     if not queries.is_sqlite:
         return _written(queries.connection, f"SELECT {casts} {rows}", ids)
@@ -76,7 +77,7 @@ def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> by
         import duckdb
     except ImportError:
         raise _NotReadError("and reading them needs duckdb (pip install 'parquet-bloom[ducklake]')") from None
-    stored = queries.run(f"SELECT {', '.join(map(_quoted, wanted))} {rows}")
+    stored = queries.run(f"SELECT {', '.join(map(quoted, wanted))} {rows}")
     with duckdb.connect(":memory:") as connection:
         connection.register("stored", _as_texts(wanted, stored))
         return _written(connection, f"SELECT {casts} FROM stored", ids)
@@ -97,7 +98,7 @@ def _written(connection: Any, select: str, ids: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="parquet-bloom-") as folder:
         path = os.path.join(folder, "rows.parquet")
         try:
-            connection.execute(f"COPY ({select}) TO {_text(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
+            connection.execute(f"COPY ({select}) TO {spelled(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
         except Exception as error:
             if not type(error).__module__.startswith(("duckdb", "_duckdb")):
                 raise
@@ -111,7 +112,7 @@ def _sql_type(field: Field, columns: Columns) -> str:
     inner = [_sql_type(child, columns) for child in field.children]
     if kind == "struct":
         pairs = zip(field.children, inner, strict=True)
-        return f"STRUCT({', '.join(f'{_quoted(child.name)} {one}' for child, one in pairs)})"
+        return f"STRUCT({', '.join(f'{quoted(child.name)} {one}' for child, one in pairs)})"
     if kind == "list":
         return f"{inner[0]}[]"
     if kind == "map":
@@ -124,14 +125,6 @@ def _sql_type(field: Field, columns: Columns) -> str:
 
 def _field_id(field: Field) -> str:
     if not field.children:
-        return f"{_text(field.name)}: {field.field_id}"
+        return f"{spelled(field.name)}: {field.field_id}"
     inner = ", ".join(map(_field_id, field.children))
-    return f"{_text(field.name)}: {{__duckdb_field_id: {field.field_id}, {inner}}}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    return f"{spelled(field.name)}: {{__duckdb_field_id: {field.field_id}, {inner}}}"
