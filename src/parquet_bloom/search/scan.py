@@ -21,7 +21,7 @@ from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.columns import check_fields, finished, for_scanner, path_of
+from parquet_bloom.search.columns import check_fields, finished, for_scanner, listed, path_of
 from parquet_bloom.search.expression_filter import ExpressionFilter, filter_of
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
 from parquet_bloom.search.in_table import InTable
@@ -194,7 +194,7 @@ class Scan:
         """The schema of the rows that to_table and to_batches give."""
         self._check_columns(columns)
         empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
-        return empty.scanner(columns=None if columns is None else list(columns)).projected_schema
+        return empty.scanner(columns=listed(columns)).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet.
@@ -236,7 +236,7 @@ class Scan:
         with self._reading():
             dataset = self._dataset(self._open())
             if rows is None:
-                return dataset.to_table(columns=None if columns is None else list(columns))
+                return dataset.to_table(columns=listed(columns))
             scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))
             batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
             return finished(pa.Table.from_batches(batches, scanner.projected_schema), columns, schema)
