@@ -75,6 +75,13 @@ def replaced(ours: Any, file: TableFile) -> Change:
     return Change(file, place, size, int.from_bytes(Path(place.path).read_bytes()[-8:-4], "little"))
 
 
+def begun(warehouse: Warehouse) -> tuple[Any, Snapshot, Change]:
+    """The table as we have it, and a copy of its first file that is to take that one's place."""
+    ours = warehouse.open()
+    snapshot = ours.snapshot()
+    return ours, snapshot, replaced(ours, snapshot.files[0])
+
+
 def changed(ours: Any, file: TableFile, way: str) -> Change:
     return grown(file) if way == "same-path" else replaced(ours, file)
 
@@ -203,9 +210,7 @@ def told_partition(file: TableFile) -> str:
 def test_offsets_of_row_groups_are_those_of_the_new_file(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(*range(50)), row_group_size=10)
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     ours.commit(snapshot, [change], {})
     import pyarrow.parquet as pq
 
@@ -419,9 +424,7 @@ def test_a_delete_in_the_middle_of_ours_ends_it(warehouse: Warehouse, monkeypatc
 def test_who_is_always_late_gives_up(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     table = warehouse.create(SCHEMA, properties={"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
     append(table, rows_of(*range(10)))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     before = SqlCatalog.commit_table
 
     def slow(self: Any, *arguments: Any) -> Any:
@@ -444,9 +447,7 @@ def test_a_disk_that_is_full_leaves_no_manifest(
 ) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(*range(10)))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     names = files_of(table)
 
     def full(*arguments: Any, **more: Any) -> Any:
@@ -700,9 +701,7 @@ def test_a_file_with_other_rows_is_not_committed(warehouse: Warehouse) -> None:
 def test_a_new_version_that_the_log_would_not_lead_to_is_not_committed(warehouse: Warehouse) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(1, 2))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     other = Path(change.location.path).parent / "other" / Path(change.location.path).name
     other.parent.mkdir()
     Path(change.location.path).rename(other)
@@ -750,9 +749,7 @@ def test_a_refusal_of_what_landed(warehouse: Warehouse, monkeypatch: pytest.Monk
         SCHEMA, properties={"commit.retry.num-retries": str(refused), "commit.retry.min-wait-ms": "1"}
     )
     append(table, rows_of(1, 2))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     before, asked = SqlCatalog.commit_table, []
 
     def twice(self: Any, *arguments: Any) -> Any:
@@ -783,9 +780,7 @@ def test_a_connection_that_breaks_leaves_it_open_whether_a_commit_landed(
 ) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(1, 2))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     before, sent = SqlCatalog.commit_table, []
 
     def late(*arguments: Any) -> Any:
@@ -808,9 +803,7 @@ def test_a_table_that_is_dropped_meanwhile(
 ) -> None:
     table = warehouse.create(SCHEMA)
     append(table, rows_of(1, 2))
-    ours = warehouse.open()
-    snapshot = ours.snapshot()
-    change = replaced(ours, snapshot.files[0])
+    ours, snapshot, change = begun(warehouse)
     before = SqlCatalog.commit_table
 
     def drop() -> None:
