@@ -11,7 +11,8 @@ them. These take turns, fsync included:
     append       the same with append=True: behind the file itself, with a journal
     footer       add_filters(in_place=True), which copies what it cannot share
     limit        decoding the column, hashing and inserting, by the same threads; nothing is written
-    write        a clone of the file, as many bytes as the tail has, fsync, a rename; nothing is built
+    write        a clone of the file, as many bytes as the tail has, fsync, a rename; nothing is built. Also what each
+                 of these takes, in milliseconds
 
 Ratios are medians over rounds, to the limit, of seconds and of processor time, and of the least of each. Bytes are
 those that each wrote to the device, by the kernel's counters, its file system's own among them.
@@ -29,6 +30,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -93,21 +95,31 @@ def limit(path: Path) -> None:
             pass
 
 
-def write(path: Path, data: bytes) -> None:
-    """What the file system takes for a tail."""
+PARTS = ("clone", "bytes", "fsync", "rename")
+
+
+def write(path: Path, data: bytes) -> list[float]:
+    """What the file system takes for a tail: seconds of each of PARTS. The rename lets go of the old file's pages."""
     from parquet_bloom.storage.operating_system import clone
 
-    longer = path.with_name("longer")
-    with path.open("rb") as old, longer.open("wb") as new:
+    longer, times = path.with_name("longer"), [time.perf_counter()]
+    with path.open("rb") as old, longer.open("wb", buffering=0) as new:
         assert clone(old.fileno(), new.fileno())
+        times.append(time.perf_counter())
         new.seek(0, os.SEEK_END)
         new.write(data)
+        times.append(time.perf_counter())
         os.fsync(new.fileno())
+        times.append(time.perf_counter())
     longer.replace(path)
+    times.append(time.perf_counter())
+    return [stop - start for start, stop in pairwise(times)]
 
 
-def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int], int]:
-    """Seconds and bytes of each way, and the bytes of filters and footer."""
+def measure(
+    path: Path, runs: int
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, int], int, list[list[float]]]:
+    """Seconds and bytes of each way, the bytes of filters and footer, and the seconds of PARTS of each `write`."""
     from parquet_bloom import add_filters, remove_filters
 
     def add(**options: object) -> Callable[[], object]:
@@ -118,9 +130,10 @@ def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]]
         "append": add(placement="tail", append=True),
         "footer": add(),
         "limit": lambda: limit(path),
-        "write": lambda: write(path, data),
+        "write": lambda: parts.append(write(path, data)),
     }
     data = b""
+    parts: list[list[float]] = []
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     cost: dict[str, int] = {}
     for run in range(runs + 1):
@@ -137,7 +150,7 @@ def measure(path: Path, runs: int) -> tuple[dict[str, list[tuple[float, float]]]
                 data = path.read_bytes()[size:]
             if name != "limit":
                 remove_filters(path, in_place=True)
-    return times, cost, len(data)
+    return times, cost, len(data), parts[1:]
 
 
 def main() -> None:
@@ -157,7 +170,7 @@ def main() -> None:
     with mounted(options.kind, options.folder, 4 * size + (512 << 20), options.cached) as at:
         path = at / source.name
         shutil.copyfile(source, path)
-        times, cost, tail = measure(path, options.runs)
+        times, cost, tail, parts = measure(path, options.runs)
     print(f"{options.kind}: {size:,} bytes, filters and footer {tail:,} bytes; {options.runs} runs")
     for name in ("tail", "append", "footer", "write"):
         pairs = list(zip(times[name], times["limit"], strict=True))
@@ -166,6 +179,8 @@ def main() -> None:
         over = f"{cost[name]:,} bytes written, {cost[name] - tail:,} more than the tail"
         ratios = f"{wall:5.2f} of the limit, {cpu:5.2f} of its processor time; least {least:5.2f}, {least_cpu:5.2f}"
         print(f"{name:8} {ratios}; {over}")
+    each = (statistics.median(one) * 1000 for one in zip(*parts, strict=True))
+    print("write, ms:", ", ".join(f"{name} {ms:.1f}" for name, ms in zip(PARTS, each, strict=True)))
     print(json.dumps({name: [round(v, 3) for v, _ in values] for name, values in times.items()}))
 
 
