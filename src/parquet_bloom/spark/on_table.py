@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.edit.on_table.adding import Adding, Arguments, asked_of
-from parquet_bloom.edit.on_table.commits import Changed, CommitOptions, Worked, change_table, way_of
+from parquet_bloom.edit.on_table.commits import Changed, CommitOptions, Worked, change_table, target_of, way_of
 from parquet_bloom.edit.on_table.names import TableNames
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
@@ -91,8 +91,7 @@ def _planned(table: Table, snapshot: Snapshot, how: CommitOptions) -> dict[str, 
     planned = {}
     for file in snapshot.files:
         way, _ = way_of(ways[file.path], how.way)
-        here = Location(file.path, file.filesystem, file.shown)
-        planned[file.path] = (file, here if way == "same-path" else table.new_location(file), way is None)
+        planned[file.path] = (file, target_of(table, file, way), way is None)
     return planned
 
 

@@ -116,6 +116,14 @@ def way_of(ways: Ways, wanted: Way | None) -> tuple[Way | None, str]:
     return (None, refusal) if refusal else (wanted, "")
 
 
+def target_of(table: Table, file: TableFile, way: Way | None) -> Location:
+    """Where the new version of a file goes.
+
+    Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
+    """
+    return Location(file.path, file.filesystem, file.shown) if way == "same-path" else table.new_location(file)
+
+
 class _Run(Generic[R]):
     """One call: what is done, and which new files no version names yet."""
 
@@ -177,9 +185,7 @@ class _Run(Generic[R]):
 
     def _one(self, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
         way, why = way_of(ways, self._how.way)
-        # Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
-        same = Location(file.path, file.filesystem, file.shown)
-        target = same if way == "same-path" else self._table.new_location(file)
+        target = target_of(self._table, file, way)
         look_only = self._how.dry_run or way is None
         if way == "new-path" and not look_only:
             self._new[target.path] = target  # before it is there: a signal may come at any time
