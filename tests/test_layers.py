@@ -1,4 +1,4 @@
-"""Which room may import which, how long a module may be, how full a room, and what importing the package loads.
+"""Which room may import which, how long a module may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
 names; errors, limits, _thrift and _version are for all. No modules import each other in a circle. Imports under
@@ -82,12 +82,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
 }
 FOR_ALL = {"errors", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
-LINES = 350
-MODULES = 16  # of a folder
-FULLER = {
-    "formats": 20,  # flat, as the format is: one module for one of its nouns
-    "cli": 20,  # flat, as the commands are: one module for each
-}
+LINES = 600
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
 WITH_IO = {  # modules of kernels/ and formats/ that ask the system for more than memory, and what for
     "kernels.cache",  # who may write the folder of compiled code; one process at a time in it
@@ -171,14 +166,6 @@ class Tree:
     def too_long(self) -> set[str]:
         return {module for module, source in self.sources.items() if len(source.splitlines()) >= LINES}
 
-    def too_full(self) -> set[str]:
-        count = dict.fromkeys(self.folders, 0)
-        for module in self.sources:
-            folder, _, name = module.replace(".", "/").rpartition("/")
-            if folder and name != "__init__":
-                count[folder] += 1
-        return {folder for folder, n in count.items() if n > FULLER.get(folder, MODULES)}
-
     def doing_io(self) -> set[str]:
         """Modules of kernels/ and formats/ that open something, or import what could."""
         found = set()
@@ -240,9 +227,8 @@ def test_no_modules_import_each_other_in_a_circle():
     assert TREE.circle() == []
 
 
-def test_no_module_is_long_and_no_folder_full():
+def test_no_module_is_long():
     assert TREE.too_long() == set()
-    assert TREE.too_full() == set()
 
 
 def test_kernels_and_formats_open_nothing():
@@ -334,12 +320,9 @@ def test_a_circle_is_found_if_it_is_more_than_types(tmp_path):
     assert invented(tmp_path / "b", cli__one="from parquet_bloom.cli.two import x", cli__two=typed).circle() == []
 
 
-def test_long_modules_full_folders_io_and_state_are_found(tmp_path):
-    full = {f"edit__m{i}": "" for i in range(MODULES + 1)} | {f"audit__m{i}": "" for i in range(MODULES)}
+def test_long_modules_io_and_state_are_found(tmp_path):
     tree = invented(
         tmp_path,
-        **full,
-        audit__="",
         cli__long="x = 1\n" * LINES,
         cli__short="x = 1\n" * (LINES - 1),
         kernels__a="import os.path",
@@ -349,7 +332,6 @@ def test_long_modules_full_folders_io_and_state_are_found(tmp_path):
         predicates__e="n = 0\ndef f():\n    global n\n    n = 1",
         predicates__f="class A:\n    def __init__(self):\n        self.n = 0\n        self.n += 1",
     )
-    assert tree.too_full() == {"edit"}
     assert tree.too_long() == {"cli.long"}
     assert tree.doing_io() == {"kernels.a", "kernels.b", "formats.c"}
     assert tree.with_state() == {"formats.d", "predicates.e"}
