@@ -28,7 +28,8 @@ __all__ = [
 class Lake:
     """A DuckLake: its catalog, its files, and a connection of DuckDB's to it.
 
-    catalog  path of the DuckDB or SQLite file
+    catalog      path of the DuckDB or SQLite file
+    allow_roots  what a user has to allow of it, since the catalog names files outside of `data`
     """
 
     def __init__(self, folder: Path, sqlite: bool, *options: str, connection: str = "") -> None:
@@ -36,6 +37,7 @@ class Lake:
         self.folder = folder
         self.catalog = folder / ("meta.sqlite" if sqlite else "meta.ducklake")
         self.data = folder / "data"
+        self.allow_roots: tuple[str, ...] = ()
         self._connection = f"{self.catalog}{connection}"
         attach = f"sqlite:{self.catalog}" if sqlite else str(self.catalog)
         given = ", ".join([f"DATA_PATH '{self.data}/'", *options])

@@ -49,6 +49,7 @@ from pyroaring import BitMap64
 
 from parquet_bloom.storage.paths import DataFile as OurFile
 from parquet_bloom.tables.iceberg.table import open_iceberg
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 from parquet_bloom.tables.snapshot import Table as OurTable
 
@@ -80,7 +81,7 @@ class Warehouse:
         return self.catalog.load_table(name)
 
     def open(self, name: str = "ns.t", version: str | None = None) -> OurTable:
-        return open_iceberg(f"cat/{name}", version, self.properties)
+        return open_iceberg(f"cat/{name}", version, TableAccess(self.properties))
 
     def read(self, name: str = "ns.t", version: str | None = None) -> Snapshot:
         return self.open(name, version).snapshot()

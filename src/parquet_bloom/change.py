@@ -27,6 +27,7 @@ from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.writing.target import WriteOptions, outputs_of
 from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Way
 
 
@@ -58,6 +59,7 @@ def add_filters(
     commit: Way | None = None,
     files_per_commit: int | None = None,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
 ) -> AddReport:
@@ -109,15 +111,15 @@ def add_filters(
         "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "threads": threads,
         "replace": replace, "sync": sync, "force": force, "dry_run": dry_run, "read_back": read_back, "engine": engine,
     }  # fmt: skip
-    name = named_table(source)
+    name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     if name is not None:
         how = commit_options("add", commit, files_per_commit, dry_run)
         refuse_outputs(name, output, in_place, overwrite, raw_files)
         check_append(append, commit)
         check_placement(placement, commit)
         how = dataclasses.replace(how, append=append)
-        return add_on_table(latest(name, catalog_properties, filesystem), arguments, how, progress)
-    refuse_commits(commit, files_per_commit, catalog_properties)
+        return add_on_table(latest(name, access, filesystem), arguments, how, progress)
+    refuse_commits(commit, files_per_commit, access)
     request = Request.checked(**arguments, in_place=in_place, overwrite=overwrite, append=append)
     return add_as(request, source, output, raw_files, filesystem, progress)
 
@@ -140,6 +142,7 @@ def remove_filters(
     commit: Way | None = None,
     files_per_commit: int | None = None,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
 ) -> RemoveReport:
@@ -155,7 +158,7 @@ def remove_filters(
                 a shorter clone or copy takes its place
     """
     write = WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append)
-    name = named_table(source)
+    name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     options = RemoveOptions(
         columns=columns, exclude=exclude, last=last, in_place=in_place or name is not None, dry_run=dry_run, how=write,
         tables=Tables(),
@@ -164,7 +167,7 @@ def remove_filters(
         how = commit_options("remove", commit, files_per_commit, dry_run)
         refuse_outputs(name, output, in_place, overwrite, raw_files)
         refuse_tails(name, last, append)
-        return remove_on_table(latest(name, catalog_properties, filesystem), options, how, progress)
-    refuse_commits(commit, files_per_commit, catalog_properties)
+        return remove_on_table(latest(name, access, filesystem), options, how, progress)
+    refuse_commits(commit, files_per_commit, access)
     outputs, tables, notes = outputs_of(source, output, in_place, overwrite, force, raw_files, filesystem)
     return remove_as(dataclasses.replace(options, tables=tables), outputs, notes, progress)

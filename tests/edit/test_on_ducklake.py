@@ -38,7 +38,7 @@ def rows(lake: Lake, version: int | None = None) -> list[str]:
 
 def filtered(lake: Lake) -> list[set[str]]:
     lake.release()
-    paths = [file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files]
+    paths = [file.path for file in open_ducklake(lake.name(), None).snapshot().files]
     if not paths:
         return []
     return [{one.column for one in file.filters} for file in pb.inspect(paths, raw_files=True).files]
@@ -74,7 +74,7 @@ def test_old_files_go_with_ducklakes_own_clean_up(lake: Lake) -> None:
     assert rows(lake) == before
     lake.release()
     left = {str(path) for path in lake.data.rglob("*.parquet") if "delete" not in path.name}
-    assert left == {file.path for file in open_ducklake(lake.name(), None, {}).snapshot().files}
+    assert left == {file.path for file in open_ducklake(lake.name(), None).snapshot().files}
 
 
 def test_the_command_names_no_snapshot_that_it_did_not_make(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

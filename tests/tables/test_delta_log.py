@@ -7,6 +7,8 @@ import json
 import os
 import random
 import shutil
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
+from parquet_bloom.tables.delta.log_files import LogFiles
 from parquet_bloom.tables.delta.table import open_delta
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import FileBounds, Snapshot
 
 ID = made.field("id", "long")
@@ -405,17 +409,18 @@ def test_names_in_the_log_are_url_encoded(tmp_path):
 
 
 @pytest.mark.parametrize("prefix", ["file://", "file:", ""])
-def test_absolute_names_lie_outside(tmp_path, prefix):
+def test_absolute_names_that_are_allowed_lie_outside(tmp_path, prefix):
     made.commit(
         tmp_path / "clone", 0, made.protocol(), made.metadata([ID]), made.add(f"{prefix}{tmp_path}/other/a%20b.parquet")
     )
-    [file] = snapshot_of(tmp_path / "clone").files
+    allowed = TableAccess(None, (str(tmp_path / "other"),))
+    [file] = open_delta(str(tmp_path / "clone"), None, None, allowed).snapshot().files
     assert (file.path, file.relative) == (f"{tmp_path}/other/a b.parquet", "a b.parquet")
 
 
 def test_a_file_on_another_file_system_is_refused(tmp_path):
     made.commit(tmp_path, 0, made.protocol(), made.metadata([ID]), made.add("s3://bucket/a.parquet?region=us-east-1"))
-    with pytest.raises(TableFormatError, match="lies on another file system"):
+    with pytest.raises(TableFormatError, match="is on another storage"):
         snapshot_of(tmp_path)
 
 
@@ -567,4 +572,90 @@ def test_a_partition_value_that_is_none_is_an_error(tmp_path, kind, text):
 def test_a_partition_value_that_is_missing_is_an_error(tmp_path):
     made.commit(tmp_path, 0, made.protocol(), made.metadata([ID, made.field("p", "string")], ["p"]), made.add("a", {}))
     with pytest.raises(TableFormatError, match="no value of the partition column p for a"):
+        snapshot_of(tmp_path)
+
+
+# --- names and numbers that lie -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["99999999999999999999.json"], None),  # beyond Delta's LONG: no commit
+        (["09223372036854775807.json"], "has no commit 1 any more"),
+        (["09223372036854775807.checkpoint.parquet"], "is no checkpoint of a Delta log|is no Parquet file"),
+        (["00000000000000000000.checkpoint.0000000001.9999999999.parquet"], None),
+        (["0000000000000000000\u0661.json"], None),  # an Arabic digit
+    ],
+)
+def test_a_name_in_the_log_costs_no_more_than_the_files_there_are(tmp_path, names, reason):
+    """`touch t/_delta_log/99999999999999999999.json` took all memory: a list of each version up to that one."""
+    table_of(tmp_path)
+    for name in names:
+        (tmp_path / "_delta_log" / name).touch()
+    tracemalloc.start()
+    try:
+        if reason is None:
+            assert names_in(tmp_path) == ["a.parquet", "b.parquet"]
+        else:
+            with pytest.raises(ParquetBloomError, match=reason):
+                names_in(tmp_path)
+            assert names_in(tmp_path, "0") == ["a.parquet", "b.parquet"]
+        with suppress(ParquetBloomError):
+            assert LogFiles(open_delta(str(tmp_path), None)._folder).commits_after(0) == []
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": -1}, {"size": 1 << 63}, {"size": 10**4000}, {"size": float("1e300")}, {"modificationTime": 10**4000},
+        {"deletionVector": {"storageType": "i", "pathOrInlineDv": "", "sizeInBytes": 10**30, "cardinality": 1}},
+        {"deletionVector": {"storageType": "i", "pathOrInlineDv": "", "sizeInBytes": 0, "cardinality": -1}},
+        {"partitionValues": {"p": "9" * 5000}}, {"path": "x" * 70_000}, {"path": "\ud800"}, {"path": "a\0b"},
+        {"path": ""},
+    ],
+)  # fmt: skip
+def test_numbers_and_names_without_measure_are_errors_of_ours(tmp_path, wrong):
+    fields = [ID, made.field("p", "integer")]
+    entry = made.add("a.parquet", values={"p": "1"})
+    entry["add"] |= wrong
+    made.commit(tmp_path, 0, made.protocol(), made.metadata(fields, ["p"]), entry)
+    with suppress(ParquetBloomError):
+        snapshot_of(tmp_path)
+    with pytest.raises(ParquetBloomError):
+        parquet_bloom.read_table(f"delta:{tmp_path}")
+
+
+def test_a_line_that_no_action_needs_is_not_read(tmp_path):
+    table_of(tmp_path)
+    (tmp_path / "_delta_log" / f"{1:020d}.json").write_bytes(b'{"commitInfo":{"x":"' + b"y" * (17 << 20) + b'"}}\n')
+    with pytest.raises(TableFormatError, match="a line of 17,825"):
+        snapshot_of(tmp_path)
+    assert len(snapshot_of(tmp_path, "0").files) == 2
+
+
+def test_a_commit_as_large_as_no_log_has_is_not_read(tmp_path):
+    table_of(tmp_path)
+    with open(tmp_path / "_delta_log" / f"{1:020d}.json", "wb") as file:
+        file.truncate(2 << 30)  # takes no room on the disk
+    with pytest.raises(TableFormatError, match="has 2,147,483,648 bytes"):
+        snapshot_of(tmp_path)
+
+
+def test_rows_that_a_checkpoint_claims_are_not_all_made(tmp_path):
+    """2 billion NULLs are a few bytes of Parquet."""
+    table_of(tmp_path)
+    nothing = pa.array([None], ACTIONS.field("add").type)
+    path = tmp_path / "_delta_log" / f"{0:020d}.checkpoint.parquet"
+    pq.write_table(pa.table({"add": pa.chunked_array([pa.concat_arrays([nothing] * 1000)])}), path)
+    footer = pq.read_metadata(path)
+    assert footer.num_rows == 1000
+    data = path.read_bytes()
+    claimed = data.replace(b"\x16\xd0\x0f", b"\x16\x80\xa8\xd6\xb9\x07")  # zigzag 1000 -> 1,000,000,000
+    length = int.from_bytes(data[-8:-4], "little") + len(claimed) - len(data)
+    path.write_bytes(claimed[:-8] + length.to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(TableFormatError, match="row group 0 claims 1,000,000,000 rows"):
         snapshot_of(tmp_path)

@@ -111,6 +111,35 @@ def test_runs_are_read():
     assert deletion_vector.positions(data, 11).tolist() == list(range(5, 16))
 
 
+def test_a_few_bytes_of_runs_do_not_become_gigabytes(tmp_path):
+    full = struct.pack("<HHHHHH", 0, 0xFFFF, 1, 0, 0xFFFF, 0)[4:10]  # one run of 65,536 rows, in 6 bytes
+    heads = b"".join(struct.pack("<HH", key, 0xFFFF) for key in range(2000))
+    offsets = b"".join(struct.pack("<I", 4 + 250 + 12 * 2000 - 8000 + 8000 + 6 * key) for key in range(2000))
+    runs = struct.pack("<HH", 12347, 1999) + b"\xff" * 250 + heads + offsets + full * 2000
+    data = struct.pack("<IQI", 1681511377, 1, 0) + runs
+    with pytest.raises(FilterFormatError, match=r"131,072,000 rows takes more than 536,870,912 bytes|takes more than"):
+        deletion_vector.positions(data, 2000 << 16)
+    table_with(
+        tmp_path,
+        [
+            made.inline([])
+            | {"pathOrInlineDv": made.encode_z85(data), "sizeInBytes": len(data), "cardinality": 2000 << 16}
+        ],
+        1,
+    )
+    [file] = open_delta(str(tmp_path), None).snapshot().files
+    with pytest.raises(DamagedFileError, match="raise max_memory"):
+        file.deletes.positions()
+
+
+def test_a_vector_that_is_said_to_be_larger_than_its_file_is_not_read(tmp_path):
+    for lie in ({"sizeInBytes": 1 << 62}, {"offset": 1 << 62}, {"sizeInBytes": 1 << 62, "offset": 1 << 62}):
+        table_with(tmp_path, [told(tmp_path, **lie)], 10)
+        [file] = open_delta(str(tmp_path), None).snapshot().files
+        with pytest.raises(DamagedFileError, match="bytes of its deletion vector at"):
+            file.deletes.positions()
+
+
 def test_the_protocols_own_examples(tmp_path):
     # Of a path, and of rows 3, 4, 7, 11, 18 and 29 in a form that is no longer written.
     vector = made.inline([]) | {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^"}

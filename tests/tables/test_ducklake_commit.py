@@ -21,6 +21,7 @@ import parquet_bloom
 from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
 from parquet_bloom.tables.ducklake.catalog import Queries
 from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot
 
 WITH_DELETES = (
@@ -71,7 +72,7 @@ print(len(parquet_bloom.add_filters(f"ducklake:{catalog}/main.t", columns=["id"]
 
 def opened(lake: Lake) -> tuple[DuckLakeTable, Snapshot]:
     lake.release()
-    table = open_ducklake(lake.name(), None, {})
+    table = open_ducklake(lake.name(), None, TableAccess(None, lake.allow_roots, bool(lake.allow_roots)))
     return table, table.snapshot()
 
 
@@ -192,6 +193,7 @@ def test_added_files_get_filters_too(small, tmp_path):
     small.sql(NOTHING_INLINED, "CREATE TABLE t (id BIGINT, k INT)")
     outside = tmp_path / "outside" / "k=7"
     outside.mkdir(parents=True)
+    small.allow_roots = (str(tmp_path / "outside"),)
     small.sql(f"COPY (SELECT * FROM range(9) r(id)) TO '{outside}/x.parquet'")
     small.sql(f"CALL ducklake_add_data_files('lake', 't', '{outside}/x.parquet', hive_partitioning => true)")
     [change] = changed(small)
@@ -225,7 +227,7 @@ def test_files_in_a_store_are_read_and_replaced(small):
         store.client.create_bucket(Bucket="lake")
         for path in small.data.rglob("*.parquet"):
             store.put(f"lake/files/{path.relative_to(small.data)}", path.read_bytes())
-        table = open_ducklake(small.name(), None, {"data_path": store.uri("lake/files")})
+        table = open_ducklake(small.name(), None, TableAccess({"data_path": store.uri("lake/files")}))
         snapshot = table.snapshot()
         assert sorted_rows(live_rows(snapshot)) == expected
         changes = []
@@ -393,7 +395,9 @@ def test_a_file_that_was_added_twice_is_not_scheduled_while_a_row_names_it(small
     for table in "tut":  # a run looks at a path once, so the table that has it twice takes two
         small.release()
         assert path.exists(), "a row names it"
-        assert len(parquet_bloom.add_filters(f"ducklake:{small.name(f'main.{table}')}", columns=["id"]).commits) == 1
+        name = f"ducklake:{small.name(f'main.{table}')}"
+        done = parquet_bloom.add_filters(name, columns=["id"], allow_roots=small.folder, force=True)
+        assert len(done.commits) == 1
         small.sql("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
         assert small.sql("SELECT count(*) FROM t")[0][0] == 2000
         assert small.sql("SELECT count(*) FROM u")[0][0] == 1000
@@ -404,9 +408,9 @@ def test_a_catalog_that_another_process_has_open_says_so(tmp_path):
     lake = Lake(tmp_path, False)
     lake.sql("CREATE TABLE t (id INT)")
     with pytest.raises(StorageError, match="Could not set lock on file"):
-        open_ducklake(lake.name(), None, {}).snapshot()
+        open_ducklake(lake.name(), None).snapshot()
     lake.release()
-    assert open_ducklake(lake.name(), None, {}).snapshot().files == []
+    assert open_ducklake(lake.name(), None).snapshot().files == []
 
 
 # --- killed, or refused by the database ---------------------------------------------------------

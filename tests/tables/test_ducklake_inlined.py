@@ -58,7 +58,7 @@ VALUES = {  # of each type, as SQL has them
 
 def read(lake: Lake, stored_only: bool = False) -> Snapshot:
     lake.release()
-    return open_ducklake(lake.name(), None, {}).snapshot(stored_only)
+    return open_ducklake(lake.name(), None).snapshot(stored_only)
 
 
 def named(lake: Lake) -> str:
@@ -168,7 +168,7 @@ def test_a_page_counts_them(streamed: Lake, tmp_path: Path) -> None:
 
 
 def test_a_catalog_in_sqlite_needs_duckdb_for_them(streamed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = open_ducklake(streamed.release().name(), None, {})
+    table = open_ducklake(streamed.release().name(), None)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(TableFormatError, match=r"1 row is inlined in the catalog, and reading them needs duckdb"):
         table.snapshot()

@@ -16,7 +16,8 @@ import pytest
 from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, unsound
 
 import parquet_bloom
-from parquet_bloom.tables.ducklake.table import open_ducklake
+from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Change
 
 TYPES = {
@@ -187,7 +188,7 @@ class History:
     def put_filters(self) -> None:
         """Ours: new versions of some files."""
         self.lake.release()
-        table = open_ducklake(self.lake.name(), None, {})
+        table = self._opened()
         snapshot = table.snapshot(stored_only=True)
         changes = []
         for file in self.random.sample(snapshot.files, len(snapshot.files) // 2):
@@ -196,6 +197,10 @@ class History:
             data = Path(where.path).read_bytes()
             changes.append(Change(file, where, len(data), int.from_bytes(data[-8:-4], "little")))
         table.commit(snapshot, changes, {})
+
+    def _opened(self, version: int | None = None) -> DuckLakeTable:
+        access = TableAccess(None, (str(self.lake.folder),), True)  # `add_file` adds files that lie beside the data
+        return open_ducklake(self.lake.name(), None if version is None else str(version), access)
 
     def remember(self) -> None:
         """Keep the answer of a new snapshot. Later, DuckLake 1.5.5 itself may give rows twice: after a flush two
@@ -211,7 +216,7 @@ class History:
         self.lake.release()
         inlined = 0
         for version in sorted(versions):
-            snapshot = open_ducklake(self.lake.name(), str(version), {}).snapshot()
+            snapshot = self._opened(version).snapshot()
             inlined += not all(file.stored for file in snapshot.files)
             assert sorted_rows(live_rows(snapshot)) == self.answers[version], f"snapshot {version}"
             assert unsound(snapshot) == []

@@ -22,6 +22,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, 
 from parquet_bloom.formats.operands import operand
 from parquet_bloom.tables.ducklake.table import open_ducklake
 from parquet_bloom.tables.fields import leaves_of
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "ducklake"
@@ -29,7 +30,8 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "ducklake"
 
 def read(lake: Lake, version: int | str | None = None, table: str = "main.t") -> Snapshot:
     lake.release()
-    return open_ducklake(lake.name(table), None if version is None else str(version), {}).snapshot()
+    access = TableAccess(None, lake.allow_roots)
+    return open_ducklake(lake.name(table), None if version is None else str(version), access).snapshot()
 
 
 def agree(lake: Lake, table: str = "t") -> list[int]:
@@ -49,7 +51,7 @@ def agree(lake: Lake, table: str = "t") -> list[int]:
 def rows_here(lake: Lake, predicate: str | None = None, table: str = "main.t") -> list[dict[str, Any]]:
     """What our reader gives."""
     lake.release()
-    return read_table(f"ducklake:{lake.name(table)}", predicate).to_pylist()
+    return read_table(f"ducklake:{lake.name(table)}", predicate, allow_roots=lake.allow_roots).to_pylist()
 
 
 def test_every_snapshot_has_the_rows_of_its_time(lake):
@@ -102,7 +104,7 @@ def test_names_are_those_of_sql(small):
     with pytest.raises(RequestError, match="is no table; write ducklake:CATALOG/schema.table"):
         read(small, None, "alone")
     with pytest.raises(RequestError, match="has no property colour; there are: data_path"):
-        open_ducklake(small.name(), None, {"colour": "red"})
+        open_ducklake(small.name(), None, TableAccess({"colour": "red"}))
 
 
 def test_inlined_rows_are_there_before_and_after_a_flush(lake):
@@ -151,7 +153,8 @@ def test_the_fixture_is_read_without_ducklake():
     expected = json.loads((FIXTURE / "expected.json").read_text())
     seen = set()
     for version, (count, digest) in expected.items():
-        table = open_ducklake(f"{FIXTURE}/meta.sqlite/main.t", version, {"data_path": str(FIXTURE / "data")})
+        access = TableAccess({"data_path": str(FIXTURE / "data")})
+        table = open_ducklake(f"{FIXTURE}/meta.sqlite/main.t", version, access)
         snapshot = table.snapshot()
         rows = sorted_rows(live_rows(snapshot))
         assert len(rows) == count
@@ -171,6 +174,7 @@ def test_the_fixture_is_read_without_ducklake():
 
 def added(lake: Lake, name: str, table: pa.Table, options: str = "") -> None:
     path = lake.folder / name
+    lake.allow_roots = (str(lake.folder),)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
     lake.sql(f"CALL ducklake_add_data_files('lake', 't', '{path}'{options})")
@@ -503,7 +507,7 @@ def test_encrypted_tables_are_refused(tmp_path):
         ("UPDATE ducklake_data_file SET file_format = 'vortex'", "is of the format vortex; only Parquet files are"),
         ("UPDATE ducklake_column SET column_type = 'variant'", "column a is of type variant, which is not read"),
         ("UPDATE ducklake_column SET initial_default = 'soon', column_type = 'date'", "default 'soon' is not"),
-        ("UPDATE ducklake_data_file SET path = 's3://b/x.parquet', path_is_relative = 0", "lies on another storage"),
+        ("UPDATE ducklake_data_file SET path = 's3://b/x.parquet', path_is_relative = 0", "is on another storage"),
         ("DELETE FROM ducklake_metadata WHERE key = 'data_path'", "has no data_path"),
         ("DELETE FROM ducklake_snapshot", "has no snapshot"),
         ("DROP TABLE ducklake_metadata", "holds no DuckLake catalog"),
@@ -520,12 +524,12 @@ def test_what_is_not_understood_is_refused(small, change, reason):
 
 def test_what_is_no_catalog_is_refused(tmp_path):
     with pytest.raises(StorageError, match="No such file or directory"):
-        open_ducklake(f"{tmp_path}/none.ducklake/main.t", None, {})
+        open_ducklake(f"{tmp_path}/none.ducklake/main.t", None)
     (tmp_path / "text").write_text("neither of the two kinds")
     with pytest.raises(TableFormatError, match="is no DuckDB or SQLite file"):
-        open_ducklake(f"{tmp_path}/text/main.t", None, {})
+        open_ducklake(f"{tmp_path}/text/main.t", None)
     with pytest.raises(RequestError, match=r"ducklake:postgres:\.\.\. is a catalog on a server"):
-        open_ducklake("postgres:dbname=x password=geheim/main.t", None, {})
+        open_ducklake("postgres:dbname=x password=geheim/main.t", None)
 
 
 def test_a_delete_of_a_row_that_is_not_there_is_an_error(small):
@@ -543,5 +547,5 @@ def test_files_that_were_moved_are_found_by_data_path(small, tmp_path):
     small.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT 1 AS a")
     small.release()
     shutil.move(small.data, tmp_path / "moved")
-    snapshot = open_ducklake(small.name(), None, {"data_path": f"{tmp_path}/moved"}).snapshot()
+    snapshot = open_ducklake(small.name(), None, TableAccess({"data_path": f"{tmp_path}/moved"})).snapshot()
     assert live_rows(snapshot) == [{"a": 1}]

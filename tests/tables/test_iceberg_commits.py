@@ -53,6 +53,7 @@ from sqlalchemy.exc import OperationalError
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile
 
 WAYS = ["same-path", "new-path"]
@@ -729,7 +730,7 @@ def test_an_answer_that_gets_lost(warehouse: Warehouse, monkeypatch: pytest.Monk
     properties = {k: v for k, v in warehouse.properties.items() if k != "type"}
     from parquet_bloom.tables.iceberg.table import open_iceberg
 
-    ours = open_iceberg("cat/ns.t", None, {**properties, "py-catalog-impl": f"{__name__}.LostAnswers"})
+    ours = open_iceberg("cat/ns.t", None, TableAccess({**properties, "py-catalog-impl": f"{__name__}.LostAnswers"}))
     snapshot = ours.snapshot()
     change = replaced(ours, snapshot.files[0])
     if lands:

@@ -45,6 +45,7 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg import delete_files
 from parquet_bloom.tables.iceberg.delete_files import PositionFile
 from parquet_bloom.tables.iceberg.table import open_iceberg
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 
@@ -72,7 +73,7 @@ def test_namespaces_may_have_dots(warehouse: Warehouse) -> None:
 @pytest.mark.parametrize("name", ["t", "cat", "cat/", "cat/t", "/ns.t", "cat/ns..t"])
 def test_a_name_that_names_no_table_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="write iceberg:CATALOG/namespace.table"):
-        open_iceberg(name, None, {})
+        open_iceberg(name, None)
 
 
 def test_what_is_not_there_is_told_in_one_line(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -84,10 +85,10 @@ def test_what_is_not_there_is_told_in_one_line(warehouse: Warehouse, tmp_path: P
     with pytest.raises(RequestError, match="neither a snapshot's id nor an ISO time"):
         warehouse.open(version="yesterday")
     with pytest.raises(RequestError, match="PYICEBERG_CATALOG__NOWHERE__URI"):
-        open_iceberg("nowhere/ns.t", None, {})
+        open_iceberg("nowhere/ns.t", None)
     for database in (tmp_path / "no/folder.db", tmp_path):
         with pytest.raises(StorageError) as told:
-            open_iceberg("cat/ns.t", None, {"type": "sql", "uri": f"sqlite:///{database}"})
+            open_iceberg("cat/ns.t", None, TableAccess({"type": "sql", "uri": f"sqlite:///{database}"}))
         assert "\n" not in str(told.value), "one line"
 
 
@@ -98,7 +99,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     for module in [m for m in sys.modules if m.startswith("pyiceberg.")]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(RequestError, match=r"pip install 'parquet-bloom\[iceberg\]'"):
-        open_iceberg("cat/ns.t", None, {})
+        open_iceberg("cat/ns.t", None)
 
 
 def test_versions_are_snapshots_and_times(warehouse: Warehouse) -> None:

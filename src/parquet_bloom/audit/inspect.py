@@ -25,6 +25,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
 from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.roots import TableAccess
 
 _PREFETCHED = 32 << 20  # bytes of filters
 
@@ -130,6 +131,7 @@ def inspect(
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
@@ -156,7 +158,8 @@ def inspect(
     if columns is not None and assert_filters is not None:
         columns = [*columns, *assert_filters]
     tables = Tables()
-    found = find(source, filesystem, None if raw_files else tables, catalog_properties, stored_only=True)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)

@@ -32,6 +32,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
 from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.roots import TableAccess
 
 
 @dataclass(slots=True)
@@ -102,6 +103,7 @@ def verify(
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
@@ -125,7 +127,8 @@ def verify(
             return _verify(opened, leaves, sample, meter)
 
     tables = Tables()
-    found = find(source, filesystem, None if raw_files else tables, catalog_properties, stored_only=True)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="column chunks")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)

@@ -6,7 +6,6 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    catalog_option,
     footer_limits,
     json_option,
     memory_option,
@@ -17,6 +16,7 @@ from parquet_bloom.cli.common import (
     say,
     say_failed,
     sources_argument,
+    table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
@@ -29,14 +29,14 @@ from parquet_bloom.cli.progress import Watch
 )
 @click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or 'datafusion 54'.")
 @raw_files_option
-@catalog_option
+@table_options
 @all_option
 @json_option
 @footer_limits
 @memory_option
 def command(
     sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool,
-    catalog_properties: dict[str, str] | None, show_all: bool, as_json: bool,
+    catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...], show_all: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which columns should have filters, what they gain and what they cost; nothing is written.
 
@@ -54,6 +54,7 @@ def command(
     with Watch("advise", quiet=as_json) as watch:
         advice = advise(
             sources, queries=queries, engine=engine, raw_files=raw_files, catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
             progress=watch.files,
         )  # fmt: skip
     if as_json:

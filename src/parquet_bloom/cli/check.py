@@ -6,7 +6,6 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    catalog_option,
     footer_limits,
     format_of,
     gate_status,
@@ -21,6 +20,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_notes,
     say_unused,
+    table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import FILE, Command, needs_predicate
 from parquet_bloom.cli.progress import Watch
@@ -31,7 +31,7 @@ from parquet_bloom.cli.progress import Watch
 @click.argument("predicate", metavar="PREDICATE")
 @click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
 @raw_files_option
-@catalog_option
+@table_options
 @range_option
 @click.option("--min-skipped", type=click.FloatRange(0, 100), metavar="PERCENT", help="Status 1 if fewer are skipped.")
 @github_option
@@ -44,6 +44,7 @@ def command(
     explain: bool,
     raw_files: bool,
     catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
     range_values: int,
     min_skipped: float | None,
     output_format: str,
@@ -67,7 +68,7 @@ def command(
     with Watch("check", quiet=shown == "json") as watch:
         verdicts = check(
             sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files,
-            catalog_properties=catalog_properties,
+            catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
     kept = len(verdicts) - verdicts.skipped
     asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]

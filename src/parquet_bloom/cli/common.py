@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ _OPTIONS = {
     "names": "--engine",
     "kinds": "--kind",
     "catalog_properties": "--catalog-property",
+    "allow_roots": "--allow-root",
 }  # of parameters that the command line calls otherwise
 
 
@@ -115,15 +117,25 @@ def _properties(ctx: click.Context, param: click.Parameter, values: tuple[str, .
     return {name: value for name, _, value in pairs} or None
 
 
-catalog_option = click.option(
-    "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
-    help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
-)  # fmt: skip
+def table_options(function: F) -> F:
+    """What is said of a table beside its name."""
+    for option in (
+        click.option(
+            "--allow-root", "allow_roots", multiple=True, type=FILE, metavar="DIR",
+            help="A folder or URI, beside a table's own, below which its log may name files.",
+        ),
+        click.option(
+            "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
+            help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
 
 
 def commit_options(function: F) -> F:
     """How a table's files get new versions."""
-    function = catalog_option(function)
+    function = table_options(function)
     function = click.option(
         "--files-per-commit",
         type=int,
@@ -167,7 +179,7 @@ def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[
 def option_of(parameter: Parameter) -> str:
     """What the command line calls a parameter: overwrite=True is --overwrite."""
     option = _OPTIONS.get(parameter.name) or f"--{parameter.name.replace('_', '-')}"
-    return option if parameter.value in (None, True) else f"{option} {parameter.value}"
+    return option if parameter.value in (None, True) else f"{option} {shlex.quote(str(parameter.value))}"
 
 
 def quiet() -> bool:

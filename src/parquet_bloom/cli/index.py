@@ -9,7 +9,6 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    catalog_option,
     complain,
     indexed_columns_option,
     json_option,
@@ -18,6 +17,7 @@ from parquet_bloom.cli.common import (
     raw_files_option,
     say,
     say_unused,
+    table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Commands, needs_predicate
 from parquet_bloom.cli.progress import Watch
@@ -63,11 +63,11 @@ def command() -> None:
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @click.option("--no-sync", "sync", is_flag=True, flag_value=False, default=True, help="Do not wait for the disk.")
 @raw_files_option
-@catalog_option
+@table_options
 @json_option
 def build(
     data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, raw_files: bool, catalog_properties: dict[str, str] | None, as_json: bool,
+    sync: bool, raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
 
@@ -81,7 +81,7 @@ def build(
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
             data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
-            raw_files=raw_files, catalog_properties=catalog_properties, progress=watch.files,
+            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots, progress=watch.files,
         )  # fmt: skip
     if as_json:
         print_json("index-build", report)

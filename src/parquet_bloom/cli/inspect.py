@@ -6,7 +6,6 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    catalog_option,
     columns_options,
     footer_limits,
     format_of,
@@ -23,6 +22,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_notes,
     sources_argument,
+    table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import COLUMN, Command
 from parquet_bloom.cli.progress import Watch
@@ -37,12 +37,12 @@ from parquet_bloom.cli.progress import Watch
 @all_option
 @json_option
 @raw_files_option
-@catalog_option
+@table_options
 @footer_limits
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool,
     assert_filters: tuple[str, ...], output_format: str,
-    raw_files: bool, catalog_properties: dict[str, str] | None,
+    raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Show the Bloom filters of Parquet files and what is wrong with them.
 
@@ -61,7 +61,7 @@ def command(
     with Watch("inspect", quiet=shown == "json") as watch:
         report = inspect(
             sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, raw_files=raw_files,
-            assert_filters=listed(assert_filters), catalog_properties=catalog_properties,
+            assert_filters=listed(assert_filters), catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
     say_notes(report.notes)

@@ -12,7 +12,6 @@ import click
 
 from parquet_bloom.cli.common import (
     aside,
-    catalog_option,
     footer_limits,
     note,
     quiet,
@@ -20,6 +19,7 @@ from parquet_bloom.cli.common import (
     raw_files_option,
     say_notes,
     say_unused,
+    table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.progress import Watch
@@ -43,13 +43,13 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
     "--index", "indexes", multiple=True, type=FILE, metavar="INDEX", help="A zone index of these files, or a folder."
 )
 @raw_files_option
-@catalog_option
+@table_options
 @range_option
 @footer_limits
 def command(
     sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
-    range_values: int, raw_files: bool, catalog_properties: dict[str, str] | None,
+    range_values: int, raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Read rows, from the row groups that can hold them.
 
@@ -72,7 +72,7 @@ def command(
     with Watch("read") as watch:
         scan = scan_of(
             sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files,
-            progress=watch.files, catalog_properties=catalog_properties,
+            progress=watch.files, catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from parquet_bloom.cli.common import (
-    catalog_option,
     footer_limits,
     json_option,
     memory_option,
@@ -14,6 +13,7 @@ from parquet_bloom.cli.common import (
     say,
     say_failed,
     sources_argument,
+    table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
@@ -26,7 +26,7 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @raw_files_option
-@catalog_option
+@table_options
 @json_option
 @footer_limits
 @memory_option
@@ -38,6 +38,7 @@ def command(
     overwrite: bool,
     raw_files: bool,
     catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Write one HTML page about files and their filters: what to do, gain and cost, pictures of the largest file.
@@ -61,6 +62,7 @@ def command(
             overwrite=overwrite,
             raw_files=raw_files,
             catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
             progress=watch.files,
         )
     if as_json:

@@ -11,7 +11,6 @@ import click
 
 from parquet_bloom.cli.common import (
     aside,
-    catalog_option,
     columns_options,
     indexed_columns_option,
     listed,
@@ -20,6 +19,7 @@ from parquet_bloom.cli.common import (
     range_option,
     raw_files_option,
     say,
+    table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
@@ -96,12 +96,13 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 @click.command("inspect", cls=Command)
 @paths_argument
 @columns_options
-@catalog_option
+@table_options
 @rows_option
 @report_options
 def inspect(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...],
-    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
@@ -115,7 +116,13 @@ def inspect(
     sums = {"filters": "count_if(error IS NULL)", "with problems": "count_if(size(problems) > 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
-            inspect_filters, spark, paths, listed(columns), listed(exclude), catalog_properties=catalog_properties
+            inspect_filters,
+            spark,
+            paths,
+            listed(columns),
+            listed(exclude),
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
         )
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
@@ -124,12 +131,13 @@ def inspect(
 @paths_argument
 @columns_options
 @click.option("--sample", type=int, metavar="N", help="Look at N row groups a file only, spread evenly.")
-@catalog_option
+@table_options
 @rows_option
 @report_options
 def verify(
     paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None,
-    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter. Prints those that are not right.
@@ -146,7 +154,7 @@ def verify(
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
             verify_filters, spark, paths, listed(columns), listed(exclude), sample,
-            catalog_properties=catalog_properties,
+            catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
@@ -156,13 +164,14 @@ def verify(
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
-@catalog_option
+@table_options
 @range_option
 @rows_option
 @report_options
 def check(
     paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
-    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which row groups can match, NaN being the largest value; prints those that can.
@@ -183,7 +192,7 @@ def check(
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
             function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
-            catalog_properties=catalog_properties,
+            catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
@@ -193,13 +202,14 @@ def check(
 @paths_argument
 @click.argument("predicate", metavar="PREDICATE")
 @raw_files_option
-@catalog_option
+@table_options
 @range_option
 @rows_option
 @report_options
 def prune(
     paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
-    catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...], report: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
@@ -216,7 +226,7 @@ def prune(
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
             function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
-            catalog_properties=catalog_properties,
+            catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
         totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
@@ -228,13 +238,14 @@ def prune(
 @click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
 @click.option("--output", "-o", type=FILE, metavar="DIR", help="Write the rows there, as Spark writes Parquet.")
 @raw_files_option
-@catalog_option
+@table_options
 @range_option
 @rows_option
 @session_options
 def read(
     paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
-    raw_files: bool, catalog_properties: dict[str, str] | None, limit: int, master: str | None, conf: tuple[str, ...],
+    raw_files: bool, catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
     py_files: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
@@ -254,7 +265,7 @@ def read(
         with watched(spark, quiet()):
             frame = job(
                 spark, paths, where, names, range_values=range_values, raw_files=raw_files,
-                catalog_properties=catalog_properties,
+                catalog_properties=catalog_properties, allow_roots=allow_roots,
             )  # fmt: skip
             if output is not None:
                 frame.write.parquet(storages(spark, (), output).absolute(output))
@@ -276,7 +287,7 @@ def read(
 )
 @click.option("--overwrite", is_flag=True, help="Replace indexes that are there.")
 @raw_files_option
-@catalog_option
+@table_options
 @session_options
 def index(
     paths: tuple[str, ...],

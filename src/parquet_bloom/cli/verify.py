@@ -6,7 +6,6 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    catalog_option,
     columns_options,
     complain,
     footer_limits,
@@ -24,6 +23,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_notes,
     sources_argument,
+    table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
@@ -37,12 +37,13 @@ from parquet_bloom.cli.progress import Watch
 @all_option
 @json_option
 @raw_files_option
-@catalog_option
+@table_options
 @footer_limits
 @memory_option
 def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
     as_json: bool, output_format: str, raw_files: bool, catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Check that every stored value is admitted by its filter; measure how many absent ones are.
 
@@ -61,7 +62,7 @@ def command(
     with Watch("verify", quiet=shown == "json") as watch:
         report = verify(
             sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files,
-            raw_files=raw_files, catalog_properties=catalog_properties,
+            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots,
         )  # fmt: skip
     say_notes(report.notes)
     gate = gates.none_wrong(report.files)

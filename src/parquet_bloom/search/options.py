@@ -5,7 +5,7 @@ check, prune, count, read_table, ... (**options: SearchOptions) -> Options -> Se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -13,6 +13,8 @@ from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import RequestError
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.storage.source import PathLike
+from parquet_bloom.tables.roots import TableAccess
 
 if TYPE_CHECKING:
     from parquet_bloom.search.search import DatasetSchema
@@ -31,6 +33,7 @@ class SearchOptions(TypedDict, total=False):
     raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
     catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
                   has them
+    allow_roots   of a table: paths and URIs of folders, beside its own, below which its log may name files
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -40,6 +43,7 @@ class SearchOptions(TypedDict, total=False):
     cache: FooterCache | None
     raw_files: bool
     catalog_properties: Mapping[str, str] | None
+    allow_roots: PathLike | Sequence[PathLike]
     progress: ProgressCallback | None
 
 
@@ -52,7 +56,7 @@ class Options:
     known        in the place of what the first file and all folders' names tell
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
 
-    Raises RequestError for a `nan` that is neither.
+    Raises RequestError for a `nan` that is neither, and roots that are no names.
     """
 
     nan: Nan = "ieee"
@@ -61,6 +65,7 @@ class Options:
     cache: FooterCache | None = None
     raw_files: bool = False
     catalog_properties: Mapping[str, str] | None = None
+    allow_roots: PathLike | Sequence[PathLike] = ()
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False
@@ -68,5 +73,11 @@ class Options:
     ignore_case: bool = False
 
     def __post_init__(self) -> None:
+        TableAccess.of(None, self.allow_roots)
         if self.nan not in ("ieee", "largest"):
             raise RequestError(f"nan {self.nan!r} is neither 'ieee' nor 'largest'")
+
+    @property
+    def access(self) -> TableAccess:
+        """What the user says of a table beside its name."""
+        return TableAccess.of(self.catalog_properties, self.allow_roots)

@@ -137,7 +137,7 @@ class Search:
         self.predicate = as_predicate(predicate)
         tables = refusing(options.raw_files)
         asked = sources if isinstance(sources, InTable) else None
-        found = find(asked.snapshot if asked else sources, filesystem, tables, options.catalog_properties)
+        found = find(asked.snapshot if asked else sources, filesystem, tables, options.access)
         self.file_set = found.file_set
         self.table = InTable(found.snapshot) if found.snapshot is not None and asked is None else asked
         self._tables = tables if self.table is None else None

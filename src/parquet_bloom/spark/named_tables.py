@@ -11,16 +11,17 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.errors import RequestError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 _SHARED = "file system"  # stands for the snapshot's, which travels once
@@ -42,24 +43,21 @@ class Asked:
         return str(self.file)
 
 
-def table_of(paths: Sequence[str], properties: Mapping[str, str] | None) -> str | None:
+def table_of(paths: Sequence[str], access: TableAccess) -> str | None:
     """The name of the table that paths are; None where they are files. Raises RequestError for both at once."""
     if not isinstance(paths, str) and named_table(list(paths)) is not None:
         return paths[0]
-    if properties:
-        raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
+    access.refuse_files()
     return None
 
 
-def live_files(
-    name: str, properties: Mapping[str, str] | None, raw_files: bool = False, stored_only: bool = False
-) -> Snapshot:
+def live_files(name: str, access: TableAccess, raw_files: bool = False, stored_only: bool = False) -> Snapshot:
     """The snapshot of a table.
 
     stored_only  as tables.snapshot.Table.snapshot has it
     Raises as tables.named.sources.find, also for a table without its log: raw_files.
     """
-    snapshot = find(name, None, None if raw_files else Tables(), properties, stored_only).snapshot
+    snapshot = find(name, None, None if raw_files else Tables(), access, stored_only).snapshot
     assert snapshot is not None
     return snapshot
 

@@ -30,9 +30,11 @@ from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in
 from parquet_bloom.spark.on_table import add_on_table
 from parquet_bloom.spark.packing import dealt, packed
 from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing.litter import remove_stale
 from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Way
 
 if TYPE_CHECKING:
@@ -95,6 +97,7 @@ def add_filters(
     commit: Way | None = None,
     files_per_commit: int | None = None,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: Any = None,
 ) -> DataFrame:
     """Add Bloom filters to the Parquet files of folders, or of a table, on Spark. Runs at once; returns the report.
@@ -120,7 +123,7 @@ def add_filters(
     wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
     files have no row.
     """
-    name = named_table(list(paths))
+    name, access = named_table(list(paths)), TableAccess.of(catalog_properties, allow_roots, force)
     if name is not None:
         refuse_outputs(name, output, in_place, overwrite, raw_files)
         arguments: dict[str, Any] = {
@@ -130,9 +133,9 @@ def add_filters(
         }  # fmt: skip
         how = commit_options("add", commit, files_per_commit, False)
         check_placement(placement, commit)
-        rows, _ = add_on_table(spark, latest(name, catalog_properties, None), arguments, how, progress)
+        rows, _ = add_on_table(spark, latest(name, access, None), arguments, how, progress)
         return _as_report(spark, rows, progress)
-    refuse_commits(commit, files_per_commit, catalog_properties)
+    refuse_commits(commit, files_per_commit, access)
     where = storages(spark, paths, output)
     paths = [where.absolute(path) for path in paths]
     output = where.absolute(output) if output is not None else None

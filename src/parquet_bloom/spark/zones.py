@@ -23,7 +23,9 @@ from parquet_bloom.spark.frames import computed, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, table_of
 from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import TableFile
 from parquet_bloom.zones.build import ZoneBatch, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
@@ -40,6 +42,7 @@ def build_zone_index(
     spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
     probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Build a zone index over each column of Parquet files. Runs at once.
 
@@ -55,13 +58,14 @@ def build_zone_index(
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    name = table_of(paths, catalog_properties)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    name = table_of(paths, access)
     where = storages(spark, [] if name is not None else paths, output)
     output = where.absolute(output)
     if name is None:
         data = _listed(spark, where, paths, columns, raw_files)
     else:
-        data = _live(name, columns, raw_files, catalog_properties)
+        data = _live(name, columns, raw_files, access)
     store, folder = where.open(output)
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
@@ -86,10 +90,10 @@ def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence
 
 
 def _live(
-    name: str, columns: Sequence[str], raw_files: bool, catalog_properties: Mapping[str, str] | None
+    name: str, columns: Sequence[str], raw_files: bool, access: TableAccess
 ) -> Data:  # fmt: skip
     """The live files of a table, as executors can reach them."""
-    data = open_data(name, columns, None, raw_files, catalog_properties)
+    data = open_data(name, columns, None, raw_files, access)
     fragments = []
     for fragment in data.fragments:
         assert isinstance(fragment, ParquetFragment)

@@ -66,20 +66,39 @@ class Stores:
         return store, store.base + (unquote(rest) if store.quoted else rest)
 
     def _on_given(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
-        scheme, given = uri[1].lower(), self.given.filesystem
-        fsspec = fsspec_of(given)
-        if fsspec is not None:
-            protocols = (fsspec.protocol,) if isinstance(fsspec.protocol, str) else tuple(fsspec.protocol)
-            if scheme in protocols:
-                return RemoteStore(given, fsspec._strip_protocol(""), f"{scheme}://"), fsspec._strip_protocol(text)
-        elif _SCHEMES.get(scheme) == given.type_name and not self.given.base:
-            rest = unquote(uri[3])
-            if given.type_name == "hdfs":
-                return RemoteStore(given, "/", f"{scheme}://{uri[2]}/", True), rest
-            bucket = uri[2].rpartition("@")[2] if given.type_name != "abfs" else uri[2].partition("@")[0]
-            shown = f"{scheme}://{uri[2]}/" if given.type_name == "abfs" else f"{scheme}://{bucket}/"
-            return RemoteStore(given, f"{bucket}/", shown, True), f"{bucket}/{rest.lstrip('/')}"
-        raise RequestError(f"{without_secret(text)} is not on the file system given, {given.type_name}")
+        found = on_file_system(self.given, uri[1].lower(), uri[2], unquote(uri[3]), text)
+        if found is None:
+            raise RequestError(
+                f"{without_secret(text)} is not on the file system given, {self.given.filesystem.type_name}"
+            )
+        return found
+
+
+def on_file_system(store: Store, scheme: str, authority: str, path: str, text: str = "") -> tuple[Store, str] | None:
+    """A URI as a path on the file system of a store, which may be of another bucket; None: its scheme is another one's.
+
+    authority  without the bucket of S3, Google or Azure, nothing of it counts: hosts and users are the file system's
+    path       of the URI, decoded
+    text       the whole of it, for fsspec
+    """
+    filesystem = store.filesystem
+    if store.is_local:
+        return None
+    fsspec = fsspec_of(filesystem)
+    if fsspec is not None:
+        protocols = (fsspec.protocol,) if isinstance(fsspec.protocol, str) else tuple(fsspec.protocol)
+        if scheme not in protocols:
+            return None
+        text = text or f"{scheme}://{authority}{path}"
+        return RemoteStore(filesystem, fsspec._strip_protocol(""), f"{scheme}://"), fsspec._strip_protocol(text)
+    if _SCHEMES.get(scheme) != filesystem.type_name or (store.base and not store.root):
+        return None
+    if filesystem.type_name == "hdfs":
+        return RemoteStore(filesystem, "/", f"{scheme}://{authority}/", True), path
+    is_azure = filesystem.type_name == "abfs"
+    bucket = authority.partition("@")[0] if is_azure else authority.rpartition("@")[2]
+    shown = f"{scheme}://{authority if is_azure else bucket}/"
+    return RemoteStore(filesystem, f"{bucket}/", shown, True), f"{bucket}/{path.lstrip('/')}"
 
 
 def _given(filesystem: Any) -> Store:

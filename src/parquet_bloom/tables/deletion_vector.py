@@ -16,8 +16,9 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import DamagedFileError, FilterFormatError
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, parameter
 from parquet_bloom.formats.roaring import decode_64
+from parquet_bloom.limits import limits
 from parquet_bloom.storage.remote import Location
 
 _MAGIC = 1681511377
@@ -53,6 +54,10 @@ def positions(data: bytes, n: int) -> NDArray[np.int64]:
     lengths = ranges[:, 1] - ranges[:, 0]
     if (held := int(lengths.sum())) != n:
         raise FilterFormatError(f"a deletion vector holds {held} rows, where {n} were told")
+    if n * 8 > (most := limits().max_memory):  # a few bytes of runs can say any number of rows
+        raise FilterFormatError(
+            f"a deletion vector of {n:,} rows takes more than {most:,} bytes; raise " + parameter("max_memory")
+        )
     shifts = ranges[:, 0] - (np.cumsum(lengths) - lengths)
     found: NDArray[np.int64] = np.repeat(shifts, lengths) + np.arange(n)
     return found

@@ -30,6 +30,7 @@ from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.workers import chained, processors
 from parquet_bloom.storage.writing.new_file import local_target
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.zones.sources import Column, Data, Fragment, hashed_kind, open_data
 
@@ -170,6 +171,7 @@ def build_index(
     progress: ProgressCallback | None = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
 
@@ -194,7 +196,7 @@ def build_index(
     parameters = form.Parameters(items, probability)
     if isinstance(columns, str) or not columns:
         raise RequestError("columns takes a list of names, at least one")
-    data = open_data(source, columns, filesystem, raw_files, catalog_properties)
+    data = open_data(source, columns, filesystem, raw_files, TableAccess.of(catalog_properties, allow_roots))
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:

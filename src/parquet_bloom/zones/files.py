@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from parquet_bloom.errors import RequestError
@@ -11,17 +10,18 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import matches
 from parquet_bloom.tables.named.sources import find
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 
 def files_of(
-    sources: Any, filesystem: Any, raw_files: bool, catalog_properties: Mapping[str, str] | None
+    sources: Any, filesystem: Any, raw_files: bool, access: TableAccess
 ) -> tuple[list[DataFile], frozenset[str]]:
     """The files, and columns whose values a table has in its log, whatever its files have.
 
     The first name among several that gives none is an error; see zones.sources.open_data.
     """
-    found = find(sources, filesystem, refusing(raw_files), catalog_properties)
+    found = find(sources, filesystem, refusing(raw_files), access)
     if found.file_set.failed:
         raise found.file_set.failed[0].error
     if found.snapshot is None:

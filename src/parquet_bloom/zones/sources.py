@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.zones.files import files_of
 from parquet_bloom.zones.reader import lance_errors, pylance
 
@@ -112,7 +113,7 @@ def open_data(
     columns: Sequence[str] | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
+    access: TableAccess = ORDINARY,
 ) -> Data:
     """Find the fragments of Parquet files or of one Lance data set, and columns by name or pattern (None: no column).
 
@@ -123,7 +124,7 @@ def open_data(
     named = [path for path in many if is_lance(path)]
     if not named:
         alone = many[0] if len(many) == 1 else many
-        return _parquet_data(*files_of(alone, filesystem, raw_files, catalog_properties), columns)
+        return _parquet_data(*files_of(alone, filesystem, raw_files, access), columns)
     if len(many) > 1:
         raise RequestError(f"{named[0]} is a Lance data set; an index is of one data set, or of Parquet files")
     return _lance_data(os.fspath(named[0]), columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from parquet_bloom.edit.on_table.commits import CommitOptions
@@ -11,6 +10,7 @@ from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.tables.named.names import TableName
 from parquet_bloom.tables.named.sources import open_table
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Table, Way
 
 
@@ -34,11 +34,11 @@ def refuse_outputs(name: TableName, output: PathLike | None, in_place: bool, ove
             raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
 
 
-def refuse_commits(commit: Way | None, files: int | None, properties: Mapping[str, str] | None) -> None:
+def refuse_commits(commit: Way | None, files: int | None, access: TableAccess) -> None:
     """Raise RequestError for what is said of tables, where files are named."""
     given = [
         (commit, parameter("commit")), (files, parameter("files_per_commit")),
-        (properties, parameter("catalog_properties")),
+        (access.properties, parameter("catalog_properties")), (access.allow_roots or None, parameter("allow_roots")),
     ]  # fmt: skip
     for value, option in given:
         if value is not None:
@@ -66,11 +66,11 @@ def refuse_tails(name: TableName, last: bool, append: bool) -> None:
             raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
 
 
-def latest(name: TableName, properties: Mapping[str, str] | None, filesystem: Any) -> Table:
+def latest(name: TableName, access: TableAccess, filesystem: Any) -> Table:
     """Open a table that is to be changed. Raises RequestError for a version of the past, and as open_table."""
     if name.version is not None:
         raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
-    return open_table(name, properties, filesystem)
+    return open_table(name, access, filesystem)
 
 
 def _shown(name: TableName) -> str:

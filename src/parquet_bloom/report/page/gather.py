@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.named.sources import Sources, find
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.worth.advice.advise import Advice, advise_on
 from parquet_bloom.worth.advice.survey import spread
 from parquet_bloom.worth.engines import EnginesReport, engines
@@ -61,14 +62,14 @@ class Request:
     raw_files: bool
     count_rows: bool
     progress: ProgressCallback | None
-    catalog_properties: Mapping[str, str] | None = None
+    access: TableAccess = ORDINARY
 
 
 def gather(request: Request, output: str) -> Content:
     """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
     source, filesystem = request.source, request.filesystem
     options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
-    found = find(source, filesystem, refusing(request.raw_files), request.catalog_properties)
+    found = find(source, filesystem, refusing(request.raw_files), request.access)
     stored = _stored(found)
     files = stored.file_set.files
     _refuse_source(files, output)

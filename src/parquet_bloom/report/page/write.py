@@ -11,6 +11,7 @@ from parquet_bloom.report.written import ReportPage
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.new_file import new_output, new_target
+from parquet_bloom.tables.roots import TableAccess
 
 
 def write_report(
@@ -23,6 +24,7 @@ def write_report(
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
 ) -> ReportPage:
     """Write one HTML page about a data set and its filters: what to do, what it gains and costs, and pictures.
@@ -45,7 +47,8 @@ def write_report(
     `advise` and `check` do.
     """
     path = new_target(output, overwrite)
-    asked = Request(source, where, filesystem, raw_files, count_rows, progress, catalog_properties)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    asked = Request(source, where, filesystem, raw_files, count_rows, progress, access)
     content = gather(asked, path)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:

@@ -33,9 +33,20 @@ from parquet_bloom.spark.listing import look_around
 from parquet_bloom.spark.named_tables import table_of
 from parquet_bloom.spark.storages import Storages, every_setting
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.tables.roots import TableAccess
 
-_OPTIONS = ("path", "paths", "where", "columns", "mergeschema", "partitions", "rawfiles", "catalogproperties")
-_NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties"
+_OPTIONS = (
+    "path",
+    "paths",
+    "where",
+    "columns",
+    "mergeschema",
+    "partitions",
+    "rawfiles",
+    "catalogproperties",
+    "allowroots",
+)
+_NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties, allowRoots"
 
 
 @dataclass(frozen=True)
@@ -84,12 +95,13 @@ def request_of(
     text = options.get("where")
     predicate, partitions = as_predicate(text) if text else None, _count(options, "partitions")
     merge, raw_files = _flag(options, "mergeschema", False), _flag(options, "rawfiles", False)
-    properties = _properties(options.get("catalogproperties"))
-    name = table_of(names, properties)
+    roots = _texts(options.get("allowroots"), "allowRoots")
+    access = TableAccess.of(_properties(options.get("catalogproperties")), roots)
+    name = table_of(names, access)
     if name is not None:
         if merge or raw_files:
             raise RequestError(f"{without_secret(name)} is a table: mergeSchema and rawFiles are for files")
-        return TableRequest(name, properties, predicate, columns, partitions)
+        return TableRequest(name, access, predicate, columns, partitions)
     return ReadOptions(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
 
 
@@ -104,6 +116,17 @@ def _properties(text: str | None) -> dict[str, str] | None:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise RequestError('catalogProperties is a JSON object of texts, such as {"uri": "sqlite:///catalog.db"}')
     return found
+
+
+def _texts(text: str | None, option: str) -> list[str]:
+    """One text, or a JSON list of texts."""
+    try:
+        found = [] if text is None else json.loads(text) if text.lstrip().startswith("[") else [text]
+    except ValueError:
+        found = [None]
+    if not all(isinstance(one, str) for one in found):
+        raise RequestError(f'{option} is a text or a JSON list of texts, such as ["/lake/a", "/lake/b"]')
+    return list(found)
 
 
 def _listed(text: str) -> list[str]:

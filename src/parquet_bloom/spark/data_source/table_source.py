@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from parquet_bloom.predicates.tree import And, Predicate, leaves_of
 from parquet_bloom.spark.data_source.arrow_types import arrow_schema, spark_schema
 from parquet_bloom.spark.data_source.table_rows import RowsAsked, TablePlan, plan_table, schema_in_spark
 from parquet_bloom.spark.named_tables import live_files
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 
@@ -24,19 +25,19 @@ class TableRequest:
     """What the options of a read say, where a table is named.
 
     name        delta:, iceberg: or ducklake:, absolute
-    properties  of its catalog
+    access      what the user says of it beside that
     predicate, columns, partitions  as source.ReadOptions has them
     """
 
     name: str
-    properties: Mapping[str, str] | None
+    access: TableAccess
     predicate: Predicate | None
     columns: tuple[str, ...] | None
     partitions: int | None
 
     def snapshot(self) -> Snapshot:
         """Read the log."""
-        return live_files(self.name, self.properties)
+        return live_files(self.name, self.access)
 
     def schema(self) -> StructType:
         """Of the table, at the version that was named or the latest. Checks the predicate."""

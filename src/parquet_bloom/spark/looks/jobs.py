@@ -50,7 +50,9 @@ from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.spark.packing import by_name, packed
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables, refusing
+from parquet_bloom.tables.roots import TableAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,6 +65,7 @@ RowsOfSource = Callable[[Any], Iterable[Row]]  # of [file], or of a table's Snap
 def inspect_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
     *, catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
 
@@ -77,8 +80,9 @@ def inspect_filters(
     """
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
     names = _names(columns, exclude)
-    if (name := table_of(paths, catalog_properties)) is not None:
-        return _look_at_table(spark, name, catalog_properties, names, INSPECTED, rows_of)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    if (name := table_of(paths, access)) is not None:
+        return _look_at_table(spark, name, access, names, INSPECTED, rows_of)
     data = _looked_at(spark, paths, names)
     return _rows(data, INSPECTED, functools.partial(_each_alone, rows_of=rows_of))
 
@@ -87,6 +91,7 @@ def inspect_filters(
 def verify_filters(
     spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
     sample: int | None = None, *, catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Hold every filter against the stored values: a row each, as parquet_bloom.verify; the columns of VERIFIED.
 
@@ -97,8 +102,9 @@ def verify_filters(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     names = _names(columns, exclude)
-    if (name := table_of(paths, catalog_properties)) is not None:
-        return _look_at_table(spark, name, catalog_properties, names, VERIFIED, rows_of, packed)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    if (name := table_of(paths, access)) is not None:
+        return _look_at_table(spark, name, access, names, VERIFIED, rows_of, packed)
     data = _looked_at(spark, paths, names)
     return _rows(data, VERIFIED, functools.partial(_each_alone, rows_of=rows_of), packed(data.listed, spark))
 
@@ -107,6 +113,7 @@ def verify_filters(
 def check(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
@@ -121,10 +128,10 @@ def check(
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    if (name := table_of(paths, catalog_properties)) is not None:
-        return tables.search(
-            spark, name, tree, replace(options, catalog_properties=catalog_properties), CHECKED, verdicts
-        )
+    access = TableAccess.of(catalog_properties, allow_roots)
+    if (name := table_of(paths, access)) is not None:
+        options = replace(options, catalog_properties=catalog_properties, allow_roots=allow_roots)
+        return tables.search(spark, name, tree, options, CHECKED, verdicts)
     options = replace(options, ignore_case=True)
     data = dataset(spark, paths, refusing(raw_files))
     return _rows(data, CHECKED, _searching(data, tree, options, verdicts), together=TOGETHER)
@@ -134,6 +141,7 @@ def check(
 def prune(
     spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
@@ -144,8 +152,10 @@ def prune(
     """
     tree = as_predicate(predicate)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    if (name := table_of(paths, catalog_properties)) is not None:
-        return tables.search(spark, name, tree, replace(options, catalog_properties=catalog_properties), PRUNED, kept)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    if (name := table_of(paths, access)) is not None:
+        options = replace(options, catalog_properties=catalog_properties, allow_roots=allow_roots)
+        return tables.search(spark, name, tree, options, PRUNED, kept)
     return pruned(dataset(spark, paths, refusing(raw_files)), tree, replace(options, ignore_case=True))
 
 
@@ -199,10 +209,10 @@ def _looked_at(spark: Any, paths: Sequence[str], names: Sequence[str]) -> Datase
 
 
 def _look_at_table(
-    spark: Any, name: str, properties: Mapping[str, str] | None, names: Sequence[str], schema: pa.Schema,
+    spark: Any, name: str, access: TableAccess, names: Sequence[str], schema: pa.Schema,
     rows_of: RowsOfSource, packing: tables.Packing = by_name,
 ) -> DataFrame:  # fmt: skip
-    snapshot = live_files(name, properties, stored_only=True)
+    snapshot = live_files(name, access, stored_only=True)
     if names:
         tables.hold_columns(snapshot, names)
     return tables.look(spark, snapshot, schema, functools.partial(tables.each_alone, rows_of=rows_of), packing)

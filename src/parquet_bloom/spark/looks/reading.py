@@ -25,7 +25,9 @@ from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.looks.jobs import pruned
 from parquet_bloom.spark.looks.table_reading import living_rows
 from parquet_bloom.spark.named_tables import live_files, table_of
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.tables.roots import TableAccess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,6 +39,7 @@ _BATCH = 5000  # files of one scan of Spark's
 def read(
     spark: Any, paths: Sequence[str], predicate: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
     range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
@@ -59,8 +62,9 @@ def read(
     tree = as_predicate(predicate)
     if isinstance(columns, str):
         raise RequestError("columns takes a list of names, not one text")
-    if (name := table_of(paths, catalog_properties)) is not None:
-        snapshot = live_files(name, catalog_properties, raw_files)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    if (name := table_of(paths, access)) is not None:
+        snapshot = live_files(name, access, raw_files)
         return living_rows(spark, snapshot, tree, columns, Options("largest", use_filters, range_values=range_values))
     data = dataset(spark, paths, refusing(raw_files))
     failed = data.files.filter(data.files.kind == FAILED).first()

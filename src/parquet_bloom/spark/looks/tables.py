@@ -115,7 +115,7 @@ def ask(source: Any, predicate: Any, options: Options, rows_of: RowsOf) -> Asked
             left.append((file, table.outcome(file)))
         elif (one := excluded_file(FileResult(file, excluded=why))) is not None:
             told.append(excluded(one))
-    plain = replace(options, catalog_properties=None, raw_files=False)
+    plain = replace(options, catalog_properties=None, allow_roots=(), raw_files=False)
     work = functools.partial(_searched, predicate=asked.predicate, options=plain, rows_of=rows_of)
     return AskedLog(table.snapshot, left, told, work)
 

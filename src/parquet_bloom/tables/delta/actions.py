@@ -13,9 +13,11 @@ from typing import Any
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.source import Source
-from parquet_bloom.tables.delta.log_files import TableFolder, read_file
+from parquet_bloom.tables.delta.log_files import TableFolder, lines_of, read_file
 
 _BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
+_MOST_ROWS = 50_000_000  # of a row group of a checkpoint: a few bytes can claim any number of NULLs
+_AT_ONCE = 64  # commits that are read side by side, and so are in memory together
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Actions:
         if (sidecar := action.get("sidecar")) is not None:
             self.sidecars.append(str(sidecar["path"]))
         if (protocol := action.get("protocol")) is not None:
-            versions = {name: int(protocol[name]) for name in ("minReaderVersion", "minWriterVersion")}
+            versions = {name: _count(protocol[name]) for name in ("minReaderVersion", "minWriterVersion")}
             self.protocol = {**protocol, **versions}
         if (metadata := action.get("metaData")) is not None:
             self.metadata = {
@@ -87,6 +89,14 @@ class Actions:
                 "schemaString": str(metadata["schemaString"]),
                 "configuration": _map(metadata.get("configuration")),
             }
+
+
+def _count(value: Any) -> int:
+    """A number of bytes, rows or versions. Raises ValueError for one that Delta's LONG cannot say, or below 0."""
+    number = int(value)
+    if not 0 <= number < 1 << 63:
+        raise ValueError("a number beyond 63 bits")
+    return number
 
 
 def _map(value: Any) -> dict[str, Any]:
@@ -100,7 +110,11 @@ def _vector(value: Any) -> Vector | None:
     offset = value.get("offset")
     kind, text = str(value["storageType"]), str(value["pathOrInlineDv"])
     return Vector(
-        kind, text, None if offset is None else int(offset), int(value["sizeInBytes"]), int(value["cardinality"])
+        kind,
+        text,
+        None if offset is None else _count(offset),
+        _count(value["sizeInBytes"]),
+        _count(value["cardinality"]),
     )
 
 
@@ -112,11 +126,11 @@ def _add(value: Mapping[str, Any]) -> Add:
     return Add(
         str(value["path"]),
         values,
-        int(value["size"]),
+        _count(value["size"]),
         value.get("stats") or None,
         value.get("stats_parsed"),
         vector,
-        int(value.get("modificationTime") or 0),
+        max(-(1 << 63), min(int(value.get("modificationTime") or 0), (1 << 63) - 1)),
         others,
     )
 
@@ -126,8 +140,9 @@ def _add(value: Mapping[str, Any]) -> Add:
 
 def read_commits(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
     """The actions of commits, in order. Raises StorageError, TableFormatError."""
-    for first in range(0, len(names), 64):  # so many are held at a time
-        places = [folder.below(f"_delta_log/{name}") for name in names[first : first + 64]]
+    at_once = 1 if folder.at.is_local else _AT_ONCE
+    for first in range(0, len(names), at_once):
+        places = [folder.below(f"_delta_log/{name}") for name in names[first : first + at_once]]
         for at, data in zip(places, side_by_side(read_file, places) if places else [], strict=True):
             yield from_json(at, data)
 
@@ -136,9 +151,8 @@ def from_json(at: Location, data: bytes) -> Actions:
     """The actions of a file of JSON, one a line. Raises TableFormatError."""
     actions = Actions()
     try:
-        for line in data.split(b"\n"):
-            if line.strip():
-                actions.take(json.loads(line))
+        for line in lines_of(data):
+            actions.take(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise TableFormatError(at, f"is no commit of a Delta log: {type(error).__name__}: {error}") from error
     return actions
@@ -155,7 +169,7 @@ def read_checkpoint(folder: TableFolder, names: Sequence[str]) -> Iterator[Actio
         for part in parts:
             yield part
             for sidecar in part.sidecars:
-                yield from from_parquet(folder.place(sidecar, "_delta_log/_sidecars"))
+                yield from from_parquet(folder.checked(sidecar, "_delta_log/_sidecars"))
 
 
 def from_parquet(at: Location) -> Iterator[Actions]:
@@ -170,6 +184,8 @@ def from_parquet(at: Location) -> Iterator[Actions]:
             if not set(names) & {"add", "metaData", "protocol", "sidecar"}:
                 raise KeyError(f"its columns are {', '.join(names[:5])}")
             for group in range(file.num_row_groups):
+                if (rows := file.metadata.row_group(group).num_rows) > _MOST_ROWS:
+                    raise ValueError(f"row group {group} claims {rows:,} rows")
                 yield _row_group(file, group)
         except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
             raise TableFormatError(at, f"is no checkpoint of a Delta log: {error}") from error

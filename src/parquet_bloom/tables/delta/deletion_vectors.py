@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,8 @@ class VectorDeletes:
         try:
             found = positions(self._bytes(), self.vector.rows)
         except FilterFormatError as error:
-            raise DamagedFileError(self.file, f"nobody can tell which of its rows are deleted: {error}") from error
+            reason = "nobody can tell which of its rows are deleted: " + error.message
+            raise DamagedFileError(self.file, reason) from error
         if len(found) and self.stored is not None and int(found[-1]) >= self.stored:
             reason = f"its deletion vector deletes row {int(found[-1])} of {self.stored}"
             raise DamagedFileError(self.file, reason)
@@ -70,6 +72,10 @@ class VectorDeletes:
         if vector.offset is None or vector.offset < 1 or vector.size < 0:
             raise FilterFormatError("the log does not tell where in its file the deletion vector lies")
         with Source(self.place()) as source:
+            if vector.offset + vector.size + AROUND > source.size:
+                raise FilterFormatError(
+                    f"the log has {vector.size} bytes of its deletion vector at {vector.offset} of {source.size}"
+                )
             first, data = source.read_ranges([(0, 1), (vector.offset, vector.size + AROUND)])
         if first != _VERSION:
             raise FilterFormatError(f"the file of its deletion vector is of version {first[0]}; this one knows 1")
@@ -79,14 +85,14 @@ class VectorDeletes:
         """The file that the vector lies in. Raises FilterFormatError for a kind that is not known."""
         text = self.vector.text
         if self.vector.kind == "p":
-            return self.folder.place(text)
+            return self.folder.checked(text)
         if self.vector.kind != "u" or len(text) < _UUID:
             raise FilterFormatError(
                 f"its deletion vector is stored as {self.vector.kind!r} {text!r}, which is not known"
             )
         name = f"deletion_vector_{uuid.UUID(bytes=decode_z85(text[-_UUID:]))}.bin"
         prefix = text[:-_UUID]
-        return self.folder.below(f"{prefix}/{name}" if prefix else name)
+        return self.folder.checked(quote(f"{prefix}/{name}" if prefix else name))
 
 
 def decode_z85(text: str) -> bytes:

@@ -17,7 +17,7 @@ import os
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -26,10 +26,13 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.store import Store
-from parquet_bloom.storage.stores import Stores
+from parquet_bloom.tables.roots import Roots, no_plain_path
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)")
+_COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)", re.ASCII)
+_LONGEST_LINE = 16 << 20  # bytes of one action; the schema of 10,000 columns has some 5 MB
+_LARGEST = 1 << 30  # bytes of a file of JSON, which is read whole: some million actions
+_LAST = (1 << 63) - 1  # the highest version that Delta's LONG can say
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -40,27 +43,33 @@ class TableFolder:
 
     at      the folder
     store   its file system
-    stores  those of absolute names
+    roots   below which absolute names may lie
     """
 
     at: Location
     store: Store
-    stores: Stores
+    roots: Roots
 
     def place(self, name: str, below: str = "") -> Location:
         """What a name in the log means: URL-encoded, below the table's folder (or one in it) or absolute.
 
-        Raises TableFormatError, RequestError for storages that are not there.
+        Raises TableFormatError for a name that leads upwards, or to another storage. Whether an absolute one lies
+        below a root is not looked at: see `checked`.
         """
-        if _URI.match(name):
-            store, path = self.stores.locate(name)
-            return store.location(path)
+        if _URI.match(name) or name.startswith("/"):
+            return self.roots.place(name, encoded=True)
         path = unquote(name)
-        if "\0" in path:
-            raise TableFormatError(self.at, f"its log has a name that is no path: {name!r}")
         if path.startswith("/"):
-            return self.store.location(path)
+            return self.roots.place(path)
+        if reason := no_plain_path(path):
+            raise TableFormatError(self.at, f"its log names {name[:200]!r}, which {reason}")
         return self.below(posixpath.join(below, path))
+
+    def checked(self, name: str, below: str = "") -> Location:
+        """The same for a file that is opened at once. Raises TableFormatError where it lies below no root too."""
+        at = self.place(name, below)
+        self.roots.check([at])
+        return at
 
     def below(self, path: str) -> Location:
         """A path below the table's folder."""
@@ -98,8 +107,9 @@ class LogFiles:
                 names = self.folder.store.names_in(self.folder.below("_delta_log").path)
             except Exception as error:
                 raise storage_error(self.folder.below("_delta_log"), error) from error
-            self._commits = {int(found[1]): name for name in names if (found := _COMMIT.fullmatch(name))}
-            self._checkpoints = _whole(names)
+            named = ((int(found[1]), name) for name in names if (found := _COMMIT.fullmatch(name)))
+            self._commits = {version: name for version, name in named if version <= _LAST}
+            self._checkpoints = {version: parts for version, parts in _whole(names).items() if version <= _LAST}
             if not self._commits or len(self._commits) == max(self._commits) - min(self._commits) + 1:
                 return
 
@@ -113,20 +123,21 @@ class LogFiles:
         if version > self.latest:
             raise TableFormatError(self.folder.at, f"has no version {version}; the latest is {self.latest}")
         first = max((v for v in self._checkpoints if v <= version), default=-1)
-        missing = [v for v in range(first + 1, version + 1) if v not in self._commits]
-        if missing:
-            reason = f"version {version} cannot be read: the log has no commit {missing[0]} any more"
-            raise TableFormatError(self.folder.at, reason)
-        commits = tuple(self._commits[v] for v in range(first + 1, version + 1))
+        commits = tuple(name for _, name in self._between(first + 1, version, f"version {version} cannot be read: "))
         return Files(version, self._checkpoints.get(first, ()), commits)
 
     def commits_after(self, version: int) -> list[tuple[int, str]]:
         """(version, name) of all commits after a version. Raises TableFormatError where one is missing."""
-        numbers = range(version + 1, self.latest + 1)
-        missing = [v for v in numbers if v not in self._commits]
-        if missing:
-            raise TableFormatError(self.folder.at, f"its log has no commit {missing[0]} any more")
-        return [(v, self._commits[v]) for v in numbers]
+        return self._between(version + 1, self.latest)
+
+    def _between(self, first: int, last: int, head: str = "") -> list[tuple[int, str]]:
+        """(version, name) of commits that follow each other. The first that is missing ends it: names may lie."""
+        found = []
+        for version in range(first, last + 1):
+            if version not in self._commits:
+                raise TableFormatError(self.folder.at, f"{head}the log has no commit {version} any more")
+            found.append((version, self._commits[version]))
+        return found
 
     def at_time(self, when: dt.datetime, configuration: Callable[[], dict[str, str]]) -> int:
         """The latest version that was committed at or before a time, which has a zone.
@@ -164,7 +175,7 @@ class LogFiles:
     def _own_time(self, version: int) -> int:
         at = self.folder.below(f"_delta_log/{self._commits[version]}")
         try:
-            for line in filter(bytes.strip, read_file(at).split(b"\n")):
+            for line in lines_of(read_file(at)):
                 info = json.loads(line).get("commitInfo")
                 if info is not None and "inCommitTimestamp" in info:
                     return int(info["inCommitTimestamp"])
@@ -212,12 +223,30 @@ def _whole(names: list[str]) -> dict[int, tuple[str, ...]]:
         elif part is None and kind == "parquet":
             found[version].append((0, (name,)))
     for (version, n), numbered in parts.items():
-        if set(numbered) == set(range(1, n + 1)):
+        if len(numbered) == n and all(1 <= part <= n for part in numbered):
             found[version].append((1, tuple(numbered[i] for i in range(1, n + 1))))
     return {version: min(choices)[1] for version, choices in found.items()}
 
 
 def read_file(at: Location) -> bytes:
-    """All bytes of a small file. Raises StorageError."""
+    """All bytes of a file of the log. Raises StorageError, TableFormatError for one that is no file of a log."""
     with Source(at) as source:
+        if source.size > _LARGEST:
+            raise TableFormatError(
+                at, f"has {source.size:,} bytes; a file of a Delta log that is read has at most {_LARGEST:,}"
+            )
         return source.read(0, source.size)
+
+
+def lines_of(data: bytes) -> Iterator[bytes]:
+    """The lines that are not blank. Raises ValueError for one that no action needs: it would take gigabytes."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if end - start > _LONGEST_LINE:
+            raise ValueError(f"a line of {end - start:,} bytes")
+        line = data[start:end].strip()
+        if line:
+            yield line
+        start = end + 1

@@ -7,8 +7,13 @@ so that rows come twice; and which characters are encoded is each version's own.
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,6 +21,13 @@ from urllib.parse import unquote
 from parquet_bloom.errors import StorageError, first_line
 from parquet_bloom.tables.delta.commit import is_failure
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PREFIX = "parquet-bloom-spelling-"
+_YOUNG_S = 60  # a folder that was just made may not have its lock yet
 _FIELD = {"name": "x", "type": "long", "nullable": True, "metadata": {}}
 _EMPTY = [
     {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
@@ -41,10 +53,53 @@ def respelled(library: Any, paths: Sequence[str]) -> set[str]:
     if not paths:
         return set()
     try:
-        with tempfile.TemporaryDirectory(prefix="parquet-bloom-") as folder:
-            return _respelled(library, paths, Path(folder))
+        with _temporary() as folder:
+            return _respelled(library, paths, folder)
     except OSError as error:
         raise StorageError(tempfile.gettempdir(), f"no table to try paths in: {first_line(error)}") from error
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A temporary folder, locked; those that killed runs have not removed go first."""
+    _remove_stale(tempfile.gettempdir())
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder:
+        locked = _locked(folder)
+        try:
+            yield Path(folder)
+        finally:
+            if locked is not None:
+                os.close(locked)
+
+
+def _remove_stale(base: str) -> None:
+    for entry in os.scandir(base):
+        if not entry.name.startswith(_PREFIX):
+            continue
+        with suppress(OSError):
+            found = entry.stat(follow_symlinks=False)
+            mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if not mine or time.time() - found.st_mtime < _YOUNG_S:
+                continue
+            locked = _locked(entry.path)
+            if locked is not None:
+                try:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                finally:
+                    os.close(locked)
+
+
+def _locked(folder: str) -> int | None:
+    """A descriptor that holds the lock of a folder; None: another process has it, or the system has no locks."""
+    if fcntl is None:
+        return None
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
 
 
 def _respelled(library: Any, paths: Sequence[str], folder: Path) -> set[str]:

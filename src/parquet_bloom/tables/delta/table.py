@@ -23,20 +23,25 @@ from parquet_bloom.tables.delta.spelling import respelled
 from parquet_bloom.tables.delta.statistics import Bounds, rows_of
 from parquet_bloom.tables.delta.ways import check_writable, ways_of
 from parquet_bloom.tables.new_names import new_name
+from parquet_bloom.tables.roots import ORDINARY, Roots, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 
-def open_delta(where: str, version: str | None, filesystem: Any = None) -> DeltaTable:
+def open_delta(where: str, version: str | None, filesystem: Any = None, access: TableAccess = ORDINARY) -> DeltaTable:
     """A Delta table by its folder.
 
     where       path or URI
     version     a number, or an ISO time (without a zone: UTC): the latest version at or before it; None: the latest
     filesystem  of pyarrow or fsspec; None: the one that `where` says
+    access      what the user says of it beside its name
     Raises RequestError, StorageError.
     """
     stores = Stores(filesystem)
     store, path = stores.locate(where)
-    return DeltaTable(TableFolder(store.location(path.rstrip("/") or path), store, stores), _version(version))
+    at = store.location(path.rstrip("/") or path)
+    roots = Roots(at, access, stores)
+    roots.add(store, at.path)
+    return DeltaTable(TableFolder(at, store, roots), _version(version))
 
 
 def _version(text: str | None) -> int | dt.datetime | None:
@@ -72,6 +77,7 @@ class DeltaTable:
         state = self._state(log, self._number(log))
         schema = read_schema(self.name, state.metadata, maps_columns(state.protocol))
         files = [self._file(schema, add) for add in state.adds]
+        self._folder.roots.check(files)
         return Snapshot(
             self.name, str(state.version), schema.fields, schema.by_id, files, {}, self._folder.at.filesystem,
             frozenset(field.name for field in schema.partition_columns), state.identity,

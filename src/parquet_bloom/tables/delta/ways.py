@@ -64,7 +64,7 @@ def _lost(add: Add) -> list[str]:
 def _refusal(folder: TableFolder, add: Add, at: Location) -> str:
     if add.vector is not None:
         return "rows of it are deleted by a deletion vector, which deltalake cannot carry over"
-    if folder.relative(at) is None:
+    if folder.relative(at) is None or folder.roots.no_change(at):
         return "it lies outside the table's folder, as in a shallow clone"
     if lost := _lost(add):
         return f"its entry in the log has {', '.join(lost)}, which deltalake cannot carry over"

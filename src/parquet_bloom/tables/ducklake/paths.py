@@ -10,52 +10,68 @@ A relative data_path is one of the working folder, as it is in DuckDB. Source: t
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from parquet_bloom.errors import TableFormatError
+from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import Stores
+from parquet_bloom.tables.roots import Roots, TableAccess, no_plain_path
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
     """The folders of one table.
 
-    data     the catalog's data_path, as it is written there
-    table    the table's, written in full
-    store    of data_path; the files of a table lie on one
-    base     data_path on it
-    options  of a URI, from its "?"
+    data   the data_path, as it is written, without options
+    table  the table's, written in full
+    store  of data_path; the files of a table lie on one
+    base   data_path on it
+    roots  below which the files of the table may lie
     """
 
     data: str
     table: str
     store: Store
     base: str
-    options: str
-    stores: Stores = field(repr=False)
+    roots: Roots = field(repr=False)
 
     @classmethod
-    def of(cls, data: str, *steps: tuple[str | None, bool]) -> Folders:
+    def of(
+        cls, name: str, data: str, by_user: bool, steps: tuple[tuple[str | None, bool], ...], access: TableAccess
+    ) -> Folders:
         """Go from data_path to the table.
 
-        data   may be a URI with options, such as s3://bucket/lake/?region=eu-north-1
-        steps  (path, whether it is relative) of schema and table
-        Raises RequestError, StorageError for a storage that cannot be had.
+        name     of the table, for messages
+        data     the data_path; the user's own may be a URI with options, such as s3://bucket/lake/?region=eu-north-1
+        by_user  else the catalog says it, and may name no more than a bucket and a folder
+        steps    (path, whether it is relative) of schema and table
+        Raises TableFormatError for a data_path that no catalog may have; StorageError, and RequestError for a user's.
         """
-        options = ""
-        if "://" in data and "?" in data:
-            data, _, options = data.partition("?")
-            options = f"?{options}"
-        table = data = _closed(data)
+        stores = Stores()
+        roots = Roots(name, access, stores)
+        is_uri = "://" in data
+        if by_user:
+            bare, sign, options = data.partition("?") if is_uri else (data, "", "")
+            data = _closed(bare)
+            store, base = stores.locate(data + sign + options)
+            roots.add(store, base)
+        elif is_uri and set("?@") & set(data):
+            bare = without_secret(data.partition("?")[0])
+            reason = "its data_path has options or a user, which only your own words may have; give "
+            raise TableFormatError(name, reason + parameter("catalog_properties") + f" data_path={bare}?...")
+        else:
+            data = _closed(data)
+            store, base = roots.declare(data if is_uri else os.path.abspath(data))
+            base = base if is_uri else data  # as it is written: relative to the working folder
+        table = data
         for path, relative in steps:
             table = _closed((table if relative else "") + (path or "")) if path else table
-        stores = Stores()
-        return cls(data, table, *stores.locate(data + options), options, stores)
+        return cls(data, table, store, base, roots)
 
     def full(self, path: str, relative: bool) -> str:
         """A path of a file, written in full."""
@@ -68,20 +84,16 @@ class Folders:
         return path, False
 
     def location(self, path: str) -> Location:
-        """Where a file lies, whose path is written in full. Raises TableFormatError where it is on another storage."""
-        if path.startswith(self.data):
-            return self.store.location(self.base + path.removeprefix(self.data))  # a % in it means a %
-        is_uri = "://" in path
-        if self.store.is_local and not is_uri:
-            return self.store.location(path)
-        if is_uri and not self.store.is_local:
-            store, at = self.stores.locate(path + self.options)
-            if store.same(self.store):
-                return store.location(at)
-        raise TableFormatError(without_secret(path), f"lies on another storage than the table's data, {self.data}")
+        """Where a file lies, whose path is written in full. Raises TableFormatError where no root can hold it."""
+        if not path.startswith(self.data):
+            return self.roots.place(path)
+        rest = path.removeprefix(self.data)
+        if reason := no_plain_path(rest):
+            raise TableFormatError(without_secret(path), f"its catalog names it, and it {reason}")
+        return self.store.location(self.base + rest)  # a % in it means a %
 
     def file(self, path: str, relative: bool) -> DataFile:
-        """A data file."""
+        """A data file; `roots.check` says whether it may be one."""
         at = self.location(self.full(path, relative))
         return DataFile(at.path, at.filesystem, at.shown, [], path if relative else path.rsplit("/", 1)[-1])
 

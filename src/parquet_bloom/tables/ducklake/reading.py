@@ -128,6 +128,7 @@ class Reader:
         self._read_names()
         self._read_deletes()
         table, files = self._table, [self._file(row) for row in rows]
+        table.folders.roots.check(files)
         if not stored_only:
             files += inlined_files(self._queries, table.name, table.id, table.snapshot)
         filesystem = table.folders.store.filesystem
@@ -165,6 +166,7 @@ class Reader:
             lies = self._table.folders.file(one.path, bool(one.relative))
             self._readable(lies, one.format, one.encryption_key)
             files.append(DeleteFile(lies, one.format.lower(), one.rows))
+        self._table.folders.roots.check(one.location for one in files)
         inlined = tuple(self._inlined[row.id])
         partial = row.partial_max is not None and row.partial_max > snapshot
         return (

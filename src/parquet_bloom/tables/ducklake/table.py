@@ -20,6 +20,7 @@ from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files,
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import Reader, TableRow
 from parquet_bloom.tables.new_names import new_place
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _PART = r'(?:"(?:[^"]|"")+"|[^./"]+)'
@@ -27,23 +28,25 @@ _NAME = re.compile(rf"(.+)/({_PART}\.{_PART})", re.S)
 _PROPERTIES = ("data_path",)
 
 
-def open_ducklake(name: str, version: str | None, properties: Mapping[str, str]) -> DuckLakeTable:
+def open_ducklake(name: str, version: str | None, access: TableAccess = ORDINARY) -> DuckLakeTable:
     """Open a table of a DuckLake catalog.
 
     name        CATALOG/schema.table; CATALOG is the path of a DuckDB or SQLite file
     version     a snapshot's id, or an ISO time (UTC unless it has a zone); None: the latest snapshot at each reading
-    properties  data_path: where the files lie, in place of what the catalog says (DuckDB's OVERRIDE_DATA_PATH)
+    access      what the user says of it beside that; of properties there is data_path: where the files lie, in place
+                of what the catalog says (DuckDB's OVERRIDE_DATA_PATH)
     Raises RequestError for a name that is none, and a catalog on a server; StorageError, TableFormatError.
     """
     found = _NAME.fullmatch(name)
     if found is None:
         raise RequestError(f"ducklake:{name} is no table; write ducklake:CATALOG/schema.table")
+    properties = access.properties or {}
     unknown = sorted(set(properties) - set(_PROPERTIES))
     if unknown:
         raise RequestError(f"ducklake: has no property {unknown[0]}; there are: {', '.join(_PROPERTIES)}")
     schema, table = split_path(found[2])
     return DuckLakeTable(
-        f"ducklake:{name}", catalog_of(found[1]), (schema, table), version, properties.get("data_path")
+        f"ducklake:{name}", catalog_of(found[1]), (schema, table), version, properties.get("data_path"), access
     )
 
 
@@ -56,6 +59,7 @@ class DuckLakeTable:
     path: tuple[str, str]
     version: str | None
     data_path: str | None
+    access: TableAccess
 
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
@@ -69,8 +73,14 @@ class DuckLakeTable:
         """
         if not os.access(self.catalog.path, os.W_OK):
             raise StorageError(self.catalog.path, "may not be written to; ask for the right to change the catalog")
+        with self.catalog.reading() as queries:
+            roots = self._row(queries, int(snapshot.version)).folders.roots
         grown = "DuckLake checks the footer's size in its catalog, so a file that grows cannot be read till the commit"
-        return dict.fromkeys((file.path for file in snapshot.files), Ways("new-path", grown))
+        found = {}
+        for file in snapshot.files:
+            why = roots.no_change(file) if file.stored else ""
+            found[file.path] = Ways(None, why, why) if why else Ways("new-path", grown)
+        return found
 
     def new_location(self, file: TableFile) -> Location:
         """A name beside the file's, with a part that no other has."""
@@ -140,7 +150,8 @@ class DuckLakeTable:
         data = self.data_path or queries.option("data_path")
         if data is None:
             raise TableFormatError(self.catalog.path, "has no data_path")
-        folders = Folders.of(data, (paths[0], bool(paths[1])), (paths[2], bool(paths[3])))
+        steps = (paths[0], bool(paths[1])), (paths[2], bool(paths[3]))
+        folders = Folders.of(self.name, data, self.data_path is not None, steps, self.access)
         return TableRow(id_, self.name, snapshot, folders)
 
 

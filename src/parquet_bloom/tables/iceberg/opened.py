@@ -25,6 +25,7 @@ from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
 from parquet_bloom.tables.new_names import new_place
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
@@ -32,11 +33,11 @@ _ENGINES = "spark", "flink"
 _BLOOM = "write.parquet.bloom-filter-"
 
 
-def open_table(name: str, version: str | None, properties: Mapping[str, str]) -> IcebergTable:
+def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTable:
     """Find a table in a catalog; see open_iceberg."""
     catalog, identifier = split_name(name)
     shown = f"iceberg:{name}"
-    found = find_catalog(catalog, properties)
+    found = find_catalog(catalog, access.properties or {})
     with telling(shown), released(found):
         log = found.load_table(identifier)
     snapshot_of(log, version, shown)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from parquet_bloom.errors import RequestError
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Table
 
 
-def open_iceberg(name: str, version: str | None, properties: Mapping[str, str]) -> Table:
+def open_iceberg(name: str, version: str | None, access: TableAccess = ORDINARY) -> Table:
     """Find a table in a catalog.
 
     name        "CATALOG/namespace.table"; a namespace may have dots
     version     a snapshot's id, or an ISO time (UTC unless it names a zone) for the snapshot of then; None: the latest
-    properties  of the catalog, over those of pyiceberg's configuration (.pyiceberg.yaml, PYICEBERG_CATALOG__...)
+    access      what the user says of it beside that; its properties go over those of pyiceberg's configuration
+                (.pyiceberg.yaml, PYICEBERG_CATALOG__...)
     Raises RequestError for a name, version or configuration that leads nowhere, StorageError where the catalog fails.
     """
     try:
@@ -22,4 +22,4 @@ def open_iceberg(name: str, version: str | None, properties: Mapping[str, str]) 
         if (error.name or "").startswith("parquet_bloom"):
             raise
         raise RequestError("iceberg: needs pyiceberg; pip install 'parquet-bloom[iceberg]'") from error
-    return open_table(name, version, properties)
+    return open_table(name, version, access)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from parquet_bloom.storage.paths import FileSet, locate
 from parquet_bloom.storage.store import GLOB
 from parquet_bloom.storage.table_folders import RAW_FILES, Tables
 from parquet_bloom.tables.named.names import TableName, named_table
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Snapshot, Table
 
 _LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",), "ducklake": ("duckdb",)}
@@ -37,22 +37,22 @@ class Sources:
     snapshot: Snapshot | None = None
 
 
-def open_table(name: TableName, properties: Mapping[str, str] | None = None, filesystem: Any = None) -> Table:
+def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any = None) -> Table:
     """Open a table by its name.
 
-    properties  of its catalog, as pyiceberg's configuration has them
+    access      what the user says of it beside that
     filesystem  of Delta's files; None: the one that the name says
     Raises RequestError for a library that is not installed, StorageError, TableFormatError.
     """
     if filesystem is not None and name.kind != "delta":
         raise RequestError(f"a file system is given for files and delta:, {name.kind}: has its catalog's")
-    if properties and name.kind == "delta":
+    if access.properties and name.kind == "delta":
         raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, delta: has no catalog")
     try:
         adapter = importlib.import_module(f"parquet_bloom.tables.{name.kind}.table")
         opened = getattr(adapter, f"open_{name.kind}")
-        more = filesystem if name.kind == "delta" else dict(properties or {})
-        return cast(Table, opened(name.where, name.version, more))
+        more = (filesystem,) if name.kind == "delta" else ()
+        return cast(Table, opened(name.where, name.version, *more, access))
     except ImportError as error:
         if (error.name or "").split(".")[0] not in _LIBRARIES[name.kind]:
             raise
@@ -61,14 +61,14 @@ def open_table(name: TableName, properties: Mapping[str, str] | None = None, fil
 
 
 def find(
-    sources: Any, filesystem: Any = None, tables: Tables | None = None, properties: Mapping[str, str] | None = None,
+    sources: Any, filesystem: Any = None, tables: Tables | None = None, access: TableAccess = ORDINARY,
     stored_only: bool = False,
 ) -> Sources:  # fmt: skip
     """Find the files of a call, as storage.paths.locate does, or those of the one table that is named.
 
     sources     may also be a Snapshot, or a part of one, that was read before: nothing is opened
     tables      as locate has them; None: a folder is read as it is, even if it is a table's
-    properties  of a table's catalog
+    access      what the user says of a table beside its name
     stored_only  as tables.snapshot.Table.snapshot has it
     Raises as locate; RequestError for a table among several sources, and as open_table.
     """
@@ -84,15 +84,14 @@ def find(
         found_table = _delta_folder(sources, tables)
         if found_table is not None:
             [folder] = sources if isinstance(sources, list | tuple) else [sources]
-            return _delta_or_advice(os.fspath(folder), found_table, filesystem)
+            return _delta_or_advice(os.fspath(folder), found_table, filesystem, access)
         if refused is not None:
             raise refused
-        if properties:
-            raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
+        access.refuse_files()
         return Sources(found)
     if tables is None:
         raise RequestError(RAW_FILES + " reads what lies in a folder; name that, or leave it away")
-    return _through_log(open_table(name, properties, filesystem), stored_only)
+    return _through_log(open_table(name, access, filesystem), stored_only)
 
 
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
@@ -107,10 +106,10 @@ def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
     return next((t.named for t in tables.found.values() if t.relation == "is" and t.kind == "Delta"), None)
 
 
-def _delta_or_advice(folder: str, named: str, filesystem: Any) -> Sources:
+def _delta_or_advice(folder: str, named: str, filesystem: Any, access: TableAccess) -> Sources:
     """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
     try:
-        return _through_log(open_table(TableName("delta", folder, None), None, filesystem))
+        return _through_log(open_table(TableName("delta", folder, None), access, filesystem))
     except ParquetBloomError as error:
         reason = error.reason if isinstance(error, FileError) else error.message
         advice = "; every file in it, dead ones too, is read as it is with " + RAW_FILES

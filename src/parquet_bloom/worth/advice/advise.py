@@ -29,6 +29,7 @@ from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import Sources, find
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
@@ -132,6 +133,7 @@ def advise(
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
 ) -> Advice:
     """Say which columns of a data set should have Bloom filters, what they gain and what they cost; nothing is written.
@@ -155,7 +157,8 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    found = find(source, filesystem, refusing(raw_files), catalog_properties, stored_only=True)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, refusing(raw_files), access, stored_only=True)
     return advise_on(found, source, log=log, engine=engine, progress=progress)
 
 

@@ -1,0 +1,347 @@
+"""Words of a table's log choose among files below trusted folders, and nothing else: no host, no option, no way out.
+
+Each log here lies, by hand. A listener on loopback must hear nothing, with credentials in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_tables import add, commit, field, file_of, metadata, protocol
+from ducklakes import Lake
+from listener import Listener, listening
+
+import parquet_bloom
+from parquet_bloom.cli import run
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.stores import LOCAL, Stores
+from parquet_bloom.tables.roots import Roots, TableAccess
+
+ROWS = pa.table({"id": pa.array(range(20), pa.int64())})
+FIELDS = [field("id", "long")]
+
+
+@pytest.fixture
+def listener(monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACALLER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "callers-secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "callers-token")
+    with listening() as found:
+        yield found
+
+
+def hostile(listener: Listener) -> list[str]:
+    """Absolute names that choose a host, an option, a user, or another storage."""
+    at = listener.authority
+    options = f"endpoint_override={at}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    return [
+        f"s3://bucket/x.parquet?{options}",
+        f"s3://bucket?{options}",
+        f"s3a://bucket/x.parquet?{options}",
+        f"s3://user:secret@bucket/x.parquet?{options}",
+        f"gs://anonymous@bucket/x.parquet?endpoint_override={at}&scheme=http&retry_limit_seconds=1",
+        f"abfs://container@{at}/x.parquet",
+        f"abfs://account:key@{at}/container/x.parquet",
+        f"hdfs://{at}/x.parquet",
+        f"viewfs://{at}/x.parquet",
+        f"http://{at}/x.parquet",
+        f"https://{at}/x.parquet",
+        f"webhdfs://{at}/x.parquet",
+        f"ftp://{at}/x.parquet",
+        f"smb://{at}/share/x.parquet",
+        "github://user:repo@branch/x.parquet",
+        f"simplecache::http://{at}/x.parquet",
+        "memory://x.parquet",
+        "reference://x.parquet",
+        f"file://{at}/x.parquet",
+    ]
+
+
+def delta(root: Path, *actions: dict, **reader: object) -> str:
+    needs = protocol(["deletionVectors"], ["deletionVectors"]) if reader else protocol()
+    commit(root, 0, needs, metadata(FIELDS), *actions)
+    return f"delta:{root}"
+
+
+def calls(name: str, **more: object) -> list[object]:
+    """What every function says of a table: rows, or our error. An error of others fails the test."""
+    said: list[object] = []
+    for call in (
+        lambda: parquet_bloom.inspect(name, **more),
+        lambda: parquet_bloom.check(name, "id = 5", **more),
+        lambda: parquet_bloom.read_table(name, "id = 5", **more).num_rows,
+        lambda: parquet_bloom.add_filters(name, columns=["id"], dry_run=True, **more),
+    ):
+        try:
+            said.append(call())
+        except parquet_bloom.ParquetBloomError as error:
+            said.append(error)
+    assert not any("\n" in str(one) for one in said if isinstance(one, Exception))
+    return said
+
+
+def refused(said: object) -> bool:
+    """Whether a call gave no row: by an error of ours, or one of the only file."""
+    return isinstance(said, TableFormatError | StorageError) or bool(getattr(said, "failed", ()))
+
+
+# --- Delta ----------------------------------------------------------------------------------------
+
+
+def test_no_path_of_a_delta_log_leads_to_a_host_or_an_option(tmp_path, listener):
+    for i, word in enumerate(hostile(listener)):
+        said = calls(delta(tmp_path / str(i), file_of(tmp_path / str(i), "a.parquet", ROWS), add(word)))
+        assert all(map(refused, said)), word
+
+
+def test_no_deletion_vector_of_a_delta_log_leads_to_a_host_or_an_option(tmp_path, listener):
+    for i, word in enumerate(hostile(listener)):
+        root = tmp_path / str(i)
+        vector = {"storageType": "p", "pathOrInlineDv": word, "offset": 1, "sizeInBytes": 34, "cardinality": 1}
+        name = delta(root, file_of(root, "a.parquet", ROWS, deletionVector=vector), reader=True)
+        with pytest.raises((TableFormatError, StorageError)):
+            parquet_bloom.read_table(name)
+
+
+def test_no_sidecar_of_a_checkpoint_leads_to_a_host_or_an_option(tmp_path, listener):
+    for i, word in enumerate(hostile(listener)):
+        root = tmp_path / str(i)
+        actions = [protocol(["v2Checkpoint"], ["v2Checkpoint"]), metadata(FIELDS), {"sidecar": {"path": word}}]
+        path = commit(root, 0, *actions)
+        commit(root, 1, add("gone.parquet"))
+        path.rename(path.with_name(f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"))
+        said = calls(f"delta:{root}")
+        assert all(map(refused, said)), word
+
+
+OUTSIDE = {
+    "up": ("../secret/x.parquet", "'..'"),
+    "up, encoded": ("%2e%2e/secret/x.parquet", "'..'"),
+    "up, behind a folder": ("a/../../secret/x.parquet", "'..'"),
+    "up, with an encoded slash": ("..%2Fsecret%2Fx.parquet", "'..'"),
+    "absolute": ("{0}/secret/x.parquet", "allow_roots"),
+    "absolute and up": ("{0}/t/../secret/x.parquet", "'..'"),
+    "absolute, encoded": ("%2F{0}/secret/x.parquet", "allow_roots"),
+    "a URI": ("file://{0}/secret/x.parquet", "allow_roots"),
+    "a URI of one slash": ("file:{0}/secret/x.parquet", "allow_roots"),
+    "a URI, up": ("file://{0}/t/%2e%2e/secret/x.parquet", "'..'"),
+    "a link": ("link/x.parquet", "allow_roots"),
+    "a linked file": ("linked.parquet", "allow_roots"),
+    "a sibling whose name begins alike": ("{0}/t-secret/x.parquet", "allow_roots"),
+    "half a character": ("\ud800.parquet", "half a character"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTSIDE)
+def test_nothing_outside_of_a_delta_table_is_opened(tmp_path, kind):
+    for folder in ("secret", "t-secret"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(ROWS, tmp_path / folder / "x.parquet")
+    root = tmp_path / "t"
+    mine = file_of(root, "a.parquet", ROWS.slice(0, 5))
+    (root / "link").symlink_to("../secret")
+    (root / "linked.parquet").symlink_to("../secret/x.parquet")
+    word, reason = OUTSIDE[kind]
+    name = delta(root, mine, add(word.format(tmp_path)))
+    for error in calls(name):
+        assert isinstance(error, TableFormatError)
+        assert reason in str(error)
+    if reason == "allow_roots":
+        folder = re.search(r"allow_roots='(.*)'", str(error))[1]
+        assert folder in (str(tmp_path / "secret"), str(tmp_path / "t-secret"))
+        assert parquet_bloom.read_table(name, allow_roots=folder).num_rows == 25
+        assert parquet_bloom.read_table(name, allow_roots=[Path(folder), tmp_path / "none"]).num_rows == 25
+
+
+def test_the_option_that_a_refusal_prints_is_enough(tmp_path, capsys):
+    """Shallow clones, files in two folders of other tables, names with blanks."""
+    sources = [tmp_path / "lake of others" / name / "k=1" for name in ("one", "two")]
+    paths = []
+    for source in sources:
+        source.mkdir(parents=True)
+        pq.write_table(ROWS, source / "x.parquet")
+        paths.append(str(source / "x.parquet").replace(" ", "%20"))
+    name = delta(tmp_path / "clone", *map(add, paths))
+    assert run(["check", name, "id = 5"]) == 2
+    option = re.search(r"--allow-root '([^']*)'", capsys.readouterr().err)[1]
+    assert option == str(tmp_path / "lake of others")
+    assert run(["read", name, "--where", "id = 5", "--allow-root", option]) == 0
+    assert capsys.readouterr().out.count("5") == 2
+
+
+def test_a_table_that_is_named_through_a_link_reads_its_own_files(tmp_path):
+    root = tmp_path / "disk" / "t"
+    delta(root, file_of(root, "k=1/a.parquet", ROWS), add(f"file://{root}/k=1/b.parquet"))
+    pq.write_table(ROWS, root / "k=1" / "b.parquet")
+    (tmp_path / "link").symlink_to(root)
+    assert parquet_bloom.read_table(f"delta:{tmp_path}/link", "id = 5").num_rows == 2
+
+
+def test_a_vector_outside_of_its_table_is_not_opened(tmp_path):
+    root = tmp_path / "t"
+    for text in (f"{tmp_path}/v.bin", "../" + "0" * 20, f"file://{tmp_path}/v.bin"):
+        kind = "u" if text.startswith("..") else "p"
+        vector = {"storageType": kind, "pathOrInlineDv": text, "offset": 1, "sizeInBytes": 34, "cardinality": 1}
+        name = delta(root, file_of(root, "a.parquet", ROWS, deletionVector=vector), reader=True)
+        with pytest.raises(TableFormatError, match=r"leads upwards|allow_roots="):
+            parquet_bloom.read_table(name)
+
+
+# --- DuckLake -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def changing(catalog: Path) -> Iterator[sqlite3.Connection]:
+    """A transaction in a catalog, which is closed afterwards: two libraries of one process may not have it open."""
+    with closing(sqlite3.connect(catalog)) as connection, connection:
+        yield connection
+
+
+def ducklake(folder: Path, *statements: str) -> str:
+    """A catalog in SQLite that DuckLake wrote, of one file of 20 rows, changed by hand."""
+    lake = Lake(folder, True)
+    lake.sql("CALL lake.set_option('data_inlining_row_limit', 0)", "CREATE TABLE t AS SELECT * FROM range(20) r(id)")
+    lake.release()
+    with changing(lake.catalog) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return f"ducklake:{lake.name()}"
+
+
+@pytest.mark.parametrize("column", ["data_path", "file", "table", "schema", "delete file"])
+def test_no_path_of_a_ducklake_catalog_leads_to_a_host_or_an_option(tmp_path, listener, column):
+    name = ducklake(tmp_path)
+    deletes = "INSERT INTO ducklake_delete_file VALUES (9, 1, 1, NULL, 0, ?, 0, 'parquet', 1, 100, 10, NULL)"
+    statement = {
+        "data_path": "UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'",
+        "file": "UPDATE ducklake_data_file SET path = ?, path_is_relative = 0",
+        "table": "UPDATE ducklake_table SET path = ?, path_is_relative = 0",
+        "schema": "UPDATE ducklake_schema SET path = ?, path_is_relative = 0",
+        "delete file": "UPDATE ducklake_delete_file SET path = ?, path_is_relative = 0",
+    }[column]
+    with changing(tmp_path / "meta.sqlite") as connection:
+        if column == "delete file":
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(ducklake_delete_file)")]
+            values = {
+                "delete_file_id": 9, "table_id": 1, "begin_snapshot": 0, "path": "x", "path_is_relative": 0,
+                "format": "parquet", "delete_count": 1, "file_size_bytes": 100, "footer_size": 10,
+            }  # fmt: skip
+            values["data_file_id"] = connection.execute("SELECT data_file_id FROM ducklake_data_file").fetchone()[0]
+            deletes = f"INSERT INTO ducklake_delete_file ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+            assert set(values) <= set(columns)
+            connection.execute(deletes, list(values.values()))
+    for word in hostile(listener):
+        with changing(tmp_path / "meta.sqlite") as connection:
+            connection.execute(statement, [word])
+        said = calls(name)
+        assert all(map(refused, said)), word
+
+
+def test_a_data_path_with_options_is_refused_and_says_whose_words_may_have_them(tmp_path, capsys):
+    lies = "s3://bucket/lake/?endpoint_override=127.0.0.1:1&secret_key=hidden"
+    name = ducklake(tmp_path, f"UPDATE ducklake_metadata SET value = '{lies}' WHERE key = 'data_path'")
+    assert run(["inspect", name]) == 2
+    said = capsys.readouterr().err
+    assert "--catalog-property data_path=s3://bucket/lake/?..." in said
+    assert "hidden" not in said
+
+
+def test_all_of_the_machine_is_no_data_path(tmp_path):
+    name = ducklake(tmp_path, "UPDATE ducklake_metadata SET value = '/' WHERE key = 'data_path'")
+    with pytest.raises(TableFormatError, match="is all of this machine"):
+        parquet_bloom.inspect(name)
+
+
+@pytest.mark.parametrize("word", ["{0}/victim/x.parquet", "../../../victim/x.parquet", "../victim/x.parquet"])
+def test_nothing_outside_of_a_ducklake_table_is_read_or_written(tmp_path, word):
+    victim = tmp_path / "victim" / "x.parquet"
+    victim.parent.mkdir()
+    relative = 0 if word.startswith("{") else 1
+    path = word.format(tmp_path)
+    name = ducklake(tmp_path / "lake", f"UPDATE ducklake_data_file SET path = '{path}', path_is_relative = {relative}")
+    [mine] = (tmp_path / "lake" / "data").rglob("*.parquet")
+    victim.write_bytes(mine.read_bytes())
+    for error in calls(name):
+        assert isinstance(error, TableFormatError)
+    with pytest.raises(TableFormatError):
+        parquet_bloom.add_filters(name, columns=["id"])
+    if not relative:
+        with pytest.raises(TableFormatError, match="outside of the table's folders; force=True"):
+            parquet_bloom.add_filters(name, columns=["id"], allow_roots=victim.parent)
+    assert os.listdir(victim.parent) == ["x.parquet"]
+    with changing(tmp_path / "lake" / "meta.sqlite") as connection:
+        assert connection.execute("SELECT * FROM ducklake_files_scheduled_for_deletion").fetchall() == []
+    if not relative:
+        assert len(parquet_bloom.add_filters(name, columns=["id"], allow_roots=victim.parent, force=True).commits) == 1
+
+
+# --- Roots ----------------------------------------------------------------------------------------
+
+
+def test_a_declared_root_needs_a_storage_that_a_log_may_choose(listener):
+    roots = Roots("t", TableAccess())
+    for word in hostile(listener):
+        if "::" in word:
+            continue  # without "://" behind a plain scheme it is a folder of this machine, whose name is odd
+        with pytest.raises((TableFormatError, StorageError)):
+            roots.declare(word)
+    for word in ("s3://", "gs:///x", "/", "//", "/tmp/..", "file:///"):
+        with pytest.raises(TableFormatError):
+            roots.declare(word)
+
+
+def test_words_of_a_log_go_to_the_file_system_that_the_user_named():
+    stores = Stores()
+    uri = "s3://a:b@lake/t?endpoint_override=127.0.0.1:1&scheme=http&region=eu-north-1"
+    store, path = stores.locate(uri)
+    roots = Roots("t", TableAccess(None, ("s3://other/shared",)), stores)
+    roots.add(store, path)
+    for word, held in {
+        "s3://lake/t/x.parquet": True,
+        "s3a://lake/t/a%20%3Fb.parquet": True,
+        "s3://lake/tt/x.parquet": False,
+        "s3://other/shared/x.parquet": True,
+        "s3://other/x.parquet": False,
+        "s3://third/t/x.parquet": False,
+    }.items():
+        at = roots.place(word, encoded=True)
+        assert at.filesystem is store.filesystem, "with the user's endpoint, whatever the bucket is"
+        assert str(at) == word
+        assert roots.holds(at) == held
+    with pytest.raises(TableFormatError, match="on another storage"):
+        roots.place("gs://lake/t/x.parquet")
+    with pytest.raises(TableFormatError, match="on another storage"):
+        roots.place("/lake/t/x.parquet")
+
+
+def test_what_is_below_an_allowed_root_may_be_read_and_not_written(tmp_path):
+    roots = Roots("t", TableAccess(None, (str(tmp_path / "b"),)))
+    roots.add(LOCAL, str(tmp_path / "a"))
+    for folder, read, written in (("a", True, True), ("b", True, False), ("c", False, False), ("bb", False, False)):
+        at = Location(str(tmp_path / folder / "x.parquet"))
+        assert (roots.holds(at), roots.holds(at, writing=True)) == (read, written)
+
+
+@pytest.mark.parametrize("wrong", [5, "", ["a", ""], [5], b"x"])
+def test_roots_are_paths_and_uris(wrong, tmp_path):
+    with pytest.raises(RequestError, match="allow_roots takes paths and URIs of folders"):
+        parquet_bloom.check(f"delta:{tmp_path}", "id = 5", allow_roots=wrong)
+
+
+def test_roots_are_for_tables(tmp_path):
+    pq.write_table(ROWS, tmp_path / "x.parquet")
+    for call in (
+        lambda: parquet_bloom.check(tmp_path / "x.parquet", "id = 5", allow_roots="/lake"),
+        lambda: parquet_bloom.add_filters(tmp_path / "x.parquet", in_place=True, allow_roots="/lake"),
+    ):
+        with pytest.raises(RequestError, match="allow_roots is for tables"):
+            call()
