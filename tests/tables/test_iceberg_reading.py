@@ -243,7 +243,7 @@ def test_a_partition_value_holds_where_the_file_lacks_the_column(warehouse: Ware
 
 def test_columns_of_files_without_ids_go_by_the_name_mapping(warehouse: Warehouse, tmp_path: Path) -> None:
     table = warehouse.create(SCHEMA)
-    path = str(tmp_path / "foreign.parquet")
+    path = str(tmp_path / "warehouse" / "foreign.parquet")
     pq.write_table(pa.table({"id": [7], "name": ["z"]}), path)
     table.add_files([path])
     with table.update_schema() as change:
@@ -270,7 +270,7 @@ def test_columns_that_the_name_mapping_leaves_out_are_absent(
     at = NestedField(3, "at", StructType(NestedField(5, "y", LongType())))
     more = NestedField(4, "more", ListType(6, LongType(), element_required=False))
     table = warehouse.create(Schema(*SCHEMA.fields, at, more))
-    path = tmp_path / "foreign.parquet"
+    path = tmp_path / "warehouse" / "foreign.parquet"
     pq.write_table(pa.table({"id": [7], "name": ["z"], "at": [{"y": 5}], "more": [[1]]}), path)
     table.add_files([str(path)])
     with table.transaction() as change:
@@ -289,7 +289,7 @@ def test_columns_that_the_name_mapping_leaves_out_are_absent(
 def imported(warehouse: Warehouse, tmp_path: Path, rows: Any = None, **options: Any) -> tuple[Any, Path]:
     """A table of two numbers, a and b, whose rows lie in a file without field ids."""
     table = warehouse.create(Schema(NestedField(1, "a", LongType()), NestedField(2, "b", LongType())), **options)
-    path = tmp_path / "foreign.parquet"
+    path = tmp_path / "warehouse" / "foreign.parquet"
     pq.write_table(pa.table(rows or {"a": [10, 20], "b": [300, 400]}), path)
     table.add_files([str(path)])
     return warehouse.load(), path

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import urllib3
 from iceberg_log import SCHEMA, Warehouse, append, rows_of
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableRequest
 
 import parquet_bloom as pb
@@ -19,12 +20,19 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, 
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """answers: codes to answer the next commits with, before or after they are made."""
+    """A catalog.
+
+    answers   codes to answer the next commits with, before or after they are made
+    metadata  properties that its tables' metadata claim
+    config    what the server itself answers of their storage
+    """
 
     def __init__(self, warehouse: Warehouse) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.warehouse = warehouse
         self.answers: list[tuple[int, bool]] = []
+        self.metadata: dict[str, str] = {}
+        self.config: dict[str, str] = {}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,9 +53,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(code, json.dumps({"error": {"message": f"fault {code}", "type": "Fault", "code": code}}))
 
     def table(self, table: Any) -> None:
-        metadata = table.metadata.model_dump_json(by_alias=True, exclude_none=True)
-        where = json.dumps(table.metadata_location)
-        self.answer(200, f'{{"metadata-location": {where}, "metadata": {metadata}, "config": {{}}}}')
+        metadata = json.loads(table.metadata.model_dump_json(by_alias=True, exclude_none=True))
+        metadata["properties"] |= self.server.metadata
+        answer = {"metadata-location": table.metadata_location, "metadata": metadata, "config": self.server.config}
+        self.answer(200, json.dumps(answer))
 
     def do_GET(self) -> None:
         if self.path.startswith("/v1/config"):
@@ -81,6 +90,32 @@ def server(warehouse: Warehouse) -> Iterator[Server]:
     made.shutdown()
     thread.join()
     made.server_close()
+
+
+def test_what_the_server_answers_opens_files_and_what_the_table_says_does_not(server: Server, monkeypatch) -> None:
+    """pyiceberg takes both; the table's own words could choose a host, or a class to be imported."""
+    opened: list[dict[str, str]] = []
+
+    class Kept(PyArrowFileIO):
+        def __init__(self, properties: dict[str, str]) -> None:
+            opened.append(properties)
+            super().__init__(properties)
+
+    monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFileIO", Kept)
+    server.metadata = {
+        "s3.endpoint": "http://127.0.0.1:1",
+        "py-io-impl": "evil_module.Evil",
+        "s3.region": "the-table's",
+    }
+    server.config = {"s3.region": "the-server's"}
+    catalog = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}", "s3.access-key-id": "the-user's"}
+    assert pb.count("iceberg:r/ns.t", "id >= 500", catalog_properties=catalog) == 500
+    assert len(pb.add_filters("iceberg:r/ns.t", columns=["id"], catalog_properties=catalog).commits) == 1
+    of_tables = [properties for properties in opened if properties["type"] == "rest"]  # the server has files too
+    assert of_tables
+    for properties in of_tables:
+        assert {"s3.endpoint", "py-io-impl"}.isdisjoint(properties)
+        assert (properties["s3.region"], properties["s3.access-key-id"]) == ("the-server's", "the-user's")
 
 
 def connections() -> int:

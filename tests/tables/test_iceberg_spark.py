@@ -224,10 +224,11 @@ def test_partition_fields_that_were_dropped_in_version_1(spark: IcebergSpark, tm
 def test_no_row_is_lost_of_files_that_were_added(spark: IcebergSpark, tmp_path: Path) -> None:
     """add_files passes over row groups without bounds, which are those with a text of more than 4 KB."""
     rows = pa.table({"row": range(8), "k": ["a", "b", "c", "d", *("z" * 5000 + str(i) for i in range(4))]})
-    pq.write_table(rows, tmp_path / "foreign.parquet", row_group_size=4)
+    (tmp_path / "warehouse").mkdir(exist_ok=True)
+    pq.write_table(rows, tmp_path / "warehouse" / "foreign.parquet", row_group_size=4)
     spark.sql(
         "CREATE TABLE h.db.added (row bigint, k string) USING iceberg",
-        f"CALL h.system.add_files(table => 'db.added', source_table => '`parquet`.`file://{tmp_path}/foreign.parquet`')",
+        f"CALL h.system.add_files(table => 'db.added', source_table => '`parquet`.`file://{tmp_path}/warehouse/foreign.parquet`')",
         "CREATE TABLE h.db.written (row bigint, k string) USING iceberg "
         + properties(
             **{

@@ -5,23 +5,32 @@ Each log here lies, by hand. A listener on loopback must hear nothing, with cred
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 import re
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_tables import add, commit, field, file_of, metadata, protocol
 from ducklakes import Lake
+from iceberg_log import Warehouse
 from listener import Listener, listening
+from pyiceberg.manifest import write_manifest_list
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
 
 import parquet_bloom
 from parquet_bloom.cli import run
-from parquet_bloom.errors import RequestError, StorageError, TableFormatError
+from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import LOCAL, Stores
 from parquet_bloom.tables.roots import Roots, TableAccess
@@ -282,6 +291,146 @@ def test_nothing_outside_of_a_ducklake_table_is_read_or_written(tmp_path, word):
         assert connection.execute("SELECT * FROM ducklake_files_scheduled_for_deletion").fetchall() == []
     if not relative:
         assert len(parquet_bloom.add_filters(name, columns=["id"], allow_roots=victim.parent, force=True).commits) == 1
+
+
+# --- Iceberg --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    made = Warehouse(tmp_path)
+    yield made
+    made.close()
+
+
+def iceberg(warehouse: Warehouse, rows: int = 20) -> Table:
+    table = warehouse.create(Schema(NestedField(1, "id", LongType())))
+    table.append(ROWS.slice(0, rows))
+    return table
+
+
+def rewritten(table: Table, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a table's metadata where they lie, as whoever writes to its folder can."""
+    path = table.metadata_location.removeprefix("file://")
+    document = json.loads(Path(path).read_text())
+    change(document)
+    Path(path).write_text(json.dumps(document))
+
+
+def catalog(warehouse: Warehouse) -> dict[str, Any]:
+    return {"catalog_properties": warehouse.properties}
+
+
+IO_PROPERTIES = {
+    "s3.endpoint": "http://{0}", "s3.proxy-uri": "http://{0}", "s3.signer": "S3V4RestSigner",
+    "s3.signer.uri": "http://{0}", "s3.region": "us-east-1", "gcs.service.host": "http://{0}",
+    "adls.blob-storage-authority": "{0}", "adls.account-name": "evil", "hdfs.host": "127.0.0.1",
+    "py-io-impl": "evil_module.Evil",
+}  # fmt: skip
+
+
+def imports_of_evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that says on the disk that it was imported."""
+    (tmp_path / "evil_module.py").write_text(
+        f"open({str(tmp_path / 'imported')!r}, 'w').close()\nfrom pyiceberg.io.pyarrow import PyArrowFileIO as Evil\n"
+        "from pyiceberg.table.locations import SimpleLocationProvider as Provider\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path / "imported"
+
+
+def test_no_property_of_an_iceberg_table_chooses_a_host_or_a_class(warehouse, tmp_path, monkeypatch, listener):
+    imported = imports_of_evil(tmp_path, monkeypatch)
+    table = iceberg(warehouse)
+    lies = {name: value.format(listener.authority) for name, value in IO_PROPERTIES.items()}
+    rewritten(table, lambda document: document["properties"].update(lies))
+    name = "iceberg:cat/ns.t"
+    assert parquet_bloom.read_table(name, "id = 5", **catalog(warehouse)).num_rows == 1
+    assert len(parquet_bloom.add_filters(name, columns=["id"], **catalog(warehouse)).commits) == 1
+    assert parquet_bloom.read_table(name, "id = 5", **catalog(warehouse)).num_rows == 1
+    assert not imported.exists()
+    with pytest.raises(ParquetBloomError):  # the user's own word is taken
+        parquet_bloom.count(name, catalog_properties={**warehouse.properties, "py-io-impl": "evil_module.Nobody"})
+    assert imported.exists()
+
+
+def test_no_bucket_of_an_iceberg_log_is_asked_at_an_endpoint_of_the_log(warehouse, listener):
+    """Lists, manifests, data files and folders on S3, with an endpoint in the table's properties."""
+    for key in ("location", "manifest-list", "write.data.path"):
+        warehouse.catalog.drop_table("ns.t") if warehouse.catalog.table_exists("ns.t") else None
+        table = iceberg(warehouse)
+
+        def lie(document: dict[str, Any], key: str = key) -> None:
+            document["properties"] |= {"s3.endpoint": f"http://{listener.authority}", "s3.region": "us-east-1"}
+            if key == "manifest-list":
+                document["snapshots"][0][key] = f"s3://bucket@{listener.authority}/list.avro"
+            elif key == "location":
+                document[key] = f"hdfs://{listener.authority}/table"
+            else:
+                document["properties"][key] = f"abfss://container@{listener.authority}/data"
+
+        rewritten(table, lie)
+        for error in calls("iceberg:cat/ns.t", **catalog(warehouse)):
+            assert isinstance(error, TableFormatError), key
+
+
+def test_an_iceberg_table_that_names_code_is_not_changed(warehouse, tmp_path, monkeypatch):
+    imported = imports_of_evil(tmp_path, monkeypatch)
+    name = "write.py-location-provider.impl"
+    table = iceberg(warehouse)
+    rewritten(table, lambda document: document["properties"].update({name: "evil_module.Provider"}))
+    assert parquet_bloom.count("iceberg:cat/ns.t", **catalog(warehouse)) == 20
+    with pytest.raises(TableFormatError, match=f"names code to be run.* give catalog_properties {name}=evil_module"):
+        parquet_bloom.add_filters("iceberg:cat/ns.t", columns=["id"], **catalog(warehouse))
+    assert not imported.exists()
+    allowed = {**warehouse.properties, name: "evil_module.Provider"}
+    assert parquet_bloom.add_filters("iceberg:cat/ns.t", columns=["id"], catalog_properties=allowed).commits
+
+
+@pytest.mark.parametrize("what", ["data file", "manifest", "manifest list"])
+def test_nothing_outside_of_an_iceberg_table_is_read_or_written(warehouse, tmp_path, what):
+    """A table of another catalog is the victim: its files are named in this one's log."""
+    table = iceberg(warehouse)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    if what == "data file":
+        [task] = table.scan().plan_files()
+        shutil.copy(task.file.file_path.removeprefix("file://"), victim / "x.parquet")
+        table.add_files([f"file://{victim}/x.parquet"])
+    elif what == "manifest list":
+        listed = table.current_snapshot().manifest_list.removeprefix("file://")
+        shutil.copy(listed, victim / "x.avro")
+        rewritten(table, lambda d: d["snapshots"][0].update({"manifest-list": f"file://{victim}/x.avro"}))
+    else:
+        [manifest] = table.current_snapshot().manifests(table.io)
+        path = manifest.manifest_path.removeprefix("file://")
+        shutil.move(path, victim / os.path.basename(path))
+        listed = Path(table.current_snapshot().manifest_list.removeprefix("file://"))
+        other = f"file://{victim}/{os.path.basename(path)}"
+        with table.io.new_output(f"file://{tmp_path}/list.avro").create() as _:
+            pass
+        moved = copy.copy(manifest)
+        moved[0] = other
+        with write_manifest_list(
+            2, table.io.new_output(f"file://{tmp_path}/new.avro"), table.current_snapshot().snapshot_id, None, 1, "null"
+        ) as writer:
+            writer.add_manifests([moved])
+        listed.write_bytes((tmp_path / "new.avro").read_bytes())
+    before = {path.name: path.read_bytes() for path in victim.iterdir()}
+    name = "iceberg:cat/ns.t"
+    for error in calls(name, **catalog(warehouse)):
+        assert isinstance(error, TableFormatError)
+        assert f"allow_roots='{victim}'" in str(error)
+    allowed = {**catalog(warehouse), "allow_roots": victim}
+    assert parquet_bloom.count(name, **allowed) == (40 if what == "data file" else 20)
+    if what == "data file":
+        for commit in ("same-path", "new-path"):
+            [failed] = parquet_bloom.add_filters(name, columns=["id"], commit=commit, **allowed).failed
+            assert "outside of the table's folders; force=True" in str(failed.error)
+        assert {path.name: path.read_bytes() for path in victim.iterdir()} == before
+        assert parquet_bloom.add_filters(name, columns=["id"], commit="same-path", force=True, **allowed).commits
+        assert (victim / "x.parquet").read_bytes().startswith(before["x.parquet"])
+        assert parquet_bloom.count(name, **allowed) == 40
 
 
 # --- Roots ----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ _FILE = re.compile(r"file:(?://)?(/(?!/).*)", re.DOTALL)
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs"})  # schemes whose URIs name no host
 _AZURE = frozenset({"abfs", "abfss"})
 # Hosts of Azure's clouds; a log that names another one would be sent the user's credentials.
-_AZURE_HOST = re.compile(
+AZURE_HOST = re.compile(
     r"[^@:/]+@[a-z0-9-]+\.(?:dfs|blob)\.(?:core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)|fabric\.microsoft\.com)",
     re.IGNORECASE,
 )
@@ -124,21 +124,25 @@ class Roots:
             store, path = self._on_roots(word, False)
         except TableFormatError:
             store, path = self._opened(word)
-        if store.is_local and os.path.realpath(path) == "/":
-            raise self._refused(word, "is all of this machine, which no table is trusted with")
-        self.add(store, path)
+        self.add_declared(word, store, path)
         return store, path
+
+    def add_declared(self, word: str, store: Store, path: str) -> None:
+        """Trust such a folder where it was opened already. Raises TableFormatError for all of this machine's files."""
+        if store.is_local and os.path.realpath(path) == "/":
+            raise self.refused(word, "is all of this machine, which no table is trusted with")
+        self.add(store, path)
 
     def _opened(self, word: str) -> tuple[Store, str]:
         scheme, authority, rest = self._split(word)
         if scheme == "file":
             return LOCAL, self._plain(word, rest)
-        if scheme not in _BUCKETS | _AZURE or (scheme in _AZURE and _AZURE_HOST.fullmatch(authority) is None):
-            raise self._refused(word, "is on a storage that its log may not choose")
+        if scheme not in _BUCKETS | _AZURE or (scheme in _AZURE and AZURE_HOST.fullmatch(authority) is None):
+            raise self.refused(word, "is on a storage that its log may not choose")
         if not authority:
-            raise self._refused(word, "names no bucket")
+            raise self.refused(word, "names no bucket")
         if set("?#") & set(rest):
-            raise self._refused(word, "has options, which only your own words may have")
+            raise self.refused(word, "has options, which only your own words may have")
         self._plain(word, rest)
         return self._stores.locate(word)
 
@@ -174,7 +178,7 @@ class Roots:
                     return root.store, rest
             elif (found := on_file_system(root.store, scheme, authority, rest)) is not None:
                 return found
-        raise self._refused(word, "is on another storage than the table")
+        raise self.refused(word, "is on another storage than the table")
 
     def _placed(self, text: str) -> Iterable[tuple[Store, str] | None]:
         scheme, authority, rest = self._split(text)
@@ -190,18 +194,18 @@ class Roots:
             return "file", "", word
         scheme, authority = uri[1].lower(), uri[2]
         if scheme == "file" and authority not in ("", "localhost"):
-            raise self._refused(word, "is on another machine")
+            raise self.refused(word, "is on another machine")
         container, sign, account = authority.rpartition("@")
         if sign and (scheme not in _AZURE or ":" in container or not account):
-            raise self._refused(without_secret(word), "has a user before its @, which only your own words may have")
+            raise self.refused(without_secret(word), "has a user before its @, which only your own words may have")
         if set("?#") & set(authority):
-            raise self._refused(word, "has options, which only your own words may have")
+            raise self.refused(word, "has options, which only your own words may have")
         return scheme, authority, uri[3] or "/"
 
     def _plain(self, word: str, path: str) -> str:
         reason = no_plain_path(path)
         if reason:
-            raise self._refused(word, reason)
+            raise self.refused(word, reason)
         return path
 
     # --- files --------------------------------------------------------------------------------
@@ -243,18 +247,19 @@ class Roots:
     def _outside(self, outside: Sequence[Location]) -> TableFormatError:
         first = _short(str(outside[0]))
         more = f" and {len(outside) - 1:,} more files" if len(outside) > 1 else ""
-        below = ", ".join(dict.fromkeys(str(root.store.location(root.names[0] or "/")) for root in self._roots))
+        below = next((str(root.store.location(root.names[0] or "/")) for root in self._roots), "the table")
         folders = _folders([self._shown(at) for at in outside])
         advice = Message()
         for i, folder in enumerate(folders):
             advice = advice + (" and " if i else "") + parameter("allow_roots", folder)
-        reason = Message(f"its log names {first}{more}, outside of {below or 'the table'}; if you trust it, give ")
+        reason = Message(f"its log names {first}{more}, outside of {below}; if you trust it, give ")
         return TableFormatError(self._table, reason + advice)
 
     def _shown(self, at: Location) -> str:
         return self._where_links_lead(_absolute(at.path)) if at.is_local else str(at)
 
-    def _refused(self, word: str, reason: str) -> TableFormatError:
+    def refused(self, word: str, reason: str) -> TableFormatError:
+        """The error for a name in the log; `reason` goes on after "which"."""
         return TableFormatError(self._table, f"its log names {_short(without_secret(word))!r}, which {reason}")
 
 

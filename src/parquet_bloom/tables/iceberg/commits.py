@@ -26,24 +26,25 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
-from parquet_bloom.tables.iceberg.catalogs import refresh
+from parquet_bloom.tables.iceberg.catalogs import check_code, refresh
 from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 from parquet_bloom.tables.iceberg.entries import Entry
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.producer import LOST_SPEC, Replacement, Swap, lost_specs
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
 from parquet_bloom.tables.new_names import beside
+from parquet_bloom.tables.roots import Roots, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 
 _MOST_VERSION = 2
 _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile]) -> dict[str, Ways]:
+def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, Ways]:
     """For each file's path, how it may get a new version. Raises TableFormatError as `check_version`."""
     check_version(log, name)
     lost = lost_specs(log.schema(), log.specs())
-    return {file.path: _ways(file, file.entry.partition[0] in lost) for file in files}
+    return {file.path: _ways(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
 
 
 def check_version(log: IcebergLog, name: str) -> None:
@@ -53,7 +54,9 @@ def check_version(log: IcebergLog, name: str) -> None:
         raise TableFormatError(name, reason)
 
 
-def _ways(file: TableFile, lost_spec: bool) -> Ways:
+def _ways(file: TableFile, lost_spec: bool, outside: str) -> Ways:
+    if outside:
+        return Ways(None, outside, outside)
     if lost_spec:
         return Ways(None, LOST_SPEC, LOST_SPEC)
     if isinstance(file.deletes, RowDeletes) and (file.deletes.files or file.deletes.vectors):
@@ -61,7 +64,10 @@ def _ways(file: TableFile, lost_spec: bool) -> Ways:
     return Ways("new-path")
 
 
-def commit(log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Change], told: Mapping[str, str]) -> str:
+def commit(
+    log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Change], told: Mapping[str, str],
+    access: TableAccess,
+) -> str:  # fmt: skip
     """Commit changes as one snapshot; see tables.snapshot.Table.commit. Returns the snapshot's id.
 
     Appends since then do not matter, nor do deletes of rows of a file that keeps its path.
@@ -70,7 +76,8 @@ def commit(log: IcebergLog, name: str, snapshot: Snapshot, changes: Sequence[Cha
     """
     refresh(log, name)
     check_version(log, name)
-    files = Files(log.io)
+    check_code(log, name)
+    files = Files.of(log, name, access)
     swaps = side_by_side(lambda change: _swap(change, files), changes)
     touched = {swap.old.manifest for swap in swaps}
     untouched = {file.entry.manifest for file in snapshot.files} - touched

@@ -53,7 +53,7 @@ class DeleteIndex:
             self._equality[None if everywhere else entry.partition].append(entry)
 
     def _add(self, entry: Entry) -> None:
-        where = self._files.location(entry.path)
+        where = self._files.checked(entry.path)
         if entry.is_vector:
             if entry.referenced is None or entry.offset is None or entry.length is None:
                 raise TableFormatError(where, "is named as a deletion vector without its place or its data file")
@@ -83,7 +83,7 @@ class DeleteIndex:
 
     def _equality_file(self, entry: Entry) -> EqualityFile:
         ids = tuple(sorted(entry.file.equality_ids or ()))
-        where = self._files.location(entry.path)
+        where = self._files.checked(entry.path)
         if not ids:
             raise TableFormatError(where, "is named as a file of equality deletes without its columns")
         return EqualityFile(where, entry.file.file_format.value, ids)

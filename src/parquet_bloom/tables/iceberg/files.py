@@ -1,4 +1,8 @@
-"""Paths in an Iceberg log -> locations, with the rights that pyiceberg's own configuration gives.
+"""Paths in an Iceberg log -> locations below the roots of its table, with the rights of pyiceberg's own configuration.
+
+    the catalog's answer   metadata_location      the table's folder: read and written
+    the user's warehouse                          read
+    the table's own words  location, write.*.path read and written, on storages whose names hold no host
 
 A path is never decoded: "%20" in it is part of the name, as pyiceberg has it.
 """
@@ -8,28 +12,96 @@ from __future__ import annotations
 from typing import Any
 
 from pyarrow.fs import LocalFileSystem
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table as IcebergLog
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables.roots import AZURE_HOST, Roots, TableAccess, no_plain_path
 
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_BUCKETS = frozenset({"file", "s3", "gs", "oss"})  # their names hold no host, or none that is asked
+_AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+_FOLDERS = (  # properties of a table that say where it keeps files
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
 
 
 class Files:
-    """The storages of a table, each opened once. The local one is None."""
+    """The storages of a table, each opened once, and the roots below which its files lie. The local one is None."""
 
-    def __init__(self, io: FileIO) -> None:
+    def __init__(self, io: FileIO, roots: Roots) -> None:
+        self.roots = roots
         self._io = io if isinstance(io, PyArrowFileIO) else PyArrowFileIO(io.properties)
         self._opened: dict[tuple[str, str], Any] = {}
+        self._trusted: set[tuple[str, str]] = set()
+        self._used: set[tuple[str, str]] = set()
+
+    @classmethod
+    def of(cls, log: IcebergLog, name: str, access: TableAccess) -> Files:
+        """The files of a table, whose `io` reads and writes nothing outside of them from now on."""
+        io = log.io.io if isinstance(log.io, RootedIO) else log.io
+        files = cls(io, Roots(name, access))
+        files._trust(_folder_of(log.metadata_location), True)
+        warehouse = str(log.catalog.properties.get("warehouse") or "")
+        if "://" in warehouse or warehouse.startswith(("/", "file:")):
+            files._trust(warehouse, False)
+        for word in (log.metadata.location, *(log.metadata.properties.get(key) for key in _FOLDERS)):
+            if word:
+                at = files._location(word)
+                files.roots.add_declared(word, store_of(at), at.path)
+        log.io = RootedIO(io, files)
+        return files
 
     def location(self, path: str) -> Location:
-        """Where a path of the log lies. Raises TableFormatError for a storage that pyarrow does not know."""
-        scheme, host, inside = PyArrowFileIO.parse_location(path, self._io.properties)
-        key = _SAME.get(scheme, scheme), host
+        """Where a path of the log lies; `roots.check` says whether the log may name it.
+
+        Raises TableFormatError for a path that leads upwards, and a storage that pyarrow does not know, or whose host
+        the log would choose.
+        """
+        self._used.add(self._key(path)[0])
+        return self._location(path)
+
+    def checked(self, path: str) -> Location:
+        """The same for a file that is opened at once. Raises TableFormatError where it lies below no root too."""
+        at = self.location(path)
+        self.roots.check([at])
+        return at
+
+    def check(self, path: str, writing: bool) -> None:
+        """Raise TableFormatError unless a file of the log may be opened, or written."""
+        at = self._location(path)
+        self.roots.check([at])
+        if writing and (why := self.roots.no_change(at)):
+            raise TableFormatError(at, why)
+
+    def _trust(self, word: str, writable: bool) -> None:
+        self._trusted.add(self._key(word)[0])
+        at = self._location(word)
+        self.roots.add(store_of(at), at.path, writable)
+
+    def _key(self, path: str) -> tuple[tuple[str, str], str]:
+        try:
+            scheme, host, inside = PyArrowFileIO.parse_location(path, self._io.properties)
+        except ValueError as error:
+            raise self.roots.refused(path, f"is no path: {error}") from error
+        return (_SAME.get(scheme, scheme), host), inside
+
+    def _location(self, path: str) -> Location:
+        key, inside = self._key(path)
+        if reason := no_plain_path(inside):
+            raise self.roots.refused(path, reason)
         if key not in self._opened:
+            scheme, host = key
+            chosen = scheme in _BUCKETS or (scheme in _AZURE and AZURE_HOST.fullmatch(host))
+            if key not in self._trusted and not chosen:
+                raise self.roots.refused(path, "is on a storage that its log may not choose")
             self._opened[key] = self._open(key, path)
         filesystem = self._opened[key]
         return Location(inside, filesystem, "" if filesystem is None else path)
@@ -43,7 +115,38 @@ class Files:
 
     def only(self, table: str) -> Any:
         """The one storage that all paths asked for so far lie on. Raises TableFormatError for several."""
-        if len(self._opened) > 1:
-            names = ", ".join(sorted(f"{scheme}://{host}" for scheme, host in self._opened))
+        if len(self._used) > 1:
+            names = ", ".join(sorted(f"{scheme}://{host}" for scheme, host in self._used))
             raise TableFormatError(table, f"has files on several storages ({names}); only tables on one can be read")
-        return next(iter(self._opened.values()), None)
+        return next((self._opened[key] for key in self._used), None)
+
+
+class RootedIO(FileIO):
+    """The FileIO of a table, for files below its roots alone: the log names lists, manifests and metadata too."""
+
+    def __init__(self, io: FileIO, files: Files) -> None:
+        super().__init__(io.properties)
+        self.io = io
+        self._files = files
+
+    def new_input(self, location: str) -> InputFile:
+        """A file to be read. Raises TableFormatError for one outside."""
+        self._files.check(location, False)
+        return self.io.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """A file to be written. Raises TableFormatError for one outside."""
+        self._files.check(location, True)
+        return self.io.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file. Raises TableFormatError for one outside."""
+        self._files.check(location if isinstance(location, str) else location.location, True)
+        self.io.delete(location)
+
+
+def _folder_of(metadata_location: str) -> str:
+    """The folder of a table whose metadata a catalog answered: TABLE/metadata/00001-....metadata.json."""
+    folder = metadata_location.rpartition("/")[0]
+    above, _, name = folder.rpartition("/")
+    return above if name == "metadata" and above.rstrip("/:") else folder

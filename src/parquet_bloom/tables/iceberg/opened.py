@@ -17,7 +17,15 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
-from parquet_bloom.tables.iceberg.catalogs import find_catalog, refresh, released, snapshot_of, split_name, telling
+from parquet_bloom.tables.iceberg.catalogs import (
+    check_code,
+    find_catalog,
+    refresh,
+    released,
+    snapshot_of,
+    split_name,
+    telling,
+)
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
@@ -41,14 +49,14 @@ def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTa
     with telling(shown), released(found):
         log = found.load_table(identifier)
     snapshot_of(log, version, shown)
-    return IcebergTable(shown, version, log)
+    return IcebergTable(shown, version, log, access)
 
 
 class IcebergTable:
     """See tables.snapshot.Table."""
 
-    def __init__(self, name: str, version: str | None, log: IcebergLog) -> None:
-        self._name, self._version, self._log = name, version, log
+    def __init__(self, name: str, version: str | None, log: IcebergLog, access: TableAccess) -> None:
+        self._name, self._version, self._log, self._access = name, version, log, access
 
     @property
     def name(self) -> str:
@@ -61,12 +69,15 @@ class IcebergTable:
             refresh(self._log, self._name)
         with telling(self._name):
             found = snapshot_of(self._log, self._version, self._name)
+            files = Files.of(self._log, self._name, self._access)
             entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
-            return _Reading(self._name, self._log, found, self._version is not None).snapshot(entries)
+            return _Reading(self._name, self._log, found, self._version is not None, files).snapshot(entries)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
-        return ways_of(self._log, self._name, snapshot.files)
+        check_code(self._log, self._name)
+        roots = Files.of(self._log, self._name, self._access).roots
+        return ways_of(self._log, self._name, snapshot.files, roots)
 
     def new_location(self, file: TableFile) -> Location:
         """A path in the file's folder that no file of the table has or had."""
@@ -75,7 +86,7 @@ class IcebergTable:
     def commit(self, snapshot: Snapshot, changes: Sequence[Change], properties: Mapping[str, str]) -> str:
         """Replace files, or change their sizes, in one snapshot of operation `replace`; see commits.commit."""
         with released(self._log.catalog):
-            return commit(self._log, self._name, snapshot, changes, properties)
+            return commit(self._log, self._name, snapshot, changes, properties, self._access)
 
 
 def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -115,9 +126,11 @@ def _number(text: str) -> float | None:
 class _Reading:
     """One snapshot, as it is read."""
 
-    def __init__(self, name: str, log: IcebergLog, found: IcebergSnapshot | None, at_version: bool) -> None:
+    def __init__(
+        self, name: str, log: IcebergLog, found: IcebergSnapshot | None, at_version: bool, files: Files
+    ) -> None:
         self._name, self._log, self._found = name, log, found
-        self._files = Files(log.io)
+        self._files = files
         schema, named = self._schema(at_version), Named(log.schemas().values(), log.name_mapping())
         self._fields = fields_of(schema, named, name)
         self._columns: Mapping[int, Column] = columns_of(schema, self._fields, named)
@@ -136,6 +149,7 @@ class _Reading:
     def snapshot(self, entries: Entries) -> Snapshot:
         self._check(entries.data)
         files = [self._file(entry) for entry in entries.data]
+        self._files.roots.check(files)
         filesystem = self._files.only(self._name)
         deletes = DeleteIndex(entries, self._log, self._fields, self._files)
         return Snapshot(
