@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import http.server
 import json
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +19,23 @@ from pyiceberg.table import CommitTableRequest
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, UnknownCommitError
+from parquet_bloom.tables.iceberg.catalogs import find_catalog
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """answers: codes to answer the next commits with, before or after they are made."""
+    """A catalog's server.
+
+    answers  codes to answer the next commits with, before or after they are made
+    config   what is answered beside a table's metadata
+    lies     properties that its metadata have, beside its own
+    """
 
     def __init__(self, warehouse: Warehouse) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.warehouse = warehouse
         self.answers: list[tuple[int, bool]] = []
+        self.config: dict[str, str] = {}
+        self.lies: dict[str, str] = {}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,9 +56,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(code, json.dumps({"error": {"message": f"fault {code}", "type": "Fault", "code": code}}))
 
     def table(self, table: Any) -> None:
-        metadata = table.metadata.model_dump_json(by_alias=True, exclude_none=True)
-        where = json.dumps(table.metadata_location)
-        self.answer(200, f'{{"metadata-location": {where}, "metadata": {metadata}, "config": {{}}}}')
+        metadata = json.loads(table.metadata.model_dump_json(by_alias=True, exclude_none=True))
+        metadata["properties"] |= self.server.lies
+        said = {"metadata-location": table.metadata_location, "metadata": metadata, "config": self.server.config}
+        self.answer(200, json.dumps(said))
 
     def do_GET(self) -> None:
         if self.path.startswith("/v1/config"):
@@ -119,3 +131,25 @@ def test_commits_and_faults_and_no_connection_that_stays(server: Server) -> None
         assert connections() == before
     finally:
         gc.enable()
+
+
+def test_the_servers_config_is_obeyed_and_the_metadata_are_not(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"catalog_properties": {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}}
+    (tmp_path / "of_metadata.py").write_text("raise RuntimeError('imported')")
+    shutil.copy(tmp_path / "of_metadata.py", tmp_path / "of_config.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    server.lies = {"py-io-impl": "of_metadata.IO", "s3.endpoint": "http://127.0.0.1:1", "commit.retry.num-retries": "1"}
+    assert pb.count("iceberg:r/ns.t", **given) == 1000
+    assert len(pb.add_filters("iceberg:r/ns.t", columns=["id"], **given).commits) == 1
+    table = find_catalog("r", given["catalog_properties"]).load_table("ns.t")
+    assert set(server.lies) <= set(table.properties), "they are properties of the table, and nothing else"
+    assert not set(server.lies) & set(table.io.properties)
+    assert "of_metadata" not in sys.modules
+    server.config = {"s3.endpoint": "http://127.0.0.1:2"}
+    table = find_catalog("r", given["catalog_properties"]).load_table("ns.t")
+    assert table.io.properties["s3.endpoint"] == server.config["s3.endpoint"], "what the catalog says counts"
+    server.config = {"py-io-impl": "of_config.IO"}
+    with pytest.raises(StorageError, match="imported"):
+        pb.count("iceberg:r/ns.t", **given)

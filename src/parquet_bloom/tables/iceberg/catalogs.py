@@ -23,6 +23,7 @@ from pyiceberg.utils.config import Config
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError, first_line
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.tables.iceberg.strangers import guarded
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog as pyiceberg's configuration and these properties tell; none is made.
+    """Open a catalog as pyiceberg's configuration and these properties tell; none is made. Metadata cannot add any.
 
     Raises RequestError; StorageError where its database is missing.
     """
@@ -74,7 +75,7 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             if _MAKES_TABLES not in known:  # else to look at a table would make a catalog of any database
                 _check_database(name, str(known.get("uri", "")))
                 properties = {**properties, _MAKES_TABLES: "false"}
-            return load_catalog(name, **properties)
+            return guarded(load_catalog(name, **properties))
     except ParquetBloomError:
         raise
     except (ValueError, NotInstalledError, KeyError) as error:
