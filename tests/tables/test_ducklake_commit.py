@@ -325,7 +325,7 @@ def test_of_ducklakes_open_transaction_and_ours_one_lands(small, monkeypatch, jo
     table, snapshot = opened(small)
     changes = with_filters(table, snapshot)
     before = sorted_rows(small.answer("FROM t"))
-    monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
+    monkeypatch.setattr("parquet_bloom.tables.ducklake.databases._WAIT", 0.2)
     small.sql("BEGIN", statement)
     theirs = sorted_rows(small.answer("FROM t"))
     if journal == "wal":
@@ -347,7 +347,7 @@ def test_an_open_transaction_of_another_program_is_waited_for_or_refused(small, 
     small.sql(NOTHING_INLINED, *WITH_DELETES)
     table, snapshot = opened(small)
     changes = with_filters(table, snapshot)
-    monkeypatch.setattr("parquet_bloom.tables.ducklake.catalog._WAIT", 0.2)
+    monkeypatch.setattr("parquet_bloom.tables.ducklake.databases._WAIT", 0.2)
     other = subprocess.Popen(
         [sys.executable, "-c", BUSY, small.catalog], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -5,34 +5,37 @@ from __future__ import annotations
 import gc
 import http.server
 import json
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 from iceberg_log import SCHEMA, Warehouse, append, rows_of
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableRequest
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, UnknownCommitError
+from parquet_bloom.tables.iceberg.catalogs import find_catalog
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A catalog.
+    """A catalog's server.
 
-    answers   codes to answer the next commits with, before or after they are made
-    metadata  properties that its tables' metadata claim
-    config    what the server itself answers of their storage
+    answers  codes to answer the next commits with, before or after they are made
+    config   what is answered beside a table's metadata
+    lies     properties that its metadata have, beside its own
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.warehouse = warehouse
         self.answers: list[tuple[int, bool]] = []
-        self.metadata: dict[str, str] = {}
         self.config: dict[str, str] = {}
+        self.lies: dict[str, str] = {}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -54,9 +57,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def table(self, table: Any) -> None:
         metadata = json.loads(table.metadata.model_dump_json(by_alias=True, exclude_none=True))
-        metadata["properties"] |= self.server.metadata
-        answer = {"metadata-location": table.metadata_location, "metadata": metadata, "config": self.server.config}
-        self.answer(200, json.dumps(answer))
+        metadata["properties"] |= self.server.lies
+        said = {"metadata-location": table.metadata_location, "metadata": metadata, "config": self.server.config}
+        self.answer(200, json.dumps(said))
 
     def do_GET(self) -> None:
         if self.path.startswith("/v1/config"):
@@ -90,32 +93,6 @@ def server(warehouse: Warehouse) -> Iterator[Server]:
     made.shutdown()
     thread.join()
     made.server_close()
-
-
-def test_what_the_server_answers_opens_files_and_what_the_table_says_does_not(server: Server, monkeypatch) -> None:
-    """pyiceberg takes both; the table's own words could choose a host, or a class to be imported."""
-    opened: list[dict[str, str]] = []
-
-    class Kept(PyArrowFileIO):
-        def __init__(self, properties: dict[str, str]) -> None:
-            opened.append(properties)
-            super().__init__(properties)
-
-    monkeypatch.setattr("pyiceberg.io.pyarrow.PyArrowFileIO", Kept)
-    server.metadata = {
-        "s3.endpoint": "http://127.0.0.1:1",
-        "py-io-impl": "evil_module.Evil",
-        "s3.region": "the-table's",
-    }
-    server.config = {"s3.region": "the-server's"}
-    catalog = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}", "s3.access-key-id": "the-user's"}
-    assert pb.count("iceberg:r/ns.t", "id >= 500", catalog_properties=catalog) == 500
-    assert len(pb.add_filters("iceberg:r/ns.t", columns=["id"], catalog_properties=catalog).commits) == 1
-    of_tables = [properties for properties in opened if properties["type"] == "rest"]  # the server has files too
-    assert of_tables
-    for properties in of_tables:
-        assert {"s3.endpoint", "py-io-impl"}.isdisjoint(properties)
-        assert (properties["s3.region"], properties["s3.access-key-id"]) == ("the-server's", "the-user's")
 
 
 def connections() -> int:
@@ -154,3 +131,25 @@ def test_commits_and_faults_and_no_connection_that_stays(server: Server) -> None
         assert connections() == before
     finally:
         gc.enable()
+
+
+def test_the_servers_config_is_obeyed_and_the_metadata_are_not(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"catalog_properties": {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}}
+    (tmp_path / "of_metadata.py").write_text("raise RuntimeError('imported')")
+    shutil.copy(tmp_path / "of_metadata.py", tmp_path / "of_config.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    server.lies = {"py-io-impl": "of_metadata.IO", "s3.endpoint": "http://127.0.0.1:1", "commit.retry.num-retries": "1"}
+    assert pb.count("iceberg:r/ns.t", **given) == 1000
+    assert len(pb.add_filters("iceberg:r/ns.t", columns=["id"], **given).commits) == 1
+    table = find_catalog("r", given["catalog_properties"]).load_table("ns.t")
+    assert set(server.lies) <= set(table.properties), "they are properties of the table, and nothing else"
+    assert not set(server.lies) & set(table.io.properties)
+    assert "of_metadata" not in sys.modules
+    server.config = {"s3.endpoint": "http://127.0.0.1:2"}
+    table = find_catalog("r", given["catalog_properties"]).load_table("ns.t")
+    assert table.io.properties["s3.endpoint"] == server.config["s3.endpoint"], "what the catalog says counts"
+    server.config = {"py-io-impl": "of_config.IO"}
+    with pytest.raises(StorageError, match="imported"):
+        pb.count("iceberg:r/ns.t", **given)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import json
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,3 +87,63 @@ def test_secrets_are_not_in_what_is_shown(warehouse: Warehouse) -> None:
     append(warehouse.create(SCHEMA), [{"id": 1}])
     snapshot: Any = warehouse.read()
     assert SECRET not in repr((snapshot.table, snapshot.files))
+
+
+class Listener(http.server.ThreadingHTTPServer):
+    """A host that should hear nothing; it keeps the first line of each request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Heard)
+        self.heard: list[str] = []
+
+
+class Heard(http.server.BaseHTTPRequestHandler):
+    server: Listener
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+    def handle_one_request(self) -> None:
+        self.server.heard.append(self.rfile.readline().decode())
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+LIES = (
+    "s3.endpoint", "s3.proxy-uri", "s3.signer.uri", "s3.access-key-id", "s3.region", "client.region",
+    "s3.force-virtual-addressing", "s3.connect-timeout", "s3.role-arn", "client.role-arn", "s3.anonymous", "warehouse",
+    "s3.retry-strategy-impl", "py-io-impl", "DEFAULT_SCHEME", "DEFAULT_NETLOC",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_properties_of_metadata_open_no_storage(
+    warehouse: Warehouse, store: ObjectStore, listener: Listener, lie: str, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    table = warehouse.create(SCHEMA)
+    append(table, [{"id": i} for i in range(100)])
+    where = warehouse.load().metadata_location.removeprefix("s3://")
+    metadata = json.loads(store.get(where))
+    (tmp_path / "evil_strategy.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    metadata["properties"][lie] = {
+        "s3.retry-strategy-impl": "evil_strategy.Retries", "py-io-impl": "evil_strategy.IO",
+        "s3.force-virtual-addressing": "true", "DEFAULT_SCHEME": "s3",
+    }.get(lie, f"http://127.0.0.1:{listener.server_port}")  # fmt: skip
+    store.put(where, json.dumps(metadata).encode())
+    name, properties = "iceberg:cat/ns.t", {"catalog_properties": warehouse.properties}
+    assert pb.count(name, "id < 50", **properties) == 50
+    assert len(pb.add_filters(name, columns=["id"], **properties).commits) == 1
+    assert sorted(pb.read_table(name, **properties)["id"].to_pylist()) == list(range(100))
+    assert listener.heard == []
+    assert "evil_strategy" not in sys.modules

@@ -8,34 +8,41 @@ Source: the DuckLake 1.0 specification, "Tables".
 
 from __future__ import annotations
 
-import os
 import re
-import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
-from parquet_bloom.errors import (
-    ConflictError,
-    RequestError,
-    StorageError,
-    TableFormatError,
-    UnknownCommitError,
-    first_line,
-)
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.tables.ducklake.databases import Database, DuckDatabase, SQLiteDatabase, first_bytes
 
 VERSION = "1.0"
 LIVE = "begin_snapshot <= ? AND (end_snapshot IS NULL OR end_snapshot > ?)"  # a row at a snapshot, given twice
 _SERVER = re.compile(r"(postgres|postgresql|mysql|md|quack|mssql|sqlserver):", re.I)
 _FILE = re.compile(r"(duckdb|sqlite):", re.I)
-_ours: dict[sqlite3.Connection, tuple[int, int]] = {}  # that are open, and the device and inode of each one's file
-_opening = threading.Lock()
-_WAIT = 30  # seconds for another program's transaction in an SQLite file
+
+
+class Kind(NamedTuple):
+    """What a column of the catalog may have in a row."""
+
+    name: str
+    fits: Callable[[Any], bool]
+
+    @property
+    def or_null(self) -> Kind:
+        """This, or NULL."""
+        return Kind(f"{self.name} or NULL", lambda value: value is None or self.fits(value))
+
+
+NUMBER = Kind("a number of 64 bits", lambda value: isinstance(value, int) and -(1 << 63) <= value < 1 << 63)
+COUNT = Kind("a count", lambda value: isinstance(value, int) and 0 <= value < 1 << 63)
+FLAG = Kind("true or false", lambda value: isinstance(value, int) and value in (0, 1))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+ANY = Kind("anything", lambda value: True)
+Columns = Mapping[str, Kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,54 +83,26 @@ class Catalog:
     @contextmanager
     def _transaction(self, write: bool) -> Iterator[Queries]:
         try:
-            connection = self._sqlite(write) if self.is_sqlite else self._duckdb(write)
-        except sqlite3.Error as error:
-            raise StorageError(self.path, first_line(error)) from error
+            database = (SQLiteDatabase if self.is_sqlite else DuckDatabase)(self.path, write)
         except OSError as error:
             raise storage_error(self.path, error) from error
-        queries = Queries(self, connection)
+        queries = Queries(self, database)
         try:
             queries.run("BEGIN IMMEDIATE" if write and self.is_sqlite else "BEGIN")
             if not queries.has("ducklake_metadata"):
                 raise TableFormatError(self.path, "holds no DuckLake catalog (no table ducklake_metadata)")
             yield queries
         finally:
-            with suppress(Exception):  # what was not committed is rolled back by this too
-                connection.close()
-            _ours.pop(connection, None)
-
-    def _sqlite(self, write: bool) -> Any:
-        name = f"file:{quote(os.path.abspath(self.path))}?mode={'rw' if write else 'ro'}"
-        with _opening:
-            found = os.stat(self.path)
-            mine = found.st_dev, found.st_ino
-            if mine not in _ours.values() and _descriptor(self.path) is not None:
-                reason = "is open in this process, probably by a DuckDB transaction; end that first, as locks of SQLite"
-                raise ConflictError(self.path, f"{reason} do not hold between two libraries of one process")
-            connection = sqlite3.connect(name, timeout=_WAIT, isolation_level=None, uri=True)
-            _ours[connection] = mine
-        return connection
-
-    def _duckdb(self, write: bool) -> Any:
-        try:
-            import duckdb
-        except ImportError:
-            raise RequestError("ducklake: needs duckdb; pip install 'parquet-bloom[ducklake]'") from None
-        try:
-            try:
-                return duckdb.connect(self.path, read_only=not write)
-            except duckdb.ConnectionException:  # this process has it open in the other way
-                return duckdb.connect(self.path)
-        except duckdb.Error as error:
-            raise StorageError(self.path, _plain(error)) from error
+            database.close()
 
 
 class Queries:
     """What is asked of a catalog within one transaction."""
 
-    def __init__(self, catalog: Catalog, connection: Any) -> None:
+    def __init__(self, catalog: Catalog, database: Database) -> None:
         self._catalog = catalog
-        self.connection = connection  # sqlite3's or DuckDB's
+        self.database = database
+        self._columns: dict[str, list[str] | None] = {}
 
     @property
     def is_sqlite(self) -> bool:
@@ -131,61 +110,64 @@ class Queries:
         return self._catalog.is_sqlite
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of one statement; its parameters are written `?`. Raises StorageError."""
-        try:
-            done = self.connection.execute(sql, list(values))
-            return [tuple(row) for row in done.fetchall()]
-        except sqlite3.Error as error:
-            raise StorageError(self._catalog.path, first_line(error)) from error
-        except Exception as error:
-            if not type(error).__module__.startswith(("duckdb", "_duckdb")):
-                raise
-            raise StorageError(self._catalog.path, _plain(error)) from error
+        """The rows of one statement; parameters are `?`, and tables are named by `table`. Raises StorageError."""
+        return self.database.run(sql, values)
+
+    def columns(self, table: str) -> list[str] | None:
+        """The names of a table's columns; None if the catalog has no table of this name. Raises TableFormatError."""
+        if table not in self._columns:
+            self._columns[table] = self.database.columns(table)
+        return self._columns[table]
 
     def has(self, table: str) -> bool:
-        """Whether the catalog has a table of this name."""
-        names = "sqlite_master WHERE type = 'table' AND name" if self.is_sqlite else "duckdb_tables() WHERE table_name"
-        return bool(self.run(f"SELECT 1 FROM {names} = ?", [table]))
+        """Whether the catalog has a table of this name. Raises TableFormatError for a view, and what else is none."""
+        return self.columns(table) is not None
+
+    def table(self, name: str) -> str:
+        """A table as statements name it. Raises TableFormatError where it is not there, or is no plain table."""
+        if not self.has(name):
+            raise TableFormatError(self._catalog.path, f"has no table {name}")
+        return self.database.in_full(name)
+
+    def rows(self, table: str, columns: Columns, where: str = "", values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Some columns of the rows of a table; each value is of its column's kind.
+
+        where  a condition, with `?` for the values; empty: all rows
+        Raises StorageError, and TableFormatError for a table or a value that DuckLake does not make.
+        """
+        condition = f" WHERE {where}" if where else ""
+        # A time leaves DuckDB as microseconds since 1970; SQLite has it as text.
+        wanted = (
+            f"system.main.epoch_us({name})" if name == "snapshot_time" and not self.is_sqlite else name
+            for name in columns
+        )  # fmt: skip
+        found = self.run(f"SELECT {', '.join(wanted)} FROM {self.table(table)}{condition}", values)
+        for i, (name, kind) in enumerate(columns.items()):
+            for row in found:
+                if not kind.fits(row[i]):
+                    value = "NULL" if row[i] is None else f"{row[i]!r:.40}"
+                    raise TableFormatError(self._catalog.path, f"{table}.{name} is {value}, not {kind.name}")
+        return found
 
     def option(self, key: str) -> str | None:
         """A setting of the whole catalog; None if it is not set."""
-        rows = self.run("SELECT value FROM ducklake_metadata WHERE key = ? AND scope IS NULL", [key])
-        return str(rows[0][0]) if rows else None
+        rows = self.rows("ducklake_metadata", {"value": TEXT}, "key = ? AND scope IS NULL", [key])
+        return rows[0][0] if rows else None
 
     def snapshots(self) -> list[tuple[int, int]]:
         """Id and time, in microseconds since 1970 in UTC, of all snapshots that have not expired."""
-        time = "snapshot_time" if self.is_sqlite else "epoch_us(snapshot_time)"
-        rows = self.run(f"SELECT snapshot_id, {time} FROM ducklake_snapshot ORDER BY snapshot_id")
-        return [(id_, read_instant(at).nanoseconds // 1000 if isinstance(at, str) else at) for id_, at in rows]
+        times = {"snapshot_id": NUMBER, "snapshot_time": TEXT if self.is_sqlite else NUMBER}
+        found = self.rows("ducklake_snapshot", times)
+        try:
+            return sorted(
+                (id_, read_instant(at).nanoseconds // 1000 if isinstance(at, str) else at) for id_, at in found
+            )
+        except ValueError as error:
+            raise TableFormatError(self._catalog.path, f"ducklake_snapshot.snapshot_time: {error}") from error
 
 
-def _plain(error: Exception) -> str:
-    """DuckDB's first line, without the kind of error that it begins with."""
-    return re.sub(r"^[A-Za-z ]*Error: ", "", first_line(error))
-
-
-def _descriptor(path: str) -> int | None:
-    """A descriptor of this process that is of that file.
-
-    Locks of files are the process's: closing one of our descriptors drops those of another library here (DuckDB has an
-    SQLite of its own), whose transaction would then write over what others commit meanwhile, ours included.
-    """
-    with suppress(OSError):
-        wanted = os.stat(path)
-        for name in os.listdir("/dev/fd"):
-            with suppress(OSError, ValueError):
-                if os.path.samestat(os.fstat(int(name)), wanted):
-                    return int(name)
-    return None
-
-
-def _first_bytes(path: str, n: int) -> bytes:
-    """Opens nothing where the file is open: see _descriptor."""
-    there = _descriptor(path)
-    if there is not None:
-        return os.pread(there, n, 0)
-    with open(path, "rb") as file:
-        return file.read(n)
+def _microseconds(time: str | int) -> int:
+    return read_instant(time).nanoseconds // 1000 if isinstance(time, str) else time
 
 
 def catalog_of(name: str) -> Catalog:
@@ -201,8 +183,7 @@ def catalog_of(name: str) -> Catalog:
     prefix = _FILE.match(name)
     path = name[prefix.end() :] if prefix is not None else name
     try:
-        with _opening:
-            start = _first_bytes(path, 16)
+        start = first_bytes(path, 16)
     except OSError as error:
         raise storage_error(path, error) from error
     if start == b"SQLite format 3\0":

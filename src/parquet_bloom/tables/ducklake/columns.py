@@ -20,13 +20,20 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.tables.ducklake.catalog import Queries
+from parquet_bloom.tables.ducklake.catalog import NUMBER, TEXT, Queries
 from parquet_bloom.tables.ducklake.types import INTEGERS, arrow_type, is_exact, scalar_of
 from parquet_bloom.tables.snapshot import Field, LeafPath
 
 _ABSENT = "\0"  # no file has a column of this name
 _GROUPS: dict[str, LeafPath] = {"struct": (), "list": ("list",), "map": ("key_value",)}  # between column and children
 _AS_JSON = INTEGERS | {"boolean", "varchar", "json"}  # which are the same text as JSON
+
+_COLUMN = {
+    "column_order": NUMBER, "column_id": NUMBER, "column_name": TEXT, "column_type": TEXT,
+    "initial_default": TEXT.or_null, "parent_column": NUMBER.or_null, "begin_snapshot": NUMBER,
+    "end_snapshot": NUMBER.or_null,
+}  # fmt: skip
+_DEEPEST = 100  # parts of a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,8 @@ def columns_of(queries: Queries, table: str, table_id: int, snapshot: int) -> Co
     table  named in errors
     Raises TableFormatError for a type, or a default, that is not understood.
     """
-    rows = queries.run(
-        "SELECT column_id, column_name, column_type, initial_default, parent_column, begin_snapshot, end_snapshot "
-        "FROM ducklake_column WHERE table_id = ? ORDER BY column_order, column_id",
-        [table_id],
-    )
+    found = queries.rows("ducklake_column", _COLUMN, "table_id = ?", [table_id])
+    rows = [row[1:] for row in sorted(found, key=lambda row: row[:2])]
     types: defaultdict[int, set[str]] = defaultdict(set)
     for id_, _, kind, *_ in rows:
         types[id_].add(kind)
@@ -84,12 +88,15 @@ def columns_of(queries: Queries, table: str, table_id: int, snapshot: int) -> Co
         for id_, name, kind, default, parent, begin, end in rows
         if begin <= snapshot and (end is None or end > snapshot)
     ]
+    by_id = {column.id: column for column in live}
+    if len(by_id) < len(live):
+        raise TableFormatError(table, "two columns have one id at the same snapshot")
     children: defaultdict[int | None, list[Column]] = defaultdict(list)
     for column in live:
         children[column.parent].append(column)
     leaves: dict[int, LeafPath] = {}
     fields = tuple(_field(table, column, (), children, leaves) for column in children[None])
-    return Columns(fields, leaves, {column.id: column for column in live})
+    return Columns(fields, leaves, by_id)
 
 
 def _field(
@@ -100,6 +107,8 @@ def _field(
     leaves: dict[int, LeafPath],
 ) -> Field:
     path = (*above, column.name)
+    if len(path) > _DEEPEST:
+        raise TableFormatError(table, f"column {path[0]} is nested deeper than {_DEEPEST} groups")
     if column.type in _GROUPS:
         inner = children.get(column.id, [])
         wanted = {"struct": len(inner), "list": 1, "map": 2}[column.type]

@@ -19,11 +19,13 @@ from collections.abc import Sequence
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.ducklake.catalog import Queries
+from parquet_bloom.tables.ducklake.catalog import FLAG, NUMBER, TEXT, Queries
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import Entry
 from parquet_bloom.tables.new_names import beside
 from parquet_bloom.tables.snapshot import Change
+
+_FILES, _SCHEDULED = "ducklake_data_file", "ducklake_files_scheduled_for_deletion"
 
 
 def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change]) -> None:
@@ -39,7 +41,7 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
         _unchanged(queries, change, entry)
         path = beside(entry.path, change.location.path)
         queries.run(
-            "UPDATE ducklake_data_file SET path = ?, file_size_bytes = ?, footer_size = ? WHERE data_file_id = ?",
+            f"UPDATE {queries.table(_FILES)} SET path = ?, file_size_bytes = ?, footer_size = ? WHERE data_file_id = ?",
             [path, change.size, change.footer_size, entry.id],
         )
         full = folders.full(entry.path, entry.relative)
@@ -48,7 +50,8 @@ def replace_files(queries: Queries, folders: Folders, changes: Sequence[Change])
             continue  # another row, of this table or of another, has the same file: it was added twice
         old, relative = folders.below_data(full)
         queries.run(
-            f"INSERT INTO ducklake_files_scheduled_for_deletion VALUES (?, ?, ?, {time})",
+            f"INSERT INTO {queries.table(_SCHEDULED)} (data_file_id, path, path_is_relative, schedule_start) "
+            f"VALUES (?, ?, ?, {time})",
             [entry.id, old, relative, now],
         )
 
@@ -58,7 +61,8 @@ class _Named:
 
     def __init__(self, queries: Queries) -> None:
         self._rows: defaultdict[str, dict[int, str | None]] = defaultdict(dict)
-        for id_, path, relative in queries.run("SELECT data_file_id, path, path_is_relative FROM ducklake_data_file"):
+        columns = {"data_file_id": NUMBER, "path": TEXT, "path_is_relative": FLAG}
+        for id_, path, relative in queries.rows(_FILES, columns):
             self._rows[posixpath.basename(path)][id_] = None if relative else path
 
     def forget(self, entry: Entry) -> None:
@@ -73,7 +77,7 @@ class _Named:
 def has_new_files(queries: Queries, changes: Sequence[Change]) -> bool:
     """Whether the catalog names the new files; one transaction changed all of them, or none."""
     entry: Entry = changes[0].file.entry
-    rows = queries.run("SELECT path FROM ducklake_data_file WHERE data_file_id = ?", [entry.id])
+    rows = queries.rows(_FILES, {"path": TEXT}, "data_file_id = ?", [entry.id])
     return bool(rows) and posixpath.basename(rows[0][0]) == posixpath.basename(changes[0].location.path)
 
 
@@ -94,19 +98,15 @@ def check_new_files(changes: Sequence[Change]) -> None:
 
 
 def _unchanged(queries: Queries, change: Change, entry: Entry) -> None:
-    rows = queries.run(
-        "SELECT path, end_snapshot FROM ducklake_data_file WHERE data_file_id = ? AND table_id = ?",
-        [entry.id, entry.table_id],
-    )
+    columns = {"path": TEXT, "end_snapshot": NUMBER.or_null}
+    rows = queries.rows(_FILES, columns, "data_file_id = ? AND table_id = ?", [entry.id, entry.table_id])
     if not rows or rows[0][1] is not None:
         raise ConflictError(change.file, "another commit took it out of the table")
     if rows[0][0] != entry.path:
         raise ConflictError(change.file, f"another commit put {posixpath.basename(rows[0][0])} in its place")
-    deletes = queries.run(
-        "SELECT delete_file_id, path FROM ducklake_delete_file WHERE data_file_id = ? AND end_snapshot IS NULL",
-        [entry.id],
-    )
+    of_deletes = {"delete_file_id": NUMBER, "path": TEXT}
+    deletes = queries.rows("ducklake_delete_file", of_deletes, "data_file_id = ? AND end_snapshot IS NULL", [entry.id])
     inlined = f"ducklake_inlined_delete_{entry.table_id}"
-    here = queries.run(f"SELECT row_id FROM {inlined} WHERE file_id = ?", [entry.id]) if queries.has(inlined) else []
+    here = queries.rows(inlined, {"row_id": NUMBER}, "file_id = ?", [entry.id]) if queries.has(inlined) else []
     if frozenset(deletes) != entry.deletes or frozenset(row for (row,) in here) != entry.inlined:
         raise ConflictError(change.file, "another commit deleted rows of it")

@@ -15,6 +15,7 @@ Source: the DuckLake 1.0 specification; hashes as Iceberg's, Appendix B, measure
 from __future__ import annotations
 
 import datetime as dt
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,11 @@ from parquet_bloom.formats.literals import Instant, Literal, day_number
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import Operand, operand
 from parquet_bloom.tables.ducklake.columns import Column, Columns
-from parquet_bloom.tables.ducklake.types import SIGNED, literal_of, scalar_of
+from parquet_bloom.tables.ducklake.types import SIGNED, literal_of, scalar_of, whole
 from parquet_bloom.tables.snapshot import FileBounds, LeafPath
 
 _DAY_NS = 86_400 * 10**9
+_BUCKET = re.compile(r"bucket\(([1-9]\d{0,9})\)", re.A)
 _PARTS = ("year", "month", "day", "hour")
 _CONSTANTS = frozenset(("boolean", "varchar", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"))
 
@@ -43,7 +45,7 @@ class ColumnStatistics:
     null_count: int | None
     lower: str | None
     upper: str | None
-    contains_nan: bool | None
+    contains_nan: object  # as the database has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def _bounds(one: ColumnStatistics, column: Column, leaf: Leaf, rows: int) -> Fil
             lower = upper = None
     counted = one.null_count is not None and one.value_count is not None and not leaf.repeated
     nulls = one.null_count if counted and one.null_count + one.value_count == rows else None  # type: ignore[operator]
-    return FileBounds(lower, upper, nulls, not (nulls == rows and rows > 0), one.contains_nan is False)
+    return FileBounds(lower, upper, nulls, not (nulls == rows and rows > 0), one.contains_nan == 0)
 
 
 def _place(text: str | None, column: Column, leaf: Leaf) -> Operand | None:
@@ -138,13 +140,14 @@ def ranges_of(
 
 def _span(texts: Mapping[str, str]) -> tuple[int, int] | None:
     """The first and the last nanosecond since 1970 of a year, or of a month, day or hour of it."""
-    numbers = []
+    numbers: list[int] = []
     for part in _PARTS:
-        if part not in texts:
+        number = whole(texts[part]) if part in texts else None
+        if number is None:
             break
-        numbers.append(int(texts[part]))
+        numbers.append(number)
     try:
-        if not numbers:
+        if not numbers or (len(numbers) == 4 and not 0 <= numbers[3] < 24):
             return None
         year, month, day = [*numbers[:3], 1, 1][:3]
         start = dt.date(year, month, day)
@@ -204,10 +207,11 @@ def buckets_of(values: Sequence[PartitionValue], columns: Columns) -> tuple[Hash
     found = []
     for one in values:
         path, column = columns.leaves.get(one.column_id), columns.by_id.get(one.column_id)
-        if path is None or column is None or not one.transform.startswith("bucket("):
+        count = _BUCKET.fullmatch(one.transform)
+        bucket = whole(one.value) if one.value is not None else None
+        if path is None or column is None or count is None or (bucket is None and one.value is not None):
             continue
         text = column.types == {"varchar"}
         if text or column.types == {"date"} or column.types <= SIGNED:
-            bucket = int(one.value) if one.value is not None else None
-            found.append(HashBucket(path, int(one.transform[7:-1]), text, bucket))
+            found.append(HashBucket(path, int(count[1]), text, bucket))
     return tuple(found)

@@ -11,7 +11,7 @@ Source: the DuckLake 1.0 specification, "Data Inlining"; texts as DuckLake of Du
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from parquet_bloom.errors import StorageError, TableFormatError, first_line
+from parquet_bloom.errors import RequestError, StorageError, TableFormatError, first_line
 from parquet_bloom.formats.literals import spelled
 from parquet_bloom.formats.metadata.schema import quoted
-from parquet_bloom.tables.ducklake.catalog import LIVE, Queries
+from parquet_bloom.tables.ducklake.catalog import LIVE, NUMBER, TEXT, Queries
 from parquet_bloom.tables.ducklake.columns import Columns, columns_of
+from parquet_bloom.tables.ducklake.databases import DuckDatabase, confined, new_folder
 from parquet_bloom.tables.ducklake.in_memory import OneFile
 from parquet_bloom.tables.ducklake.types import sql_type
 from parquet_bloom.tables.snapshot import Field, TableFile
@@ -38,12 +39,14 @@ def inlined_files(queries: Queries, table: str, table_id: int, snapshot: int) ->
     table  named in errors
     Raises TableFormatError for rows that cannot be read: they must not be missing in silence.
     """
-    named = "SELECT table_name FROM ducklake_inlined_data_tables WHERE table_id = ? ORDER BY schema_version"
+    named = queries.rows(
+        "ducklake_inlined_data_tables", {"schema_version": NUMBER, "table_name": TEXT}, "table_id = ?", [table_id]
+    )
     files = []
-    for (name,) in queries.run(named, [table_id]):
-        rows = f"{quoted(name)} WHERE {LIVE}"
-        count, last = queries.run(f"SELECT count(*), max(begin_snapshot) FROM {rows}", [snapshot, snapshot])[0]
-        if count:
+    for _, name in sorted(named):
+        rows = queries.rows(name, {"begin_snapshot": NUMBER}, LIVE, [snapshot, snapshot])
+        if rows:
+            count, last = len(rows), max(rows)[0]
             try:
                 data = _parquet(queries, name, columns_of(queries, table, table_id, last), snapshot)
             except (_NotReadError, StorageError) as error:
@@ -62,25 +65,27 @@ class _NotReadError(Exception):
 
 def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> bytes:
     """One of the catalog's tables as a Parquet file with field ids."""
-    has = [row[0] for row in queries.run(f"SELECT name FROM pragma_table_info({spelled(name)})")]
+    has = queries.columns(name) or []
     wanted = [field.name for field in columns.fields]
     if has[:3] != _OWN or sorted(has[3:]) != sorted(wanted):
         raise _NotReadError("under other names than their table's columns had")
     casts = ", ".join(
         f"CAST({quoted(field.name)} AS {_sql_type(field, columns)}) AS {quoted(field.name)}" for field in columns.fields
     )
-    rows = f"FROM {quoted(name)} WHERE {LIVE} ORDER BY row_id".replace("?", str(int(snapshot)))
+    rows = f"FROM {queries.table(name)} WHERE {LIVE} ORDER BY row_id".replace("?", str(int(snapshot)))
     ids = ", ".join(_field_id(field) for field in columns.fields)
-    if not queries.is_sqlite:
-        return _written(queries.connection, f"SELECT {casts} {rows}", ids)
+    database = queries.database
+    if isinstance(database, DuckDatabase):
+        return _written(database.connection, database.folder, f"SELECT {casts} {rows}", ids)
+    folder = new_folder()
     try:
-        import duckdb
-    except ImportError:
+        connection = confined(folder)
+    except RequestError:
         raise _NotReadError("and reading them needs duckdb (pip install 'parquet-bloom[ducklake]')") from None
     stored = queries.run(f"SELECT {', '.join(map(quoted, wanted))} {rows}")
-    with duckdb.connect(":memory:") as connection:
+    with connection:
         connection.register("stored", _as_texts(wanted, stored))
-        return _written(connection, f"SELECT {casts} FROM stored", ids)
+        return _written(connection, folder, f"SELECT {casts} FROM stored", ids)
 
 
 def _as_texts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
@@ -94,8 +99,10 @@ def _as_texts(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
     return pa.table(columns, names=list(names))
 
 
-def _written(connection: Any, select: str, ids: str) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="parquet-bloom-") as folder:
+def _written(connection: Any, folder: str, select: str, ids: str) -> bytes:
+    """What a query gives, as DuckDB writes it: by way of a folder, which is made for it and removed."""
+    os.mkdir(folder, 0o700)
+    try:
         path = os.path.join(folder, "rows.parquet")
         try:
             connection.execute(f"COPY ({select}) TO {spelled(path)} (FORMAT parquet, FIELD_IDS {{{ids}}})")
@@ -104,6 +111,8 @@ def _written(connection: Any, select: str, ids: str) -> bytes:
                 raise
             raise _NotReadError(f"and DuckDB does not write them ({first_line(error)})") from error
         return Path(path).read_bytes()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sql_type(field: Field, columns: Columns) -> str:

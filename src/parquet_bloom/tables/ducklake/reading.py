@@ -16,7 +16,8 @@ import pyarrow as pa
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.tables.ducklake.catalog import LIVE, Queries
+from parquet_bloom.tables.ducklake.catalog import ANY, COUNT, FLAG, LIVE, NUMBER, TEXT, Queries
+from parquet_bloom.tables.ducklake.catalog import Columns as Wanted
 from parquet_bloom.tables.ducklake.columns import columns_of, named_as
 from parquet_bloom.tables.ducklake.deletes import DeleteFile, FileDeletes
 from parquet_bloom.tables.ducklake.evidence import (
@@ -91,19 +92,22 @@ class _NameRow(NamedTuple):
     is_partition: int | None
 
 
-def _selected(row: type[Any], **others: str) -> str:
-    """The columns of a query whose rows become named tuples; `others` are called otherwise in the catalog."""
-    return ", ".join(others.get(name, name) for name in row._fields)
-
-
-_FILE_COLUMNS = _selected(
-    _FileRow, id="data_file_id", relative="path_is_relative", format="file_format", rows="record_count",
-    size="file_size_bytes",
-)  # fmt: skip
-_DELETE_COLUMNS = _selected(
-    _DeleteRow, file_id="data_file_id", id="delete_file_id", relative="path_is_relative", rows="delete_count"
-)
-_NAME_COLUMNS = _selected(_NameRow, name="source_name", column_id="target_field_id")
+_FILE = {
+    "data_file_id": NUMBER, "path": TEXT, "path_is_relative": FLAG, "file_format": TEXT, "record_count": COUNT,
+    "file_size_bytes": COUNT, "partition_id": NUMBER.or_null, "mapping_id": NUMBER.or_null,
+    "partial_max": NUMBER.or_null, "encryption_key": TEXT.or_null,
+}  # fmt: skip
+_DELETE = {
+    "data_file_id": NUMBER, "delete_file_id": NUMBER, "path": TEXT, "path_is_relative": FLAG, "format": TEXT,
+    "delete_count": COUNT, "encryption_key": TEXT.or_null,
+}  # fmt: skip
+_NAME = {"mapping_id": NUMBER, "source_name": TEXT, "target_field_id": NUMBER, "is_partition": FLAG.or_null}
+_STATISTICS = {
+    "data_file_id": NUMBER, "column_id": NUMBER, "value_count": COUNT.or_null, "null_count": COUNT.or_null,
+    "min_value": TEXT.or_null, "max_value": TEXT.or_null, "contains_nan": ANY,
+}  # fmt: skip
+_TERM = {"partition_id": NUMBER, "partition_key_index": NUMBER, "column_id": NUMBER, "transform": TEXT}
+_VALUE = {"data_file_id": NUMBER, "partition_key_index": NUMBER, "partition_value": TEXT.or_null}
 
 
 class Reader:
@@ -122,7 +126,7 @@ class Reader:
 
     def snapshot(self, stored_only: bool) -> Snapshot:
         """Read all of it, as tables.snapshot.Table has it. Raises TableFormatError for what is not understood."""
-        rows = sorted(_FileRow(*row) for row in self._live("ducklake_data_file", _FILE_COLUMNS))
+        rows = [_FileRow(*row) for row in sorted(self._live("ducklake_data_file", _FILE), key=lambda row: row[0])]
         self._read_statistics()
         self._read_partitions(rows)
         self._read_names()
@@ -201,44 +205,36 @@ class Reader:
 
     # --- rows of the catalog ------------------------------------------------------------------
 
-    def _live(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+    def _live(self, table: str, columns: Wanted) -> list[tuple[Any, ...]]:
         at = [self._table.id, self._table.snapshot, self._table.snapshot]
-        return self._queries.run(f"SELECT {columns} FROM {table} WHERE table_id = ? AND {LIVE}", at)
+        return self._queries.rows(table, columns, f"table_id = ? AND {LIVE}", at)
 
-    def _of_table(self, table: str, columns: str) -> list[tuple[Any, ...]]:
-        return self._queries.run(f"SELECT {columns} FROM {table} WHERE table_id = ?", [self._table.id])
+    def _of_table(self, table: str, columns: Wanted) -> list[tuple[Any, ...]]:
+        return self._queries.rows(table, columns, "table_id = ?", [self._table.id])
 
     def _read_statistics(self) -> None:
-        columns = "data_file_id, column_id, value_count, null_count, min_value, max_value, contains_nan"
-        for file_id, column_id, values, nulls, low, high, nan in self._of_table("ducklake_file_column_stats", columns):
-            nan = None if nan is None else bool(nan)
-            self._statistics[file_id].append(ColumnStatistics(column_id, values, nulls, low, high, nan))
+        for file_id, *of in self._of_table("ducklake_file_column_stats", _STATISTICS):
+            self._statistics[file_id].append(ColumnStatistics(*of))
 
     def _read_partitions(self, files: Sequence[_FileRow]) -> None:
         """The values of each file, by the partitioning that it was written with."""
-        columns = "partition_id, partition_key_index, column_id, transform"
-        terms = {(row[0], row[1]): row[2:] for row in self._of_table("ducklake_partition_column", columns)}
+        terms = {(row[0], row[1]): row[2:] for row in self._of_table("ducklake_partition_column", _TERM)}
         partitions = {file.id: file.partition_id for file in files}
-        columns = "data_file_id, partition_key_index, partition_value"
-        for file_id, index, value in self._of_table("ducklake_file_partition_value", columns):
+        for file_id, index, value in self._of_table("ducklake_file_partition_value", _VALUE):
             term = terms.get((partitions.get(file_id), index))
             if term is not None:
                 self._values[file_id].append(PartitionValue(term[0], term[1].lower(), value))
 
     def _read_names(self) -> None:
-        maps = "SELECT mapping_id FROM ducklake_column_mapping WHERE table_id = ?"
-        for row in self._queries.run(
-            f"SELECT {_NAME_COLUMNS} FROM ducklake_name_mapping WHERE mapping_id IN ({maps})", [self._table.id]
-        ):
+        maps = f"SELECT mapping_id FROM {self._queries.table('ducklake_column_mapping')} WHERE table_id = ?"
+        for row in self._queries.rows("ducklake_name_mapping", _NAME, f"mapping_id IN ({maps})", [self._table.id]):
             self._names[row[0]].append(_NameRow(*row))
 
     def _read_deletes(self) -> None:
-        for row in self._live("ducklake_delete_file", _DELETE_COLUMNS):
+        for row in self._live("ducklake_delete_file", _DELETE):
             self._deletes[row[0]].append(_DeleteRow(*row))
         inlined = f"ducklake_inlined_delete_{self._table.id}"
         if self._queries.has(inlined):
-            at = [self._table.snapshot]
-            for file_id, row_id in self._queries.run(
-                f"SELECT file_id, row_id FROM {inlined} WHERE begin_snapshot <= ?", at
-            ):
+            columns = {"file_id": NUMBER, "row_id": NUMBER}
+            for file_id, row_id in self._queries.rows(inlined, columns, "begin_snapshot <= ?", [self._table.snapshot]):
                 self._inlined[file_id].append(row_id)

@@ -15,7 +15,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, 
 from parquet_bloom.formats.literals import read_instant
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.ducklake.catalog import LIVE, Catalog, Queries, catalog_of
+from parquet_bloom.tables.ducklake.catalog import FLAG, LIVE, NUMBER, TEXT, Catalog, Queries, catalog_of
 from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files, replace_files
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import Reader, TableRow
@@ -26,6 +26,9 @@ from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
 _PART = r'(?:"(?:[^"]|"")+"|[^./"]+)'
 _NAME = re.compile(rf"(.+)/({_PART}\.{_PART})", re.S)
 _PROPERTIES = ("data_path",)
+_LIES = {"path": TEXT.or_null, "path_is_relative": FLAG.or_null}
+_SCHEMA = {"schema_id": NUMBER, "schema_name": TEXT, **_LIES}
+_TABLE = {"schema_id": NUMBER, "table_name": TEXT, "table_id": NUMBER, **_LIES}
 
 
 def open_ducklake(name: str, version: str | None, access: TableAccess = ORDINARY) -> DuckLakeTable:
@@ -97,7 +100,7 @@ class DuckLakeTable:
         reason = ""
         try:
             with self.catalog.writing() as queries:
-                latest = queries.snapshots()[-1][0]
+                latest = max(queries.snapshots(), default=(int(snapshot.version), 0))[0]
                 replace_files(queries, self._row(queries, int(snapshot.version)).folders, changes)
         except UnknownCommitError as error:
             with suppress(ParquetBloomError):
@@ -120,7 +123,7 @@ class DuckLakeTable:
         if self.version is None:
             return snapshots[-1][0]
         if self.version.isdecimal():
-            fit = [id_ for id_, _ in snapshots if id_ == int(self.version)]
+            fit = [id_ for id_, _ in snapshots if str(id_) == (self.version.lstrip("0") or "0")]
         else:
             try:
                 at = read_instant(self.version).nanoseconds
@@ -133,12 +136,13 @@ class DuckLakeTable:
         return fit[-1]
 
     def _row(self, queries: Queries, snapshot: int) -> TableRow:
-        both = " AND ".join(f"{one}.{LIVE.replace('end_snapshot', f'{one}.end_snapshot')}" for one in "ts")
-        rows = queries.run(
-            "SELECT s.schema_name, t.table_name, t.table_id, s.path, s.path_is_relative, t.path, t.path_is_relative "
-            f"FROM ducklake_table t JOIN ducklake_schema s ON s.schema_id = t.schema_id WHERE {both}",
-            [snapshot] * 4,
-        )
+        live = [snapshot, snapshot]
+        schemas = {id_: of for id_, *of in queries.rows("ducklake_schema", _SCHEMA, LIVE, live)}
+        rows = [
+            (schemas[schema_id][0], name, id_, *schemas[schema_id][1:], *lies)
+            for schema_id, name, id_, *lies in queries.rows("ducklake_table", _TABLE, LIVE, live)
+            if schema_id in schemas
+        ]
         found = [row for row in rows if row[:2] == self.path]
         found = found or [row for row in rows if _folded(row[:2]) == _folded(self.path)]  # as SQL has names
         if len(found) != 1:

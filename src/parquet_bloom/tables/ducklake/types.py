@@ -63,7 +63,7 @@ _SQL = {
     "timestamp_ms": "TIMESTAMP_MS", "timestamp_ns": "TIMESTAMP_NS", "timestamptz": "TIMESTAMPTZ",
     "interval": "INTERVAL", "varchar": "VARCHAR", "blob": "BLOB", "json": "JSON", "uuid": "UUID",
 }  # fmt: skip
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.A)
 _INTEGER_TEXT = re.compile(r"-?\d{1,20}", re.A)
 _HUGE_TEXT = re.compile(r"-?\d{1,39}", re.A)
 _NUMBER_TEXT = re.compile(r"-?\d{1,40}(\.\d{1,40})?", re.A)
@@ -74,7 +74,10 @@ _UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 def arrow_type(name: str) -> pa.DataType | None:
     """The type of rows; None for one that is not read, such as VARIANT, and for nested ones."""
     decimal = _DECIMAL.fullmatch(name)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal is not None else _PLAIN.get(name)
+    if decimal is None:
+        return _PLAIN.get(name)
+    precision, scale = int(decimal[1]), int(decimal[2])
+    return pa.decimal128(precision, scale) if 1 <= precision <= 38 and scale <= precision else None
 
 
 def sql_type(name: str) -> str | None:
@@ -87,6 +90,11 @@ def is_exact(name: str) -> bool:
     return name in INTEGERS or _DECIMAL.fullmatch(name) is not None
 
 
+def whole(text: str) -> int | None:
+    """A number of at most 20 digits; None for any other text."""
+    return int(text) if _INTEGER_TEXT.fullmatch(text) else None
+
+
 def literal_of(text: str, name: str) -> Literal:
     """A value of the catalog; None where it is not surely understood."""
     try:
@@ -97,7 +105,7 @@ def literal_of(text: str, name: str) -> Literal:
 
 def _literal(text: str, name: str) -> Literal:
     if name in INTEGERS:
-        return int(text) if _INTEGER_TEXT.fullmatch(text) else None
+        return whole(text)
     if _DECIMAL.fullmatch(name) is not None:
         return Decimal(text) if _NUMBER_TEXT.fullmatch(text) else None
     if name in ("float32", "float64"):

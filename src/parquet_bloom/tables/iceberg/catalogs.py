@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
@@ -18,8 +17,7 @@ from pyiceberg.exceptions import (
     NotInstalledError,
     ValidationError,
 )
-from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.config import Config
 
@@ -29,9 +27,9 @@ from parquet_bloom.errors import (
     StorageError,
     TableFormatError,
     first_line,
-    parameter,
 )
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.tables.iceberg.strangers import guarded
 
 
 @contextmanager
@@ -73,7 +71,7 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Open a catalog as pyiceberg's configuration and these properties tell; none is made.
+    """Open a catalog as pyiceberg's configuration and these properties tell; none is made. Metadata cannot add any.
 
     Raises RequestError; StorageError where its database is missing.
     """
@@ -83,47 +81,12 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             if _MAKES_TABLES not in known:  # else to look at a table would make a catalog of any database
                 _check_database(name, str(known.get("uri", "")))
                 properties = {**properties, _MAKES_TABLES: "false"}
-            return _deaf_to_tables(load_catalog(name, **properties))
+            return guarded(load_catalog(name, **properties))
     except ParquetBloomError:
         raise
     except (ValueError, NotInstalledError, KeyError) as error:
         hint = "configure it in .pyiceberg.yaml, or give its properties"
         raise RequestError(f"iceberg:{name}: {without_secret(first_line(error))}; {hint}") from error
-
-
-def _deaf_to_tables(catalog: Catalog) -> Catalog:
-    """The catalog, which opens the files of its tables by its own properties and what its server answers.
-
-    pyiceberg 0.12 adds the properties in a table's metadata. These could name an endpoint, to which the user's
-    credentials would go (s3.endpoint), or a class to be imported (py-io-impl).
-    """
-    answered = getattr(catalog, "_response_to_table", None)  # of a REST catalog, whose server's answer counts
-    if answered is not None:
-
-        def without_properties(identifier: tuple[str, ...], response: Any) -> Any:
-            metadata = response.metadata
-            bare = response.model_copy(update={"metadata": metadata.model_copy(update={"properties": {}})})
-            table = answered(identifier, bare)
-            table.metadata = metadata
-            return table
-
-        catalog._response_to_table = without_properties  # type: ignore[attr-defined]
-    else:
-
-        def load_own(properties: Any = None, location: str | None = None) -> FileIO:
-            return load_file_io(catalog.properties, location)
-
-        catalog._load_file_io = load_own  # type: ignore[method-assign]
-    return catalog
-
-
-def check_code(table: Table, shown: str) -> None:
-    """Raise TableFormatError where a commit would import a module that the table names, and its user does not."""
-    name = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
-    wanted = table.metadata.properties.get(name)
-    if wanted and table.catalog.properties.get(name) != wanted:
-        reason = f"its property {name} names code to be run, {wanted[:200]!r}; if you trust it, give "
-        raise TableFormatError(shown, reason + parameter("catalog_properties") + f" {name}={wanted[:200]}")
 
 
 def _check_database(name: str, uri: str) -> None:

@@ -26,12 +26,13 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
-from parquet_bloom.tables.iceberg.catalogs import check_code, refresh
+from parquet_bloom.tables.iceberg.catalogs import refresh
 from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 from parquet_bloom.tables.iceberg.entries import Entry
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.producer import LOST_SPEC, Replacement, Swap, lost_specs
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes
+from parquet_bloom.tables.iceberg.strangers import check_provider
 from parquet_bloom.tables.new_names import beside
 from parquet_bloom.tables.roots import Roots, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
@@ -41,17 +42,18 @@ _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
 def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, Ways]:
-    """For each file's path, how it may get a new version. Raises TableFormatError as `check_version`."""
-    check_version(log, name)
+    """For each file's path, how it may get a new version. Raises TableFormatError as `check_writable`."""
+    check_writable(log, name)
     lost = lost_specs(log.schema(), log.specs())
     return {file.path: _ways(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
 
 
-def check_version(log: IcebergLog, name: str) -> None:
-    """Raise TableFormatError for a format version whose manifests pyiceberg does not write."""
+def check_writable(log: IcebergLog, name: str) -> None:
+    """Raise TableFormatError for a format version whose manifests pyiceberg does not write, and code to be run."""
     if log.format_version > _MOST_VERSION:
         reason = f"has format version {log.format_version}, whose manifests pyiceberg cannot write; it can only be read"
         raise TableFormatError(name, reason)
+    check_provider(name, log.properties, log.catalog.properties)
 
 
 def _ways(file: TableFile, lost_spec: bool, outside: str) -> Ways:
@@ -75,8 +77,7 @@ def commit(
     where nothing was committed for another reason; UnknownCommitError where the catalog did not say.
     """
     refresh(log, name)
-    check_version(log, name)
-    check_code(log, name)
+    check_writable(log, name)
     files = Files.of(log, name, access)
     swaps = side_by_side(lambda change: _swap(change, files), changes)
     touched = {swap.old.manifest for swap in swaps}

@@ -18,7 +18,6 @@ from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
 from parquet_bloom.tables.iceberg.catalogs import (
-    check_code,
     find_catalog,
     refresh,
     released,
@@ -75,7 +74,6 @@ class IcebergTable:
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
-        check_code(self._log, self._name)
         roots = Files.of(self._log, self._name, self._access).roots
         return ways_of(self._log, self._name, snapshot.files, roots)
 
