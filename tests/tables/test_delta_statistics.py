@@ -13,8 +13,10 @@ from typing import Any
 
 import delta_tables as made
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import parquet_bloom as pb
 from parquet_bloom.tables.delta.actions import Add
 from parquet_bloom.tables.delta.schema import read_schema
 from parquet_bloom.tables.delta.statistics import Bounds, rows_of
@@ -307,3 +309,40 @@ def test_bounds_of_a_file_can_be_sent_to_another_process():
     schema = read_schema("t", made.metadata([made.field("x", "long")])["metaData"])
     bounds = Bounds(schema, Add("a", {}, 1, '{"numRecords":1,"minValues":{"x":1}}'))
     assert dict(pickle.loads(pickle.dumps(bounds))) == dict(bounds) == {("x",): FileBounds(1)}
+
+
+# --- what no writer writes ------------------------------------------------------------------------
+
+DIGITS = "9" * 5000
+ODD = [
+    DIGITS, f'{{"numRecords":{DIGITS}}}', f'{{"numRecords": 10, "maxValues": {{"x": {DIGITS}}}}}',
+    '{"numRecords": 10, "minValues": {"x": 1e999999999}, "maxValues": {"x": 1e999999999}}',
+    '{"numRecords": 10, "minValues": {"x": -1e-999999999}, "maxValues": {"x": 1e-999999999}}',
+    f'{{"numRecords": 10, "minValues": {{"x": {"9" * 4000}}}, "maxValues": {{"x": "{DIGITS}"}}}}',
+    f'{{"numRecords": 10, "nullCount": {{"x": {"9" * 4000}}}}}',
+    '{"numRecords": "10", "maxValues": [], "minValues": "x", "nullCount": 5}', "[" * 100_000, '{"a":' * 100_000, "5",
+    {}, {"numRecords": 10}, [], 5, 1.5, True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["long", "double", "float", "decimal(38,2)", "string", "date", "timestamp", "boolean"])
+@pytest.mark.parametrize("stats", ODD, ids=lambda stats: str(stats)[:40])
+def test_statistics_that_no_writer_writes_say_nothing_false(kind, stats):
+    schema = read_schema("t", made.metadata([made.field("x", kind)])["metaData"])
+    add = Add("a", {}, 1, stats)
+    assert rows_of(add) in (None, 10)
+    found = Bounds(schema, add).get(("x",))
+    if found is not None and kind == "long":
+        assert all(bound is None or -(2**63) <= bound < 2**63 for bound in (found.lower, found.upper))
+    for parsed in (5, [], "x", {"numRecords": [], "minValues": {"x": []}}):
+        assert rows_of(Add("a", {}, 1, None, parsed)) is None
+        assert Bounds(schema, Add("a", {}, 1, None, parsed)).get(("x",)) is None
+
+
+@pytest.mark.parametrize("stats", ODD, ids=lambda stats: str(stats)[:40])
+def test_tables_with_such_statistics_are_read_as_if_they_had_none(tmp_path, stats):
+    action = made.file_of(tmp_path, "a.parquet", pa.table({"x": pa.array(range(10), pa.int64())}))
+    action["add"]["stats"] = stats
+    made.commit(tmp_path, 0, made.protocol(), made.metadata([made.field("x", "long")]), action)
+    assert pb.read_table(f"delta:{tmp_path}", "x = 3")["x"].to_pylist() == [3]
+    assert pb.count(f"delta:{tmp_path}") == 10

@@ -172,6 +172,7 @@ SAID = {
     "a type of types": {COLUMN: '{"name": "id", "type": "' + "list<" * 5000 + '"}'},
     "a type that is none": {COLUMN: '{"name": "id", "type": "list<int64>"}'},
     "a path with an open quote": {COLUMN: '{"name": "\\"id", "type": "int64"}'},
+    "half a character": {COLUMN: '{"name": "id\\ud800", "type": "int64"}'},
     "a data set that is a number": {COLUMN: '{"name": "id", "type": "int64", "dataset": 5}'},
     "items": {form.ITEMS: "9" * 5000},
     "a negative number of items": {form.ITEMS: "-1"},
@@ -198,7 +199,7 @@ def test_what_an_index_says_of_itself_is_checked(name: str, index: Path, tmp_pat
     [
         {"fragment": None}, {"fragment": "0"}, {"fragment": 2**70}, {"fragment": -1}, {"fragment": True},
         {"path": 5}, {"path": ...}, {"path": "/a\0b"}, {"relative": 7}, {"relative": "\0"}, {"size": "17"},
-        {"footer_crc32": []},
+        {"footer_crc32": []}, {"relative": "\ud800"}, {"path": "/data/\udfff"},
     ],
     ids=str,
 )  # fmt: skip
@@ -215,6 +216,26 @@ def test_two_fragments_of_one_number_or_one_file_are_damage(index: Path, tmp_pat
         bad = crafted(index, tmp_path / f"bad{i}", **{FRAGMENTS: json.dumps([*one, other])})
         with pytest.raises(DamagedFileError, match="twice|as several fragments"):
             zones.query_index(bad, "id = 5")
+
+
+def test_many_fragments_of_one_folder_take_a_look_or_two_each(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [one] = json.loads(fragments(index))
+    many = [one | {"fragment": i, "path": str(tmp_path / f"data/{i}.parquet"), "relative": f"../../data/{i}.parquet"}
+            for i in range(500)]  # fmt: skip
+    bad = crafted(index, tmp_path / "bad", **{FRAGMENTS: json.dumps(many)})
+    looks: list[Any] = []
+    for look in (os.lstat, os.stat):
+
+        def counted(path: Any, *more: Any, look: Any = look, **others: Any) -> Any:
+            looks.append(path)
+            return look(path, *more, **others)
+
+        monkeypatch.setattr(os, look.__name__, counted)
+    with pytest.raises(StaleIndexError, match="its file .*1.parquet cannot be read"):
+        zones.query_index(bad, "id = 5")
+    assert 500 <= len(looks) < 1200, "folders above them are looked up once"
 
 
 # --- what an index may open -------------------------------------------------------------------------

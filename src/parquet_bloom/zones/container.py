@@ -92,7 +92,7 @@ class ZoneFile:
                 if type(one.get(key)) is not wanted and (key != "relative" or key in one):
                     reason = f"a fragment's {key} is {shown(one.get(key))}, and no {wanted.__name__}"
                     raise DamagedFileError(self.path, reason)
-            if not 0 <= one["fragment"] < 1 << 48 or "\0" in one["path"] + one.get("relative", ""):
+            if not 0 <= one["fragment"] < 1 << 48 or not _is_name(one["path"] + one.get("relative", "")):
                 raise DamagedFileError(self.path, f"no fragment is {shown(one['fragment'])}, {shown(one['path'])}")
         if len({one["fragment"] for one in found}) < len(found):
             raise DamagedFileError(self.path, "names a fragment twice")
@@ -108,7 +108,9 @@ class ZoneFile:
         """Name and type of the column; None where the index does not say. Raises DamagedFileError."""
         found = self._json(COLUMN)
         if found is not None and not (
-            isinstance(found, dict) and {"name", "type"} <= set(found) and all(type(v) is str for v in found.values())
+            isinstance(found, dict)
+            and {"name", "type"} <= set(found)
+            and all(type(v) is str and _is_name(v) for v in found.values())
         ):
             raise DamagedFileError(self.path, f"{COLUMN} names no column")
         return found
@@ -153,6 +155,14 @@ class ZoneFile:
             for question, hashes in enumerate(asked):
                 answers[question, part] = bool(len(hashes)) if stack is None else _any_in(stack, hashes)
         return answers[:, zones]
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text of JSON can be a file's name: half a character, such as \\ud800, is none to a system."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def _stacked(filters: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32] | None]]:

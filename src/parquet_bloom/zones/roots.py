@@ -45,6 +45,9 @@ class Root:
         self._store = store
         self._path = store.real(path)
         self.shown = str(store.location(path.rstrip("/") + "/")).rstrip("/") or "/"
+        # By its name as given, and in full.
+        self._roots = {self._path, self.shown if os.path.isabs(self.shown) else os.path.abspath(self.shown)}
+        self._real: dict[str, str] = {}  # of folders: an index names many files of few of them
 
     def file(self, one: dict[str, Any]) -> DataFile:
         """The data file that a fragment names. Raises StaleIndexError for one that is not below the root."""
@@ -72,12 +75,18 @@ class Root:
     def _paths(self, one: dict[str, Any]) -> list[str]:
         """Where a file lies by its way from the index, and by its name when the index was built."""
         ways = [os.path.join(folder, one["relative"]) for folder in self._folders if "relative" in one]
-        return [os.path.normpath(path) for path in (*ways, one["path"]) if os.path.isabs(path)]
+        return list(dict.fromkeys(os.path.normpath(path) for path in (*ways, one["path"]) if os.path.isabs(path)))
 
     def _holds(self, path: str) -> bool:
         """Whether a path lies below the root: by its name first, so that nothing else is even looked up."""
-        roots = {self._path, self.shown} if os.path.isabs(self.shown) else {self._path, os.path.abspath(self.shown)}
-        return any(_below(path, root) for root in roots) and _below(os.path.realpath(path), self._path)
+        return any(_below(path, root) for root in self._roots) and _below(self._real_path(path), self._path)
+
+    def _real_path(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+        real = os.path.join(self._real[folder], name)
+        return os.path.realpath(real) if os.path.islink(real) else real
 
     def _outside(self, named: str) -> StaleIndexError:
         named = named if len(named) <= 200 else f"{named[:200]}..."

@@ -35,7 +35,7 @@ from parquet_bloom.tables.delta.partition_values import parse_timestamp
 from parquet_bloom.tables.delta.schema import Column, Schema
 from parquet_bloom.tables.snapshot import FileBounds, LeafPath
 
-_ROWS = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d+)\s*[,}]')
+_ROWS = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.A)
 _DAY_MICROS = 86_400_000_000
 _DAY = dt.date(1970, 1, 1).toordinal()
 _CUT_MS = 999  # microseconds that a timestamp of milliseconds may have lost
@@ -47,13 +47,18 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
-    first = _ROWS.match(add.stats or "")  # as most writers begin; large tables have many files
+    first = (
+        _ROWS.match(add.stats) if isinstance(add.stats, str) else None
+    )  # as most writers begin; large tables have many files
     return int(first[1]) if first is not None else _count(_told(add).get("numRecords"))
 
 
 def _told(add: Add) -> Mapping[str, Any]:
     """The statistics of a file; empty where there are none that can be read."""
-    return (add.parsed or {}) if add.stats is None else _decoded(add.stats)
+    text: object = add.stats  # a line of JSON may have anything there
+    if text is not None:
+        return _decoded(text) if isinstance(text, str) else {}
+    return add.parsed if isinstance(add.parsed, Mapping) else {}
 
 
 @lru_cache(
@@ -120,7 +125,7 @@ def _at(value: Any, path: LeafPath) -> Any:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
 def _bound(value: Any, column: Column, upper: bool) -> Any:
@@ -159,8 +164,9 @@ def _integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
-    whole = isinstance(value, Decimal) and value.is_finite() and value == int(value) and abs(value) < 2**53
+        return value if -(1 << 63) <= value < 1 << 63 else None
+    # Its size first: as an integer 1e999999999 would be half a gigabyte.
+    whole = isinstance(value, Decimal) and value.is_finite() and abs(value) < 2**53 and value == int(value)
     return int(value) if whole else None
 
 
