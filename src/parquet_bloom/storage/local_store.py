@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
@@ -139,10 +140,14 @@ class _LocalFile:
         return LocalToken.of(self._opened)
 
     def facts(self) -> Kept | None:
-        return None if self.fd is None else self.version().facts(self.fd)
+        with suppress(OSError):
+            return None if self.fd is None else self.version().facts(self.fd)
+        return None
 
     def lasting(self, wait: bool) -> Kept | None:
-        return None if self.fd is None else self.version().lasting(self.fd, wait)
+        with suppress(OSError):
+            return None if self.fd is None else self.version().lasting(self.fd, wait)
+        return None
 
     def renew(self) -> bool:
         assert self.fd is not None

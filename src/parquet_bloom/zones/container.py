@@ -26,6 +26,7 @@ from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.draft import read_at
 from parquet_bloom.storage.writing.new_file import local_target, new_file
 from parquet_bloom.zones.process import DistantReader
 from parquet_bloom.zones.reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
@@ -255,7 +256,7 @@ class ZoneWriter:
         size = os.fstat(self._new.fd).st_size
 
         def read(at: int, length: int) -> bytes:
-            return os.pread(self._new.fd, length, at)
+            return read_at(self._new.fd, at, length)
 
         offset = checksum_offset(read, size)
         if offset is None:
