@@ -22,7 +22,7 @@ from samples import keys_table
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.formats.journal import Journal
-from parquet_bloom.zones.container import ZoneFile
+from parquet_bloom.zones.container import FRAGMENTS, ZoneFile
 
 HERE = Path(__file__).parent
 ERRORS = {
@@ -147,7 +147,10 @@ def journal_of(path: Path, old_size: int, tail: bytes) -> Path:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says."""
+    """The bytes of a file; of a zone index, whose metadata pylance writes in any order, all that it says.
+
+    But for the version tokens of its files, which are new ones in each case.
+    """
     if path.suffix != ".lance":
         return path.read_bytes()
     from lance.file import LanceFileReader
@@ -155,7 +158,8 @@ def content(path: Path) -> bytes:
     try:
         zones = ZoneFile(str(path))
         rows = LanceFileReader(str(path)).read_all().to_table().to_pylist()
-        return repr((path.stat().st_size, sorted(zones.metadata.items()), rows, zones.nulls)).encode()
+        known = [{key: value for key, value in one.items() if key != "token"} for one in zones.fragments or []]
+        return repr((sorted((zones.metadata | {FRAGMENTS: repr(known)}).items()), rows, zones.nulls)).encode()
     except ParquetBloomError as error:
         return f"torn: {error}".encode()
 

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import adversary
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from samples import command, keys_table, leftovers, write_keys
@@ -306,6 +308,30 @@ def test_what_another_program_appends_meanwhile_is_not_written_over(
         torn.add(append=True)
     assert at == [len(torn.old), len(torn.old) + 1000], "nothing is written after it"
     assert torn.path.read_bytes() == torn.new[: len(torn.old) + 2000] + b"THEIR LINE\n"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_body_that_got_other_values_meanwhile_stays_as_it_is(torn: Torn, whole: bool) -> None:
+    """Between the crash and the next run: inode, size, times and the old footer are as they were."""
+    table = pa.table({"id": range(5000), "name": ["n"] * 5000})
+    torn.old = adversary.written(table, write_statistics=False)
+    new = adversary.written(adversary.replaced(table, "id", 2500, -1), write_statistics=False)
+    assert adversary.looks_alike(torn.old, new)
+    torn.path.write_bytes(torn.old)
+    parquet_bloom.add_filters(torn.path, torn.path.with_name("new"), columns=["id"], placement="tail", sync=False)
+    torn.tail = torn.path.with_name("new").read_bytes()[len(torn.old) :]
+    behind = torn.tail if whole else torn.tail[:1000]
+    torn.tear(behind)
+    adversary.in_place(torn.path, new + behind)
+    if whole:
+        parquet_bloom.remove_filters(torn.path, in_place=True, sync=False)
+        assert torn.path.read_bytes() == new
+    else:
+        torn.add()
+        assert torn.path.read_bytes()[: len(new)] == new
+        assert {one.status for one in parquet_bloom.verify(torn.path).files[0].filters} == {"right"}
+    assert not torn.journal.exists()
+    assert parquet_bloom.read_table(torn.path, "id = -1").num_rows == 1
 
 
 WRONG: dict[str, tuple[Callable[[Torn], bytes], dict[str, int], str]] = {

@@ -55,7 +55,7 @@ def test_deleted_rows_give_the_vector_bit_for_bit():
         rows = table.filter(pc.equal(table["fragment_id"], pa.scalar(fragment, pa.uint64())))
         maker = ZoneMaker(0, fragment, form.Parameters(100, 0.01))
         offsets = rows["offset_in_fragment"].to_numpy().astype(np.int64)
-        pieces = [*maker.add(offsets, rows["c"].combine_chunks()), maker.finish()]
+        pieces = [*maker.add(offsets, rows["c"].combine_chunks()), maker.finish({})]
         assert pieces[-1].nulls == b""
         zones += [piece.zones for piece in pieces]
     theirs = content(vector_file("lance/deleted_rows_n100/bloomfilter.lance"))[0]

@@ -6,6 +6,11 @@
 An entry of the provenance tells that size and the CRC-32 of the footer before it. It is believed if a footer with
 that CRC ends exactly there, and the new footer says nothing that the old one does not but of filters: then all that
 it names beyond lies among filters, and cutting the tail off loses nothing else.
+
+That says where a tail begins, and nothing of the values in front of it: another program may have written other ones
+into the body, in place, with size and footer as they were. Taking the tail off is right all the same. It keeps every
+byte of the body as that program wrote it, and takes away filters that no longer fit. Whoever needs to know that the
+values are the old ones, as a zone index does, compares the chunks themselves (chunks.content), tail or none.
 """
 
 from __future__ import annotations
@@ -106,11 +111,6 @@ def older_footers(source: Source) -> list[tuple[int, int]]:
             return found
         found.append((old.start, size - old.start))
         at = at.until(size)
-
-
-def is_tail_of(new: Source, size: int, crc: int) -> bool:
-    """Whether a file is one of that size and footer CRC-32 with nothing but tails of ours behind it."""
-    return any(tail.size == size and zlib.crc32(tail.footer.data) == crc for tail, _ in tails_of(new))
 
 
 def _same_but_filters(old: Footer, new: Footer) -> bool:

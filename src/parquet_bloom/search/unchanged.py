@@ -77,7 +77,8 @@ def _fits_still(file: FileResult) -> bool:
 def _is_version(source: Source, file: FileVersion) -> bool:
     if source.version_token != file.version_token:
         return False
-    return file.version_token is not None or source.size == file.size  # a token says more than the size
+    # A token says more than the size. Stores without any (Google's and HDFS through pyarrow) tell no more than that.
+    return file.version_token is not None or source.size == file.size
 
 
 def _has_grown(source: Source, file: FileVersion) -> bool:

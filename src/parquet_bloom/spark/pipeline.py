@@ -52,14 +52,14 @@ REPORT = pa.schema(
 _UNITS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("stop", pa.int64()), ("crc", pa.int64()), ("version_token", pa.string()), ("chosen", pa.list_(pa.int32())),
+        ("stop", pa.int64()), ("crc", pa.int64()), ("chosen", pa.list_(pa.int32())),
     ]
 )  # fmt: skip
 _FILTERS = pa.schema(
     [
         ("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("place", pa.int64()),
-        ("crc", pa.int64()), ("version_token", pa.string()), ("chosen", pa.list_(pa.int32())),
-        ("row_group", pa.int32()), ("column", pa.int32()),
+        ("crc", pa.int64()), ("version_token", pa.string()), ("chunk_crc", pa.int64()),
+        ("chosen", pa.list_(pa.int32())), ("row_group", pa.int32()), ("column", pa.int32()),
         ("data", pa.binary()), ("built", pa.string()), ("error", pa.string()),
     ]
 )  # fmt: skip
@@ -228,7 +228,8 @@ def _large(spark: Any, large: Listing, job: tasks.Job, progress: Any) -> Any:
         _rows(rows, functools.partial(tasks.cut, job=job), _UNITS), f"count_if(place != {tasks.HEADER})"
     )
     headers = units.filter(units.place == tasks.HEADER).selectExpr(
-        "path", "root", "size", "place", "crc", "version_token", "chosen", "-1 row_group", "-1 column",
+        "path", "root", "size", "place", "crc", "cast(null as string) version_token",
+        "cast(null as bigint) chunk_crc", "chosen", "-1 row_group", "-1 column",
         "cast(null as binary) data", "cast(null as string) built", "cast(null as string) error",
     )  # fmt: skip
     rows = headers

@@ -4,9 +4,11 @@
     large file   cut: header row and units -> build: a row a filter -> assemble: its row of the report
 
 A unit is a run of column chunks in the order in which their filters are written. Its file may be
-replaced between the steps, so the header row carries the footer's CRC-32 and what the storage calls
-this version of the file; filters of other bytes are never put in. Which columns get filters is decided
-once, by `cut`; the header and the units carry it.
+replaced between the steps, and filters of other bytes are never put in. Each filter's row says of which bytes it is
+(chunks.content): by the file's version token, where that is proof on any machine, else by the CRC-32 of the chunk,
+taken before and after it was decoded and once more by `assemble`. Size and CRC-32 of the footer, which all rows of a
+file have in common, tell only that the chunks are the same ones. Which columns get filters is decided once, by `cut`;
+the header and the units carry it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
+from parquet_bloom.chunks.content import CHANGED, chunk_crc
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.build import BuiltElsewhere, build
@@ -190,12 +193,12 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         run = job.run(workers)
         for row in rows:
             same = {"path": row["path"], "root": row["root"], "size": row["size"]}
-            header = {**same, "place": HEADER, "stop": 0, "crc": None, "version_token": None, "chosen": None}
+            header = {**same, "place": HEADER, "stop": 0, "crc": None, "chosen": None}
             units: list[Row] = []
             try:
                 with Source(job.data_file(row), pin=True) as source:
                     made = planned(source, run)
-                    known = {**_mark(source), "chosen": made.columns}
+                    known = {"crc": _layout(source), "chosen": made.columns}
                     header |= known
                     for first, stop in _runs(source, made, job.request):
                         units.append({**same, "place": first, "stop": stop, **known})
@@ -207,9 +210,9 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             yield from units
 
 
-def _mark(source: Source) -> Row:
-    """What tells this version of a file from all others."""
-    return {"crc": zlib.crc32(source.footer().data), "version_token": f"{source.size} {source.version_token!r}"}
+def _layout(source: Source) -> int:
+    """A CRC-32 of the file's size and footer: where chunks lie. Files of other values may share it."""
+    return zlib.crc32(source.footer().data, source.size & 0xFFFFFFFF)
 
 
 def _runs(source: Source, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
@@ -230,39 +233,51 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         for row in rows:
             place = row["place"]
             try:
-                for key, built in _build_unit(row, job, run):
-                    yield _filter_row(row, place, key, built, None)
+                for key, built, known in _build_unit(row, job, run):
+                    yield _filter_row(row, place, key, built, known, None)
                     place += 1
             except ImportError:
                 raise
             except Exception as error:
                 text = str(error) if isinstance(error, ParquetBloomError) else f"{type(error).__name__}: {error}"
-                yield _filter_row(row, place, (-1, -1), None, text)
+                yield _filter_row(row, place, (-1, -1), None, {}, text)
 
 
-def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter]]:
+def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
+    """Filters, each with what tells the bytes it is of: version_token, or else chunk_crc."""
     request = run.request
     with Source(job.data_file(row), pin=True) as source:
-        if _mark(source) != {"crc": row["crc"], "version_token": row["version_token"]}:
+        if _layout(source) != row["crc"]:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
         made = planned(source, run, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
+        token = source.lasting_token(wait=True)
+        told = None if token is None else json.dumps(token, sort_keys=True)
 
-        def work(key: ChunkKey) -> BuiltFilter:
-            return build(readers[key[1]], footer, key[0], request.form, made.sizings[key])
+        def work(key: ChunkKey) -> tuple[ChunkKey, BuiltFilter, Row]:
+            before = chunk_crc(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
+            built = build(readers[key[1]], footer, key[0], request.form, made.sizings[key])
+            if token is not None:
+                source.check_unchanged()
+            elif chunk_crc(source, footer, footer.leaves[key[1]], key[0]) != before:
+                raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
+            return key, built, {"version_token": told, "chunk_crc": before}
 
         try:
-            yield from zip(keys, run.workers.in_order(work, keys), strict=True)
+            yield from run.workers.in_order(work, keys)
         finally:
             run.workers.settle()
 
 
-def _filter_row(row: Row, position: int, key: ChunkKey, built: BuiltFilter | None, error: str | None) -> Row:
+def _filter_row(
+    row: Row, position: int, key: ChunkKey, built: BuiltFilter | None, known: Row, error: str | None
+) -> Row:
     return {
-        "path": row["path"], "root": row["root"], "size": row["size"], "place": position,
-        "crc": row["crc"], "version_token": row["version_token"], "row_group": key[0], "column": key[1],
+        "path": row["path"], "root": row["root"], "size": row["size"], "place": position, "crc": row["crc"],
+        "version_token": known.get("version_token"), "chunk_crc": known.get("chunk_crc"),
+        "row_group": key[0], "column": key[1],
         "data": built.data if built is not None else None,
         "built": json.dumps(dataclasses.asdict(dataclasses.replace(built, data=None))) if built else None,
         "error": error,
@@ -281,22 +296,29 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
     def built(source: Source, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
-        if header["place"] != HEADER or _mark(source) != {
-            "crc": header["crc"],
-            "version_token": header["version_token"],
-        }:
-            raise ConflictError(source.path, "was changed by another program meanwhile")
+        if header["place"] != HEADER or _layout(source) != header["crc"]:
+            raise ConflictError(source.path, CHANGED)
         for key in keys:
             row = next(rows, None)
             # Rows of a task that was repeated may come twice only if Spark lost count; never trust the order.
             if row is None or row["error"] is not None or (row["row_group"], row["column"]) != key:
                 reason = row["error"] if row is not None and row["error"] else "some of its filters did not arrive"
                 raise _Lost(source.path, reason.removeprefix(f"{source.path}: "))
+            if row["crc"] != header["crc"] or not _is_of(row, source, key):
+                raise ConflictError(source.path, CHANGED)
             fields = json.loads(row["built"])
             texts = tuple((name, value) for name, value in fields.pop("texts"))
             yield BuiltFilter(**{**fields, "data": row["data"], "texts": texts})
 
     return built
+
+
+def _is_of(row: Row, source: Source, key: ChunkKey) -> bool:
+    """Whether a filter was built from the bytes that a file has now."""
+    if row["version_token"] is not None:
+        return source.is_known_by(json.loads(row["version_token"]))
+    footer = source.footer()
+    return bool(chunk_crc(source, footer, footer.leaves[key[1]], key[0]) == row["chunk_crc"])
 
 
 class _Lost(StorageError):

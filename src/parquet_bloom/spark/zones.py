@@ -1,12 +1,14 @@
 """build_zone_index on Spark: zones of every file are made by many tasks, and joined by one.
 
 An index names every file it is of, so their list is made on the driver, and is linear. Zones travel
-as rows to the one task that writes them, in the order of the files.
+as rows to the one task that writes them, in the order of the files, and so does what the index keeps of each file:
+only who decodes a file knows of which bytes its zones are.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +35,7 @@ from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_da
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary"
+_PIECE = "fragment bigint, place bigint, `column` int, zones binary, nulls binary, identity string"
 _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 
@@ -114,8 +116,9 @@ def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Para
                         pa.array([piece.fragment], pa.int64()), pa.array([place], pa.int64()),
                         pa.array([piece.column], pa.int32()), pa.array([out.getvalue().to_pybytes()], pa.binary()),
                         pa.array([piece.nulls], pa.binary()),
+                        pa.array([None if piece.identity is None else json.dumps(piece.identity)], pa.string()),
                     ],
-                    names=["fragment", "place", "column", "zones", "nulls"],
+                    names=["fragment", "place", "column", "zones", "nulls", "identity"],
                 )  # fmt: skip
 
 
@@ -125,8 +128,9 @@ def _join(
     def pieces() -> Iterator[ZoneBatch]:
         for batch in batches:
             for row in batch.to_pylist():
+                identity = None if row["identity"] is None else json.loads(row["identity"])
                 for zones in pa.ipc.open_stream(row["zones"]):
-                    yield ZoneBatch(row["column"], row["fragment"], zones, row["nulls"])
+                    yield ZoneBatch(row["column"], row["fragment"], zones, row["nulls"], identity)
 
     built = write_indexes(data, parameters, pieces(), output, overwrite, sync)
     names = ["path", "column", "type", "zones", "bytes"]

@@ -6,11 +6,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Location, OpenFile
 from parquet_bloom.storage.store import Kind, Store
+from parquet_bloom.storage.version_token import Kept, LocalToken
 
 
 class LocalStore(Store):
@@ -51,7 +53,7 @@ class LocalStore(Store):
 
     def version(self, at: Location) -> object:
         """Size, times, inode and device."""
-        return _version(os.stat(at.path))
+        return LocalToken.of(os.stat(at.path))
 
     def size_before_append(self, at: Location, file: OpenFile) -> tuple[int, int] | None:
         """By the journal beside it, if that speaks of this very file."""
@@ -134,8 +136,18 @@ class _LocalFile:
             offset, length = offset + len(part), length - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def version(self) -> object:
-        return _version(self._opened)
+    def version(self) -> LocalToken:
+        return LocalToken.of(self._opened)
+
+    def facts(self) -> Kept | None:
+        with suppress(OSError):
+            return None if self.fd is None else self.version().facts(self.fd)
+        return None
+
+    def lasting(self, wait: bool) -> Kept | None:
+        with suppress(OSError):
+            return None if self.fd is None else self.version().lasting(self.fd, wait)
+        return None
 
     def renew(self) -> bool:
         assert self.fd is not None
@@ -180,7 +192,3 @@ def open_journal(path: str, data: os.stat_result) -> int:
             return fd
         os.close(fd)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), journal)
-
-
-def _version(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev

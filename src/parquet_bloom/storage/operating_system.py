@@ -16,6 +16,7 @@ _CROSS_DEVICE = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errn
 _CANNOT_CLONE = _CROSS_DEVICE | {errno.ENOTTY, errno.ETXTBSY}
 _FICLONE = 0x40049409  # ioctl of Linux, linux/fs.h
 _ASKING = threading.Lock()
+_FILE_SYSTEMS: dict[tuple[int, int], str] = {}  # (mount, device) -> its type
 
 try:
     import fcntl
@@ -84,6 +85,21 @@ def mount_of(fd: int) -> int | None:
             if line.startswith(b"mnt_id:"):
                 return int(line.split()[1])
     return None
+
+
+def file_system_of(fd: int) -> str | None:
+    """The type of the file system through which a file is open, as mount(8) names it; None where nothing tells."""
+    mount = mount_of(fd)
+    if mount is None:
+        return None
+    key = mount, os.fstat(fd).st_dev
+    if key not in _FILE_SYSTEMS:
+        with contextlib.suppress(OSError), open("/proc/self/mountinfo", "rb") as mounts:
+            for line in mounts:
+                fields = line.split()
+                if int(fields[0]) == mount:
+                    _FILE_SYSTEMS[key] = fields[fields.index(b"-") + 1].decode("ascii", "replace")
+    return _FILE_SYSTEMS.get(key)
 
 
 def umask() -> int:

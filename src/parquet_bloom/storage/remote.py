@@ -15,14 +15,12 @@ from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.version_token import Kept, StoreToken
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _THREADS = 16  # requests on their way at a time, for the whole process
-# What tells one version of a file from the next, by the names that fsspec's file systems give it.
-_VERSION_KEYS = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified",
-                 "updated", "created", "ino")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,15 @@ class OpenFile(Protocol):
     def version(self) -> object:
         """The version token: it changes when the file is replaced or written to."""
 
+    def facts(self) -> Kept | None:
+        """The version token to compare a kept one with; None where it tells nothing of the bytes."""
+
+    def lasting(self, wait: bool) -> Kept | None:
+        """The version token to keep: one equal to it proves equal bytes (storage.version_token); None without any.
+
+        wait  a tenth of a second at most, where the file is too young for one
+        """
+
     def etag(self) -> str | None:
         """What the store calls these very bytes, as it told when the file was opened; None where it did not."""
 
@@ -88,6 +95,14 @@ class Beginning:
     def version(self) -> object:
         """That of the whole file."""
         return self._file.version()
+
+    def facts(self) -> Kept | None:
+        """Those of the whole file."""
+        return self._file.facts()
+
+    def lasting(self, wait: bool) -> Kept | None:
+        """That of the whole file."""
+        return self._file.lasting(wait)
 
     def etag(self) -> str | None:
         """That of the whole file."""
@@ -132,9 +147,9 @@ class _ArrowFile:
     fd: int | None = None
 
     def __init__(self, filesystem: Any, path: str, pin: bool) -> None:
-        etag = getattr(filesystem, "type_name", "") == "s3"
-        self._info = filesystem.get_file_info(path) if pin and not etag else None
-        self.pinned = etag or self._info is not None
+        self._has_etag = getattr(filesystem, "type_name", "") == "s3"
+        self._info = filesystem.get_file_info(path) if pin and not self._has_etag else None
+        self.pinned = self._has_etag or self._info is not None
         self._file = filesystem.open_input_file(path)
         self.size = self._file.size()
 
@@ -145,8 +160,17 @@ class _ArrowFile:
     def version(self) -> object:
         if self._info is not None:
             return self._info.size, self._info.mtime_ns
+        return self._headers()
+
+    def facts(self) -> Kept | None:
+        return self._headers().facts() if self._has_etag else None
+
+    def lasting(self, wait: bool) -> Kept | None:
+        return self.facts()
+
+    def _headers(self) -> StoreToken:
         metadata = self._file.metadata() or {}
-        return self.size, _header(metadata, "ETag"), _header(metadata, "Last-Modified")
+        return StoreToken.of_headers(self.size, _header(metadata, "ETag"), _header(metadata, "Last-Modified"))
 
     def etag(self) -> str | None:
         return _header(self._file.metadata() or {}, "ETag") if self._info is None else None
@@ -167,7 +191,7 @@ class _FsspecFile:
             raise OSError("the storage does not tell its size")
         self._filesystem, self._path = filesystem, path
         self.size = int(info["size"])
-        self._version = (self.size, *(str(info.get(key)) for key in _VERSION_KEYS))
+        self._version = StoreToken.of_info(getattr(filesystem, "protocol", ""), info)
 
     def read(self, offset: int, length: int) -> bytes:
         data: bytes = self._filesystem.cat_file(self._path, start=offset, end=offset + length)
@@ -175,6 +199,12 @@ class _FsspecFile:
 
     def version(self) -> object:
         return self._version
+
+    def facts(self) -> Kept | None:
+        return self._version.facts()
+
+    def lasting(self, wait: bool) -> Kept | None:
+        return self._version.facts()
 
     def etag(self) -> None:
         return None

@@ -34,6 +34,7 @@ from parquet_bloom.storage.outlines import decode_outline
 from parquet_bloom.storage.readahead import ReadAhead
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error
 from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.version_token import Kept, proves
 
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
@@ -147,6 +148,18 @@ class Source:
         nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
         """
         return self._file.version() if self._file.pinned else None
+
+    def lasting_token(self, wait: bool = False) -> Kept | None:
+        """The version token as JSON, to be kept: a file with an equal one has equal bytes (storage.version_token).
+
+        wait     up to a tenth of a second, where the file changed too shortly before
+        returns  None where the storage tells nothing that proves so much
+        """
+        return self._file.lasting(wait)
+
+    def is_known_by(self, kept: object) -> bool:
+        """Whether a token that was kept proves that the file has the bytes that it had then. False is "not known"."""
+        return proves(kept, self._file.facts())
 
     @property
     def etag(self) -> str | None:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from parquet_bloom.chunks.content import CHANGED
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats import roaring
@@ -32,7 +33,7 @@ from parquet_bloom.storage.workers import chained, processors
 from parquet_bloom.storage.writing.new_file import local_target
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
-from parquet_bloom.zones.sources import Column, Data, Fragment, hashed_kind, open_data
+from parquet_bloom.zones.sources import Column, Data, Fragment, Identity, hashed_kind, open_data
 
 _PIECE_BYTES = 2 << 20  # of filters in one piece, or one filter
 _PIECES_AHEAD = 4  # of each fragment that is read ahead, while another's are written
@@ -42,14 +43,16 @@ _PIECES_AHEAD = 4  # of each fragment that is read ahead, while another's are wr
 class ZoneBatch:
     """Zones of one column of one fragment, in order.
 
-    zones  RecordBatch of ZONE_SCHEMA
-    nulls  Roaring bitmap of the fragment's null rows, with its last piece; else None
+    zones     RecordBatch of ZONE_SCHEMA
+    nulls     Roaring bitmap of the fragment's null rows, with its last piece; else None
+    identity  what the index keeps of the fragment, with its last piece; else None
     """
 
     column: int
     fragment: int
     zones: pa.RecordBatch
     nulls: bytes | None
+    identity: Identity | None = None
 
 
 class ZoneMaker:
@@ -97,11 +100,11 @@ class ZoneMaker:
             self._live = (self._live + stop - row) % self._items
             row = stop
 
-    def finish(self) -> ZoneBatch:
-        """The rest of the fragment, and its nulls."""
-        return self._piece(self._nulls.finish())
+    def finish(self, identity: Identity) -> ZoneBatch:
+        """The rest of the fragment, its nulls, and what the index keeps of it."""
+        return self._piece(self._nulls.finish(), identity)
 
-    def _piece(self, nulls: bytes | None) -> ZoneBatch:
+    def _piece(self, nulls: bytes | None, identity: Identity | None = None) -> ZoneBatch:
         n, size = len(self._first), self._blocks * BLOCK_BYTES
         first = np.array(self._first, np.uint64)
         length = np.array(self._last, np.uint64) + np.uint64(1) - first if n else first
@@ -111,7 +114,7 @@ class ZoneMaker:
         columns += [pa.array(self._has_null, pa.bool_()), data]
         zones = pa.RecordBatch.from_arrays(columns, schema=form.ZONE_SCHEMA)
         self._start()
-        return ZoneBatch(self._column, self._fragment, zones, nulls)
+        return ZoneBatch(self._column, self._fragment, zones, nulls, identity)
 
 
 def _at(offsets: NDArray[np.int64] | int, row: int) -> int:
@@ -121,10 +124,11 @@ def _at(offsets: NDArray[np.int64] | int, row: int) -> int:
 def zone_batches_of(fragment: Fragment, columns: Sequence[Column], parameters: form.Parameters) -> Iterator[ZoneBatch]:
     """The zones of all columns of one fragment, in one pass over it. Raises FileError, RequestError."""
     makers = [ZoneMaker(i, fragment.number, parameters) for i in range(len(columns))]
-    for rows in fragment.rows(columns):
+    kept: list[Identity] = []
+    for rows in fragment.rows(columns, kept):
         yield from makers[rows.column].add(rows.offsets, rows.values)
-    for maker in makers:
-        yield maker.finish()
+    for maker, identity in zip(makers, kept, strict=True):
+        yield maker.finish(identity)
 
 
 @dataclass(slots=True)
@@ -229,27 +233,26 @@ def write_indexes(
     """Join pieces, fragments in the order of `data`, to one file a column."""
     output = local_target(output)
     built = []
-    identities = {column.name: _identities(data, column, output) for column in data.columns}
+    kept: list[dict[int, Identity]] = [{} for _ in data.columns]
     with ExitStack() as stack:
         writers = []
         for column in data.columns:
-            metadata = {
-                **parameters.metadata,
-                FRAGMENTS: json.dumps(identities[column.name], ensure_ascii=False),
-                COLUMN: json.dumps(_description_of(data, column), ensure_ascii=False),
-            }
+            metadata = {**parameters.metadata, COLUMN: json.dumps(_description_of(data, column), ensure_ascii=False)}
             writers.append(stack.enter_context(ZoneWriter(index_path(output, column.name), metadata, overwrite, sync)))
         for piece in pieces:
             if piece.zones.num_rows:
                 writers[piece.column].write(piece.zones)
             if piece.nulls is not None:
+                assert piece.identity is not None
                 writers[piece.column].add_nulls(piece.fragment, piece.nulls)
-        for column in data.columns:
-            for was, now in zip(identities[column.name], _identities(data, column, output), strict=True):
-                if was != now:
-                    raise StorageError(was["path"], "was changed by another program meanwhile; nothing was written")
-        for column, writer in zip(data.columns, writers, strict=True):
-            writer.commit()
+                kept[piece.column][piece.fragment] = piece.identity
+        for column, of_column in zip(data.columns, kept, strict=True):
+            for fragment in data.fragments:
+                if fragment.has_changed(column, of_column[fragment.number]):
+                    raise StorageError(of_column[fragment.number]["path"], CHANGED)
+        for column, writer, of_column in zip(data.columns, writers, kept, strict=True):
+            fragments = [_located(f.number, of_column[f.number], column, output) for f in data.fragments]
+            writer.commit({FRAGMENTS: json.dumps(fragments, ensure_ascii=False)})
             size = os.path.getsize(writer.path)
             built.append(BuiltIndex(writer.path, column.name, str(hashed_kind(column.kind)), writer.zones, size))
     return built
@@ -262,13 +265,9 @@ def _description_of(data: Data, column: Column) -> dict[str, str]:
     return description
 
 
-def _identities(data: Data, column: Column, output: PathLike) -> list[dict[str, Any]]:
-    return [identity_in(f, column, output) for f in data.fragments]
-
-
-def identity_in(fragment: Fragment, column: Column, output: PathLike) -> dict[str, Any]:
+def _located(number: int, identity: Identity, column: Column, output: PathLike) -> Identity:
     """What the index says of a fragment; a local file also by its way from the index, as both may move."""
-    identity = {"fragment": fragment.number, **fragment.identity(column)}
+    identity = {"fragment": number, **identity}
     if os.path.isabs(identity["path"]):
         folder = os.path.dirname(os.path.abspath(index_path(output, column.name)))
         identity["relative"] = os.path.relpath(identity["path"], folder)

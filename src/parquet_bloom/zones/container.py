@@ -26,6 +26,7 @@ from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.writing.draft import read_at
 from parquet_bloom.storage.writing.new_file import local_target, new_file
 from parquet_bloom.zones.process import DistantReader
 from parquet_bloom.zones.reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
@@ -35,7 +36,9 @@ _READ_BYTES = 8 << 20  # of filters, at a time
 _WRITE_BYTES = 2 << 20  # of all columns before a page is written; pages this small are encoded in the cache
 
 Fragments = list[dict[str, Any]]
-_FRAGMENT = {"fragment": int, "path": str, "size": int, "footer_crc32": int, "relative": str}  # the last may lack
+_FRAGMENT = {"fragment": int, "path": str, "size": int, "footer_crc32": int, "relative": str, "rows": list,
+             "chunk_crc32": list, "token": dict}  # fmt: skip
+_MAY_LACK = {"relative", "rows", "chunk_crc32", "token"}
 
 
 class ZoneFile:
@@ -89,9 +92,13 @@ class ZoneFile:
             raise DamagedFileError(self.path, f"{FRAGMENTS} is no list of fragments")
         for one in found:
             for key, wanted in _FRAGMENT.items():
-                if type(one.get(key)) is not wanted and (key != "relative" or key in one):
+                if type(one.get(key)) is not wanted and (key not in _MAY_LACK or key in one):
                     reason = f"a fragment's {key} is {shown(one.get(key))}, and no {wanted.__name__}"
                     raise DamagedFileError(self.path, reason)
+            if any(type(n) is not int for n in [*one.get("rows", ()), *one.get("chunk_crc32", ())]):
+                raise DamagedFileError(
+                    self.path, f"a fragment's rows or checksums, of {shown(one['path'])}, are no numbers"
+                )
             if not 0 <= one["fragment"] < 1 << 48 or not _is_name(one["path"] + one.get("relative", "")):
                 raise DamagedFileError(self.path, f"no fragment is {shown(one['fragment'])}, {shown(one['path'])}")
         if len({one["fragment"] for one in found}) < len(found):
@@ -259,7 +266,7 @@ class ZoneWriter:
         size = os.fstat(self._new.fd).st_size
 
         def read(at: int, length: int) -> bytes:
-            return os.pread(self._new.fd, length, at)
+            return read_at(self._new.fd, at, length)
 
         offset = checksum_offset(read, size)
         if offset is None:

@@ -1,20 +1,21 @@
 """Which indexes there are, over which columns, and whether the data are still those they are of.
 
-An index of ours names its fragments (path, size, CRC-32 of the footer). A file that it names and
-that has changed makes it stale, and a stale index is refused; a file that it does not name is read
+An index of ours names its fragments, and keeps of each what tells its content again (chunks.content). A file that it
+names and whose column has changed makes it stale, and a stale index is refused; a file that it does not name is read
 as if there were no index. pylance's own indexes name nothing: the data set's manifest does.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.chunks.tails import is_tail_of
+from parquet_bloom.chunks.content import difference
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats.metadata.schema import split_path
@@ -24,9 +25,11 @@ from parquet_bloom.storage.stores import store_of
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.roots import Root
-from parquet_bloom.zones.sources import fingerprint, lance_identity
+from parquet_bloom.zones.sources import content_of, lance_identity
 from parquet_bloom.zones.stretches import Cover
 
+logger = logging.getLogger("parquet_bloom")
+_told: set[str] = set()  # indexes
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -155,15 +158,34 @@ def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
     return [*names, os.path.normpath(one["path"]) if os.path.isabs(one["path"]) else one["path"]]
 
 
-def check_fingerprint(file: ZoneFile, number: int, source: Source) -> None:
-    """Raise StaleIndexError unless a file is the very one that the index is of, or that one with tails of ours."""
-    recorded = file.by_number.get(number, {})
-    for key, now in fingerprint(source).items():
-        if recorded.get(key) != now:
-            if is_tail_of(source, recorded.get("size", 0), recorded.get("footer_crc32", -1)):
-                return  # the same rows: the file that was indexed is its beginning
-            reason = f"is not as it was when {file.path} was built: {key} is {now}, was {recorded.get(key)}"
-            raise StaleIndexError(source.path, f"{reason}; build the index again")
+def check_content(cover: Cover, number: int, source: Source, row_groups: Iterable[int] | None = None) -> None:
+    """Raise StaleIndexError unless a file's column is, byte for byte, the one that the index is of.
+
+    row_groups  for which the index will be asked; None: all
+    Filters of ours that came or went meanwhile do not matter, wherever they lie.
+    """
+    file, recorded = cover.file, cover.file.by_number.get(number, {})
+    kept = content_of(recorded)
+    if kept is None:
+        raise StaleIndexError(file.path, "was built without checksums of its columns; build the index again")
+    if source.is_known_by(kept.token):
+        return
+    reason = difference(kept, source, cover.path, row_groups)
+    if reason is None:
+        _tell_once(file.path, source)
+        return
+    if source.size != recorded["size"]:
+        reason += f", and {source.size:,} bytes where it had {recorded['size']:,}"
+    reason = f"is not as it was when {file.path} was built: {reason}"
+    raise StaleIndexError(source.path, f"{reason}; build the index again")
+
+
+def _tell_once(index: str, source: Source) -> None:
+    """Say of an index, once in a process, that its files are known by checksums only, which costs reading a column."""
+    if index not in _told:
+        _told.add(index)
+        hint = "; build the index again, and they are known without" if source.lasting_token() is not None else ""
+        logger.info("%s: knows %s, and perhaps more, by reading its column only%s", index, source.path, hint)
 
 
 def check_dataset(cover: Cover, dataset: Any) -> frozenset[int]:
@@ -234,5 +256,5 @@ def check_sources(cover: Cover, root: PathLike | None = None) -> list[int]:
         return sorted({int(f.fragment_id) for f in dataset.get_fragments()} - known)
     for found, number in sources_of(cover.file, root).items():
         with opened(cover.file, found, root) as source:
-            check_fingerprint(cover.file, number, source)
+            check_content(cover, number, source)
     return []

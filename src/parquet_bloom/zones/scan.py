@@ -25,7 +25,7 @@ from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.search import FileResult, open_groups
 from parquet_bloom.search.table_rows import Part
 from parquet_bloom.storage.source import PathLike
-from parquet_bloom.zones.match import check_fingerprint, cover_of, find_indexes, numbers_of
+from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.pages import PagePlan, RowRanges, plan_pages, read_pages
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
@@ -97,7 +97,7 @@ class IndexedScan(Scan):
         with self.reopen(file) as source:
             for cover in covers:
                 if cover.file.path in named:
-                    check_fingerprint(cover.file, named[cover.file.path], source)
+                    check_content(cover, named[cover.file.path], source, open_groups(file))
         ends = np.cumsum(file.outline.rows)
         found = evidence.stretches(named, int(ends[-1]) if len(ends) else 0)
         decision = file.decision

@@ -3,7 +3,8 @@
     Parquet files   a fragment is a file, numbered in the order of `storage.paths.locate`
     a Lance data set   a fragment is a fragment, by its own number; deleted rows keep their places
 
-A fragment says what it is (`identity`), so that an index of other, or changed, data is noticed.
+What an index keeps of a fragment (Identity) is of the very bytes that were indexed, so that an index of other, or
+changed, data is noticed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from parquet_bloom.chunks.content import Content, Recording
 from parquet_bloom.chunks.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.errors import (
     DamagedFileError,
@@ -40,6 +43,8 @@ from parquet_bloom.zones.files import files_of
 from parquet_bloom.zones.reader import lance_errors, pylance
 
 BATCH_ROWS = 1 << 16
+
+Identity = dict[str, Any]  # what an index keeps of a fragment, as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,14 @@ class Fragment(Protocol):
     def number(self) -> int:
         """The number that zones name it by."""
 
-    def identity(self, column: Column) -> dict[str, Any]:
-        """What an index keeps to know the fragment again."""
+    def rows(self, columns: Sequence[Column], kept: list[Identity] | None = None) -> Iterator[Rows]:
+        """Read the columns, batch by batch, in the order of the rows.
 
-    def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
-        """Read the columns, batch by batch, in the order of the rows."""
+        kept  gets, at the end, what an index over each column keeps to know the fragment again
+        """
+
+    def has_changed(self, column: Column, identity: Identity) -> bool:
+        """Whether the fragment is seen to have changed since; costs little, and proves nothing."""
 
 
 @dataclass(slots=True)
@@ -140,17 +148,22 @@ class ParquetFragment:
     number: int
     data_file: DataFile
 
-    def identity(self, column: Column) -> dict[str, Any]:
-        """The file's path, size and CRC-32 of the footer."""
+    def has_changed(self, column: Column, identity: Identity) -> bool:
+        """By the token that was kept; where there is none by size and footer, which a rewritten file may share."""
         with Source(self.data_file) as source:
-            return {**fingerprint(source), "path": absolute(self.data_file)}
+            if "token" in identity:
+                return not source.is_known_by(identity["token"])
+            return any(identity[name] != value for name, value in fingerprint(source).items())
 
-    def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
+    def rows(self, columns: Sequence[Column], kept: list[Identity] | None = None) -> Iterator[Rows]:
         """Row group by row group, column by column; each column chunk is decoded once.
 
-        Raises DamagedFileError; RequestError where a column has another type than it was given.
+        kept  see `identity_of`
+        Raises DamagedFileError; RequestError where a column has another type than it was given; where `kept` is a list
+        ConflictError for a file that changes meanwhile.
         """
         with Source(self.data_file) as source:
+            recording = Recording(source) if kept is not None else None
             arrow = arrow_schema(source)
             readers = []
             for column in columns:
@@ -162,12 +175,16 @@ class ParquetFragment:
             starts = [0] * len(columns)
             for group in range(source.footer().n_row_groups):
                 for i, (reader, native) in enumerate(readers):
-                    for batch in reader.batches(group):
-                        try:
-                            yield Rows(i, starts[i], native.array(batch))
-                        except FilterFormatError as error:
-                            raise DamagedFileError(source.path, f"column {reader.leaf.name}: {error}") from error
-                        starts[i] += len(batch)
+                    with recording.decoding(reader.leaf, group) if recording is not None else nullcontext():
+                        for batch in reader.batches(group):
+                            try:
+                                yield Rows(i, starts[i], native.array(batch))
+                            except FilterFormatError as error:
+                                raise DamagedFileError(source.path, f"column {reader.leaf.name}: {error}") from error
+                            starts[i] += len(batch)
+            if recording is not None and kept is not None:
+                named = {**fingerprint(source), "path": absolute(self.data_file)}
+                kept += [identity_of(recording.content(reader.leaf), named) for reader, _ in readers]
 
 
 def hashed_kind(kind: pa.DataType) -> pa.DataType:
@@ -187,8 +204,24 @@ def _hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
     return plain(one) == plain(other)
 
 
+def identity_of(content: Content, named: Mapping[str, Any]) -> Identity:
+    """What an index keeps of a file: its name, and the content of the column that was indexed.
+
+    {path, size, footer_crc32, rows: [...], chunk_crc32: [...]}, rows and checksums by row group; and the token, if any
+    """
+    known = {**named, "rows": list(content.rows), "chunk_crc32": list(content.crc32)}
+    return known if content.token is None else {**known, "token": content.token}
+
+
+def content_of(identity: Identity) -> Content | None:
+    """The content of a column that an index keeps; None in what versions before ours have built."""
+    if "chunk_crc32" not in identity or "rows" not in identity:
+        return None
+    return Content(identity["rows"], identity["chunk_crc32"], identity.get("token"))
+
+
 def fingerprint(source: Source) -> dict[str, Any]:
-    """What tells one file's content from another's without reading it: its size and the CRC-32 of its footer."""
+    """A file's size and the CRC-32 of its footer: for messages, as files of other values may have both in common."""
     start = source.footer().start
     return {"size": source.size, "footer_crc32": zlib.crc32(source.read(start, source.size - 8 - start))}
 
@@ -259,14 +292,15 @@ class LanceFragment:
     def _dataset(self) -> Any:
         return self.opened if self.opened is not None else pylance().dataset(self.uri, version=self.version)
 
-    def identity(self, column: Column) -> dict[str, Any]:
-        """The data files that hold the column; other columns may come and go, and rows be deleted."""
-        with lance_errors(self.uri):
-            dataset = self._dataset()
-            return lance_identity(dataset, dataset.get_fragment(self.number), column.name)
+    def has_changed(self, column: Column, identity: Identity) -> bool:
+        """Never: this version of the data set stays what it is."""
+        return False
 
-    def rows(self, columns: Sequence[Column]) -> Iterator[Rows]:
-        """Live rows, batch by batch, all columns of one scan. Raises DamagedFileError."""
+    def rows(self, columns: Sequence[Column], kept: list[Identity] | None = None) -> Iterator[Rows]:
+        """Live rows, batch by batch, all columns of one scan; `kept` as lance_identity has it.
+
+        Raises DamagedFileError.
+        """
         names = [column.name for column in columns]
         with lance_errors(self.uri):
             fragment = self._dataset().get_fragment(self.number)
@@ -280,10 +314,17 @@ class LanceFragment:
                 for i, name in enumerate(names):
                     yield Rows(i, offsets, batch.column(name))
                 start += batch.num_rows
+            if kept is not None:
+                kept += [lance_identity(self._dataset(), fragment, name) for name in names]
 
 
-def lance_identity(dataset: Any, fragment: Any, name: str) -> dict[str, Any]:
-    """Which data files of a fragment hold a column, their size, and the CRC-32 of their description."""
+def lance_identity(dataset: Any, fragment: Any, name: str) -> Identity:
+    """Which data files of a fragment hold a column, their size, and the CRC-32 of their description.
+
+    Other columns may come and go, and rows be deleted. No byte of the data files is compared: their names are
+    random (UUIDs), and Lance never writes one again. This is as far as Lance's own indexes go, which know fragments by
+    their numbers alone. A program that writes other bytes into such a file breaks Lance too.
+    """
     field_id = _field_id(dataset, name)
     metadata = fragment.metadata
     files = [file for file in metadata.files if field_id in file.fields]

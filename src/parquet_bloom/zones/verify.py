@@ -25,8 +25,8 @@ from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.match import (
+    check_content,
     check_dataset,
-    check_fingerprint,
     cover_of,
     covers_of_dataset,
     dataset_around,
@@ -221,7 +221,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
     found: list[tuple[Fragment, Column]] = []
     for file, number in numbers.items():
         with opened(cover.file, file, root) if data is None else Source(file) as source:
-            check_fingerprint(cover.file, number, source)
+            check_content(cover, number, source)
             leaf = find_leaf(source.footer().leaves, cover.path)
         found.append((ParquetFragment(number, file), Column(leaf, cover.kind)))
     return found

@@ -7,6 +7,10 @@
 The last 8 bytes are length and magic of the new footer: until they are there the file is torn, and is known to be.
 What a run does that finds a journal is storage.writing.recovery's. Unlike a new file it is not atomic for other
 programs: who opens the file meanwhile by its real size finds no footer.
+
+Right before the first byte the version token (Source.check_unchanged) says that the body is still the one that the
+filters were built from. Then our own writes change the token, and only name, inode and size are compared: a program
+that writes into the body, in place, in these milliseconds is not noticed.
 """
 
 from __future__ import annotations

@@ -272,6 +272,14 @@ class Assembled:
         """None: it is no version of any file yet."""
         return
 
+    def facts(self) -> None:
+        """None, for the same reason."""
+        return
+
+    def lasting(self, wait: bool) -> None:
+        """None, for the same reason."""
+        return
+
     def etag(self) -> None:
         """None: no store has seen it."""
         return

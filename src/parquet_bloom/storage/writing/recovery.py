@@ -3,6 +3,12 @@
 A run that finds a journal cuts off what lies behind the old end, if all of it is a beginning of what was to come; a
 whole tail stays. Bytes may be zero instead: after a power cut a file can have its size, and not yet all its data, and
 reads as zeros there. Anything else is an error that says what it saw.
+
+The inode, the old size and the footer before it do not prove that the body is the one that was appended to: another
+program may have written other values into it since, in place. Nothing here depends on that, and so the journal has no
+checksum of the body. What is cut off is our own bytes, each compared with the journal, and the body stays as it is.
+Filters are never put in, or completed, by a journal: a whole tail that stays is one that readers see already, journal
+or none, and a program that writes other values into a file and leaves its filters there makes them wrong in any file.
 """
 
 from __future__ import annotations
