@@ -16,6 +16,8 @@ from parquet_bloom.storage.source import Source
 from parquet_bloom.tables.delta.log_files import TableFolder, read_file
 
 _BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
+# Of a checkpoint. Each of its parts has those that it needs: one of many transactions has `txn` alone.
+_COLUMNS = {"txn", "add", "remove", "metaData", "protocol", "domainMetadata", "checkpointMetadata", "sidecar"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
         try:
             file = pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us")  # nanoseconds end in 2262
             names = file.schema_arrow.names
-            if not set(names) & {"add", "metaData", "protocol", "sidecar"}:
+            if not _COLUMNS & set(names):
                 raise KeyError(f"its columns are {', '.join(names[:5])}")
             for group in range(file.num_row_groups):
                 yield _row_group(file, group)
