@@ -138,6 +138,25 @@ def test_a_table_is_read_from_its_last_checkpoint_on(tmp_path, kind):
         snapshot_of(tmp_path, "4")
 
 
+@pytest.mark.parametrize("name", ["txn", "remove", "domainMetadata", "checkpointMetadata"])
+def test_a_part_of_a_checkpoint_may_have_one_column_of_another_kind(tmp_path, name):
+    in_parts(tmp_path)
+    inside = pa.array([{"appId": "stream", "path": "gone.parquet", "version": 7}] * 3)
+    part = log_of(tmp_path) / f"{5:020d}.checkpoint.{{:010d}}.{4:010d}.parquet"
+    for old in range(1, 4):
+        os.rename(log_of(tmp_path) / f"{5:020d}.checkpoint.{old:010d}.{3:010d}.parquet", str(part).format(old))
+    pq.write_table(pa.table({name: inside}), str(part).format(4))
+    assert names_in(tmp_path) == ["x.parquet", "y.parquet"]
+
+
+def test_deltalakes_binary_partitions_have_the_bytes_that_were_written(tmp_path):
+    values = [b"a", b"\1\2", b"\xff\0z", b"\\u0061", "é".encode(), b"plain"]
+    write_deltalake(tmp_path, pa.table({"x": range(len(values)), "b": values}), partition_by=["b"])
+    rows = parquet_bloom.read_table(f"delta:{tmp_path}").sort_by("x")
+    assert rows["b"].to_pylist() == values
+    assert parquet_bloom.read_table(f"delta:{tmp_path}", "x >= 0 AND b = x'ff007a'")["x"].to_pylist() == [2]
+
+
 def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path):
     for version in range(6):
         made.commit(
@@ -541,7 +560,7 @@ VALUES = {
     "decimal(5,2)": [("1.5", made.Decimal("1.50")), ("-999.99", made.Decimal("-999.99"))],
     "timestamp": [("1970-01-01 00:00:00.000001", 1), ("1970-01-01T00:00:00.123456Z", 123456)],
     "timestamp_ntz": [("1970-01-01 00:00:01", 10**6), ("1970-01-02", 86_400_000_000)],
-    "binary": [("abc", b"abc"), ("", None)],
+    "binary": [("abc", b"abc"), ("", None), ("\\u0061", b"a"), ("\\u00FF\\u0000\\u005c", b"\xff\0\\")],
 }  # fmt: skip
 
 
@@ -557,7 +576,13 @@ def test_partition_values_are_values_of_their_type(tmp_path, kind):
 
 
 WRONG = [("long", "1.5"), ("long", "1_0"), ("byte", "200"), ("date", "20260101"), ("boolean", "1"), ("double", "x")]
-WRONG += [("timestamp", "noon"), ("decimal(5,2)", "1.234"), ("binary", "\\u00FF"), ("binary", "é")]
+WRONG += [
+    ("timestamp", "noon"),
+    ("decimal(5,2)", "1.234"),
+    ("binary", "a\\u00FF"),
+    ("binary", "\\u0100"),
+    ("binary", "é"),
+]
 
 
 @pytest.mark.parametrize(("kind", "text"), WRONG)

@@ -18,6 +18,8 @@ from parquet_bloom.tables.delta.log_files import TableFolder, lines_of, read_fil
 _BESIDE = ("stats_parsed", "partitionValues_parsed")  # of an add in a checkpoint, the second form of others
 _MOST_ROWS = 50_000_000  # of a row group of a checkpoint: a few bytes can claim any number of NULLs
 _AT_ONCE = 64  # commits that are read side by side, and so are in memory together
+# Of a checkpoint. Each of its parts has those that it needs: one of many transactions has `txn` alone.
+_COLUMNS = {"txn", "add", "remove", "metaData", "protocol", "domainMetadata", "checkpointMetadata", "sidecar"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
         try:
             file = pq.ParquetFile(source.arrow_file(), coerce_int96_timestamp_unit="us")  # nanoseconds end in 2262
             names = file.schema_arrow.names
-            if not set(names) & {"add", "metaData", "protocol", "sidecar"}:
+            if not _COLUMNS & set(names):
                 raise KeyError(f"its columns are {', '.join(names[:5])}")
             for group in range(file.num_row_groups):
                 if (rows := file.metadata.row_group(group).num_rows) > _MOST_ROWS:

@@ -19,6 +19,7 @@ from parquet_bloom.tables.delta.schema import Schema
 
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+_ESCAPED = re.compile(r"(?:\\u00[0-9A-Fa-f]{2})+")
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -65,7 +66,12 @@ def _date(text: str) -> dt.date:
 
 
 def _binary(text: str) -> bytes:
-    r"""Writers disagree: deltalake escapes bytes as \u00ff, Spark takes them for UTF-8. They agree on plain ASCII."""
+    r"""All bytes as \u00ff, which is the protocol's form and deltalake's; or plain ASCII, as Spark has it.
+
+    What is neither may be Spark's, which takes bytes for UTF-8, or of somebody who escapes some bytes.
+    """
+    if _ESCAPED.fullmatch(text) is not None:
+        return bytes.fromhex(text.replace("\\u00", ""))
     if not text.isascii() or "\\" in text:
         raise ValueError("writers do not agree on these bytes")
     return text.encode()
