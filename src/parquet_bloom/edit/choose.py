@@ -53,7 +53,9 @@ def columns_left_out(
         reader = ColumnReader(source, leaf)
         groups = chunks[column]
         files = [(outline, leaf, statistics_of(outline, leaf))]
-        found = estimate(chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups))
+        found = estimate(
+            chunks_of(leaf, files, len(groups), lambda *_: reader, source.is_remote, groups), LEAST_BENEFIT
+        )
         # Without a value `build` finds that there is none, and says so.
         return None if found is None else why_not(found, sizings[column])
 

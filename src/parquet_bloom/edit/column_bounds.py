@@ -213,11 +213,11 @@ class Sorted:
         """For each place: how many of some bounds are less, and how many no greater."""
         if self.array is not None and bounds.array is not None:
             return np.searchsorted(bounds.array, self.array), np.searchsorted(bounds.array, self.array, "right")
-        mine, theirs = self._plain(), bounds._plain()
-        return (
-            np.array([bisect_left(theirs, v) for v in mine], np.int64),
-            np.array([bisect_right(theirs, v) for v in mine], np.int64),
-        )
+        mine, theirs, n = self._plain(), bounds._plain(), len(self) + 1
+        # A bound is less than all places behind those that are no greater.
+        less = np.bincount([bisect_right(mine, v) for v in theirs], minlength=n)
+        no_greater = np.bincount([bisect_left(mine, v) for v in theirs], minlength=n)
+        return less.cumsum()[:-1], no_greater.cumsum()[:-1]
 
     def _plain(self) -> list[Any]:
         if self.list is None:

@@ -34,15 +34,14 @@ from parquet_bloom.edit.sample import (
     Hashes,
     Interval,
     Sample,
-    among,
     carried_on,
     distinct,
-    drawn,
-    once,
+    first_places,
     places_of,
 )
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.forms.form import Sizing
+from parquet_bloom.formats.values import arrow_of
 from parquet_bloom.kernels.split_block import BLOCK_BYTES
 
 # (rows of a row group, of all of them, how many row groups at most), one after the other while the interval is wide
@@ -53,7 +52,8 @@ _REMOTE = 4  # times fewer row groups of a store: each is a request of its own
 _DRAWN, _DRAWN_IN_ALL = 512, 8192  # values of a row group, and of all
 _ONE_VALUE = 6  # row groups of one value that are decoded
 _CONSTANTS = 2000  # of which bounds are counted
-_NARROW = 0.03  # wide enough for nobody to decode more
+_NARROW = 0.05  # wide enough for nobody to decode more, and so is a count of distinct values within a factor
+_ALIKE = 1.3
 _MARGIN = 0.02  # of a share: what the drawn values leave open
 _T95 = (math.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # of Student's t, by degrees of freedom
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -132,10 +132,12 @@ class Estimate:
 # --- the sample -----------------------------------------------------------------------------------
 
 
-def estimate(chunks: Chunks) -> Estimate | None:
+def estimate(chunks: Chunks, least: float | None = None) -> Estimate | None:
     """Judge a column; None where no value is stored.
 
-    Decodes 262,144 rows of it, in four row groups or more; twice and four times as many while the interval is wide.
+    least  a benefit: nothing more is decoded once it is clear whether the column has so much; None: while a figure
+           is less sure than 5 points
+    Decodes 262,144 rows of it, in four row groups or more; twice and four times as many where that is not enough.
     Raises FileError and its kinds where a sample does not decode.
     """
     alone = one_value(chunks)
@@ -146,12 +148,14 @@ def estimate(chunks: Chunks) -> Estimate | None:
 
     def grow(chunk: int, rows: int) -> Sample | None:
         if chunk not in found:
-            found[chunk] = GrowingSample(*chunks.open(chunk), int(chunks.num_values[chunk]))
+            found[chunk] = GrowingSample(
+                *chunks.open(chunk), int(chunks.num_values[chunk]), (len(found) + 0.5) * _GOLDEN % 1
+            )
         found[chunk].grow(rows)
         return found[chunk].sample
 
     try:
-        for rows, in_all, most in _ROUNDS:
+        for rows, in_all, most in _ROUNDS if len(chunks) > 1 else _ROUNDS[-1:]:
             samples = {chunk: sample for chunk in constants if (sample := grow(chunk, 1)) is not None}
             single = list(samples)
             own: list[int] = []
@@ -171,7 +175,7 @@ def estimate(chunks: Chunks) -> Estimate | None:
                 values = _Values(chunks, samples | partners, own, single)
             judged = values.judge()
             whole = len(own) == len(order) and all(sample.complete for sample in values.samples.values())
-            if whole or _is_narrow(judged):
+            if whole or _is_narrow(judged) or (least is not None and _is_clear(judged, least)):
                 break
     finally:
         for one in found.values():
@@ -181,7 +185,12 @@ def estimate(chunks: Chunks) -> Estimate | None:
 
 def _is_narrow(judged: Estimate) -> bool:
     wide = max(one.high - one.low for one in (judged.absent, judged.present)) - 2 * _MARGIN
-    return wide <= _NARROW and all(most <= 1.1 * fewest for _, fewest, most in judged.counts)
+    return wide <= _NARROW and all(most <= _ALIKE * fewest for _, fewest, most in judged.counts)
+
+
+def _is_clear(judged: Estimate, least: float) -> bool:
+    low, _, high = judged.present.times(judged.chunks.row_groups / len(judged.chunks))
+    return low > least or high < least
 
 
 def _order(chunks: Chunks, without: NDArray[np.bool_]) -> list[int]:
@@ -216,12 +225,15 @@ class _Values:
         singles: list[NDArray[np.bool_]] = []
         many = max(_DRAWN, _DRAWN_IN_ALL // len(self.owners))
         for i, chunk in enumerate(self.owners):
-            values, found, came_once = drawn(samples[chunk], many, (i + 0.5) * _GOLDEN % 1)
+            sample, some_drawn = samples[chunk], samples[chunk].drawn
+            # In the order of hashes, which is none.
+            rows, found = some_drawn.first[:many], some_drawn.hashes[:many]
+            values = sample.values.take(arrow_of(rows.astype(np.int64)))
             some = places_of(chunks.leaf, values) if self.ordered else [0] * len(found)
             real = np.array([v == v for v in some], bool)  # not NaN, which has no place
             places += [v for v in some if v == v]
             hashes.append(found[real])
-            singles.append(came_once[real])
+            singles.append(some_drawn.times[:many][real] == 1)
             owner.append(np.full(int(real.sum()), i))
         self.places = Sorted(places)
         self.hashes = np.concatenate(hashes)[self.places.order]
@@ -310,9 +322,10 @@ class _Values:
             others = np.flatnonzero(self.owner[start:stop] != mine) + start
             owner, hashes = self.owner[others], self.hashes[others]
             inside[:, j] = self._by_owner(owner)
-            held[:, :, j] = full = self._by_owner(owner[among(hashes, sample.once)])
+            first = first_places(hashes, sample.hashes)
+            held[:, :, j] = full = self._by_owner(owner[first < len(sample.hashes)])
             if not sample.complete:
-                half = self._by_owner(owner[among(hashes, once(sample.hashes[: len(sample.hashes) // 2]))])
+                half = self._by_owner(owner[first < len(sample.hashes) // 2])
                 times = sample.whole / len(sample.hashes)
                 for i in np.flatnonzero(full):
                     many = inside[i, j]
@@ -327,7 +340,7 @@ class _Values:
         rates[0, opened == 0], rates[2, opened == 0] = 0.0, 1.0
         for i, chunk in enumerate(self.owners):
             sample = self.samples[chunk]
-            seen = len(sample.once)
+            seen = sample.n_distinct
             if not sample.complete and seen < len(sample.hashes):
                 # Values that a part of the chunk has not shown are rare ones: elsewhere they are held no more often
                 # than those that came once.
@@ -343,7 +356,7 @@ class _Values:
         elsewhere = np.zeros(len(mine))
         for chunk, sample in self.samples.items():
             if chunk != self.owners[i]:
-                elsewhere += among(self.hashes[mine], sample.once)
+                elsewhere += first_places(self.hashes[mine], sample.hashes) < len(sample.hashes)
         singles = self.singles[mine]
         return (
             min(1.0, float(elsewhere[singles].mean() / elsewhere.mean())) if singles.any() and elsewhere.any() else 1.0
@@ -387,7 +400,7 @@ class _Values:
         known = [v for v in (*self.chunks.lower, *self.chunks.upper) if v is not None]
         if known and min(known) != max(known):
             return False
-        return len(once(np.concatenate([sample.once for sample in self.samples.values()]))) == 1
+        return len(set().union(*(sample.drawn.hashes[:2].tolist() for sample in self.samples.values()))) == 1
 
     def _spread_of_others(self, inside: Floats, held: Floats, rates: Floats, several: int) -> float:
         """How far chunks that were not looked into may differ from those that were, as holders of others' values."""

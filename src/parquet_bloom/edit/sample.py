@@ -24,6 +24,8 @@ from parquet_bloom.kernels.hashes import hash_array
 
 _SAMPLE_BYTES = 16 << 20  # decoded; long texts end a sample sooner
 _THINNED = 1000  # values that are looked at one by one
+_BUCKET_BITS = 17
+_DRAWN = 8192  # distinct values; fewer, where values come many times
 
 Hashes = NDArray[np.uint64]
 
@@ -46,14 +48,15 @@ class Sample:
     values    as decoded: int32, int64, float, double, large_binary or fixed_size_binary
     hashes    uint64[len(values)], XXH64, in the same order
     whole     how many values the chunk has, as many as the sample holds or more
-    complete  whether these are all
+    start     0 <= start < 1, where in the order of hashes some distinct values are drawn: samples that begin at one
+              place would draw the same ones, and be wrong together
     seconds   that decoding and hashing took, for each value
     """
 
-    def __init__(self, values: pa.ChunkedArray, hashes: Hashes, whole: int) -> None:
-        self.values, self.hashes, self.whole = values, hashes, whole
+    def __init__(self, values: pa.ChunkedArray, hashes: Hashes, whole: int, start: float = 0.0) -> None:
+        self.values, self.hashes, self.whole, self.start = values, hashes, whole, start
         self.seconds = 0.0
-        self._once: Hashes | None = None
+        self._drawn: Drawn | None = None
 
     @property
     def complete(self) -> bool:
@@ -61,15 +64,51 @@ class Sample:
         return len(self.hashes) >= self.whole
 
     @property
-    def once(self) -> Hashes:
-        """Each hash once, sorted."""
-        if self._once is None:
-            self._once = once(self.hashes)
-        return self._once
+    def drawn(self) -> Drawn:
+        """Some of the distinct values, at random; all of them where they are few."""
+        if self._drawn is None:
+            self._drawn = _draw(self.hashes, self.start)
+        return self._drawn
+
+    @property
+    def n_distinct(self) -> int:
+        """How many distinct values the sample has; estimated where there are many."""
+        return round(len(self.drawn.hashes) / self.drawn.share)
 
     def part(self, start: int, stop: int) -> Sample:
         """Some of its values."""
-        return Sample(self.values[start:stop], self.hashes[start:stop], self.whole)
+        return Sample(self.values[start:stop], self.hashes[start:stop], self.whole, self.start)
+
+
+class Drawn(NamedTuple):
+    """Some distinct values of a sample.
+
+    hashes  uint64[n], each once
+    first   int64[n]: where the sample has the value first; times: how often it has it
+    share   of all distinct values that these are, as their hashes lie in so much of all numbers
+    """
+
+    hashes: Hashes
+    first: NDArray[np.int64]
+    times: NDArray[np.int64]
+    share: float
+
+
+def _draw(hashes: Hashes, start: float) -> Drawn:
+    share = min(1.0, 2 * _DRAWN / max(1, len(hashes)))
+    while share < 1:
+        # Hashes are spread evenly, so those in any window are distinct values drawn at random.
+        rows = np.flatnonzero(hashes - np.uint64(int(start * 2**64)) < np.uint64(int(share * 2**64)))
+        found, first, times = np.unique(hashes[rows], return_index=True, return_counts=True)
+        if len(found) >= _DRAWN // 4:
+            return Drawn(found, rows[first], times, share)
+        share = min(1.0, 16 * share)
+    coded = pa.array(hashes).dictionary_encode()  # where few come many times, it is far quicker than sorting them
+    codes, found = coded.indices.to_numpy(), coded.dictionary.to_numpy()
+    first = np.empty(len(found), np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of those that are written to one place the last one stays
+    order = np.argsort(found)
+    return Drawn(found[order], first[order], np.bincount(codes, minlength=len(found))[order], 1.0)
 
 
 class GrowingSample:
@@ -79,10 +118,10 @@ class GrowingSample:
     sample  of these; None while there is no value
     """
 
-    def __init__(self, reader: ColumnReader, row_group: int, num_values: int) -> None:
+    def __init__(self, reader: ColumnReader, row_group: int, num_values: int, start: float = 0.0) -> None:
         self.rows = self.bytes = 0
         self.sample: Sample | None = None
-        self._seconds = 0.0
+        self._seconds, self._start = 0.0, start
         self._num_values = num_values
         self._batches: Iterator[pa.Array] = reader.batches(row_group)
         self._values: list[pa.Array] = []
@@ -112,7 +151,7 @@ class GrowingSample:
             hashes = np.concatenate(self._hashes)
             # Nulls are as frequent behind the sample as in it.
             whole = len(hashes) if self._ended else round(len(hashes) * max(1.0, self._num_values / self.rows))
-            self.sample = Sample(pa.chunked_array(self._values), hashes, whole)
+            self.sample = Sample(pa.chunked_array(self._values), hashes, whole, self._start)
             self.sample.seconds = self._seconds / len(hashes)
 
     def close(self) -> None:
@@ -155,24 +194,6 @@ def thinned(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.take(arrow_of(np.linspace(0, len(values) - 1, min(len(values), _THINNED)).astype(np.int64)))
 
 
-def drawn(sample: Sample, n: int, start: float) -> tuple[pa.ChunkedArray, Hashes, NDArray[np.bool_]]:
-    """Up to n of the distinct values, at random: (values, their hashes, whether each came but once).
-
-    start  0 <= start < 1, where in the order of hashes the drawing begins: samples that begin at one place would
-           draw the same values, and be wrong together
-    """
-    found = sample.once
-    if len(found) <= n:
-        rows = np.arange(len(sample.hashes))
-    else:
-        at = int(start * len(found))
-        first, last = found[at], found[(at + n - 1) % len(found)]
-        inside = (sample.hashes >= first) & (sample.hashes <= last)
-        rows = np.flatnonzero(inside if first <= last else (sample.hashes >= first) | (sample.hashes <= last))
-    hashes, first_row, times = np.unique(sample.hashes[rows], return_index=True, return_counts=True)
-    return sample.values.take(arrow_of(rows[first_row].astype(np.int64))), hashes, times == 1
-
-
 # --- distinct ones, and shared ones -----------------------------------------------------------------
 
 
@@ -182,21 +203,34 @@ def halves(sample: Sample) -> tuple[Sample, Sample]:
     return sample.part(0, middle), sample.part(middle, len(sample.hashes))
 
 
-def once(hashes: Hashes) -> Hashes:
-    """Each hash once, sorted; numpy's own unique takes a hash table, which is many times slower here."""
-    found = np.sort(hashes)
-    fresh = np.ones(len(found), bool)
-    fresh[1:] = found[1:] != found[:-1]
-    return found[fresh]
+def first_places(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
+    """Where each of some hashes comes first among others; len(hashes) where it does not.
+
+    wanted  uint64[n], in any order, may have some twice; hashes: uint64[m], many
+    """
+    keys, back = np.unique(wanted, return_inverse=True)
+    first = np.full(len(keys), len(hashes), np.int64)
+    left = np.arange(len(keys))
+    for shift in range(0, 64 - _BUCKET_BITS, _BUCKET_BITS):
+        # A key a bucket; those that find theirs taken wait for the next round, which looks at other bits.
+        buckets = np.full(1 << _BUCKET_BITS, -1, np.int32)
+        buckets[_bits(keys[left], shift)] = left
+        placed = buckets[_bits(keys[left], shift)] == left
+        at = buckets[_bits(hashes, shift)]
+        rows = np.flatnonzero(at >= 0)
+        rows = rows[keys[at[rows]] == hashes[rows]]
+        first[at[rows[::-1]]] = rows[::-1]
+        left = left[~placed]
+        if not len(left):
+            break
+    for key in left.tolist():
+        rows = np.flatnonzero(hashes == keys[key])
+        first[key] = rows[0] if len(rows) else len(hashes)
+    return first[back]
 
 
-def among(wanted: Hashes, found: Hashes) -> NDArray[np.bool_]:
-    """Which hashes are among others, which are sorted."""
-    if not len(found):
-        return np.zeros(len(wanted), bool)
-    at = np.searchsorted(found, wanted)
-    same: NDArray[np.bool_] = found[np.minimum(at, len(found) - 1)] == wanted
-    return same
+def _bits(hashes: Hashes, shift: int) -> NDArray[np.int64]:
+    return ((hashes >> np.uint64(shift)) & np.uint64((1 << _BUCKET_BITS) - 1)).astype(np.int64)
 
 
 def _grown(half: float, full: float, times: float) -> float:
@@ -213,10 +247,12 @@ def distinct(sample: Sample) -> tuple[int, int]:
     The fewest: all values are equally frequent. N of them give N (1 - e^(-n/N)) distinct ones among n.
     The most: it grows on as it grew from the first half of the sample to the whole of it.
     """
-    n, full = len(sample.hashes), len(sample.once)
-    if sample.complete or full == n:  # all of it is known; or no value came twice
-        return (full, full) if sample.complete else (sample.whole, sample.whole)
-    half = len(once(sample.hashes[: n // 2]))
+    n, drawn, full = len(sample.hashes), sample.drawn, sample.n_distinct
+    if sample.complete:
+        return full, full
+    if (drawn.times == 1).all():
+        return sample.whole, sample.whole
+    half = int((drawn.first < n // 2).sum()) / drawn.share
     most = min(sample.whole, round(_grown(half, full, sample.whole / n)))
     low, high = float(full), float(full) * n  # of this many values, n are nearly all distinct
     for _ in range(60):
@@ -246,5 +282,5 @@ def share_held(one: Sample, other: Sample) -> float:
     n = len(other.hashes)
     if not len(one.hashes) or not n:
         return 0.0
-    half, full = (float(among(one.once, found).mean()) for found in (once(other.hashes[: n // 2]), other.once))
-    return carried_on(half, full, other.whole / n).likely
+    first = first_places(one.drawn.hashes, other.hashes)
+    return carried_on(float((first < n // 2).mean()), float((first < n).mean()), other.whole / n).likely

@@ -254,7 +254,7 @@ def _fill(column: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Ad
     found = surveyed.found
     column.null_share = surveyed.null_share
     column.with_filter = surveyed.with_filter / len(found.chunks)
-    column.distinct_share = fmean(len(sample.once) / len(sample.hashes) for sample in found.samples)
+    column.distinct_share = fmean(sample.n_distinct / len(sample.hashes) for sample in found.samples)
     column.fpp = least_rate(found)
     column.row_groups_of_a_key = row_groups_of_a_key(found).times(data.scale)
     column.filter_bytes = filter_bytes(found, column.fpp, data.scale)
