@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
-from parquet_bloom.formats.values import arrow_of
+from parquet_bloom.formats.values import arrow_of, numbers_in
 from parquet_bloom.kernels.hashes import hash_array
 
 _SAMPLE_BYTES = 16 << 20  # decoded; long texts end a sample sooner
@@ -103,8 +103,8 @@ def _draw(hashes: Hashes, start: float) -> Drawn:
         if len(found) >= _DRAWN // 4:
             return Drawn(found, rows[first], times, share)
         share = min(1.0, 16 * share)
-    coded = pa.array(hashes).dictionary_encode()  # where few come many times, it is far quicker than sorting them
-    codes, found = coded.indices.to_numpy(), coded.dictionary.to_numpy()
+    coded = arrow_of(hashes).dictionary_encode()  # where few come many times, it is far quicker than sorting them
+    codes, found = numbers_in(coded.indices, np.dtype(np.int32)), numbers_in(coded.dictionary, hashes.dtype)
     first = np.empty(len(found), np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of those that are written to one place the last one stays
     order = np.argsort(found)
@@ -183,7 +183,7 @@ def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
 
 def integers_of(leaf: Leaf, values: pa.ChunkedArray) -> NDArray[np.int64]:
     """Values of INT32 and INT64 as places; of unsigned ones beyond int64, what they would be as signed ones."""
-    found = np.concatenate([chunk.to_numpy() for chunk in values.chunks])
+    found = np.concatenate([numbers_in(chunk, np.dtype(f"i{leaf.width}")) for chunk in values.chunks])
     if leaf.logical == "INTEGER" and not leaf.signed:
         found = found.view(f"u{found.itemsize}") % (1 << 8 * leaf.width) if leaf.width < 8 else found
     return found.astype(np.int64)
