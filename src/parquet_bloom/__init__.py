@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from parquet_bloom.chunks.footer_cache import FooterCache
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
+    from parquet_bloom.edit.sample import Interval
     from parquet_bloom.edit.write import FilterWriter, write_table
     from parquet_bloom.edit.writer_options import WriterOptions
     from parquet_bloom.polars_scan import scan_polars
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
     from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
-    from parquet_bloom.worth.advice.gain import Gain, Interval
+    from parquet_bloom.worth.advice.gain import Gain
     from parquet_bloom.worth.bench import BenchReport, EngineGain, bench
     from parquet_bloom.worth.engines import EngineAnswer, EngineInfo, EnginesReport, engines
 
@@ -89,7 +90,7 @@ _HOMES = {
     "FooterCache": "chunks.footer_cache",
     "Gain": "worth.advice.gain",
     "InspectReport": "audit.inspect",
-    "Interval": "worth.advice.gain",
+    "Interval": "edit.sample",
     "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",

@@ -52,7 +52,7 @@ COMMANDS = {
     "verify": (["verify", "filters.parquet"], COLUMNS, 101),
     "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 145),
     "add --column": ([*ADD, "--column", "id"], PARQUET, 145),
-    "add": (ADD, COLUMNS, 145),
+    "add": (ADD, COLUMNS, 146),
     "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 145),
 }
 # Modules of others: Python's own and click's; then numpy's 90, pyarrow's 6 and thrift's 10 too; then pyarrow.parquet's.

@@ -96,10 +96,8 @@ def test_excluded_columns_are_not_even_read(tmp_path: Path, monkeypatch: pytest.
     table = pa.table({"a": rng.integers(0, 2**60, 900), "b": rng.integers(0, 2**60, 900)})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=300)
     looked_at: list[str] = []
-    plain = choose.sample_of
-    monkeypatch.setattr(
-        choose, "sample_of", lambda reader, *rest: looked_at.append(reader.leaf.name) or plain(reader, *rest)
-    )
+    plain = choose.ColumnReader
+    monkeypatch.setattr(choose, "ColumnReader", lambda source, leaf: looked_at.append(leaf.name) or plain(source, leaf))
     assert chosen(tmp_path / "x.parquet", exclude=["b"]).columns == ["a"]
     assert set(looked_at) == {"a"}
 
@@ -160,7 +158,7 @@ def test_written_tables_are_judged_too(tmp_path: Path) -> None:
 
 
 def _sampled(values: np.ndarray, whole: int) -> Sample:
-    return Sample(0, pa.chunked_array([values]), values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), whole, 0)
+    return Sample(pa.chunked_array([values]), values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15), whole)
 
 
 @pytest.mark.parametrize("universe", [100, 5000, 60_000, 1_000_000])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from parquet_bloom.edit.choose import columns_left_out
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine
@@ -321,6 +320,8 @@ def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> 
     if run.request.columns is not None or not file_plan.sizings:
         return file_plan
     if chosen is None:
+        from parquet_bloom.edit.choose import columns_left_out  # nothing else of `add` needs it
+
         groups: dict[int, list[int]] = {}
         sizings = {}
         for (group, column), sizing in file_plan.sizings.items():

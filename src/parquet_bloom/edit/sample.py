@@ -1,17 +1,16 @@
-"""A sample of one column's values: how many distinct ones its row groups have, and share.
+"""A sample of one column chunk: how many distinct values the whole has, and which of others it holds.
 
-A part of a row group is carried on to the whole: with L = -ln(1 - share found), L(n) grows like n^a, and the two
-halves of the sample give a. (a = 1 where all values are equally frequent, less where some are rare; so rare user ids
-are not taken for ones that every row group holds.)
+A sample grows while more of it is wanted. What a part of a chunk shows is carried on to the whole: with
+L = -ln(1 - share found), L(n) grows like n^a, and the two halves of the sample give a. (a = 1 where all values are
+equally frequent, less where some are rare; so rare user ids are not taken for ones that every row group holds.)
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,77 +18,154 @@ from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
-from parquet_bloom.formats.values import arrow_of
+from parquet_bloom.formats.values import arrow_of, numbers_in
 from parquet_bloom.kernels.hashes import hash_array
 
-_SAMPLE_ROWS = 1 << 18  # of one row group: whole row groups of most writers but the largest
-_SAMPLE_BYTES = 16 << 20  # decoded; long texts end the sample sooner
-_LOOKED_UP = 1000  # values of a sample that are held against the bounds of all row groups
+_SAMPLE_BYTES = 16 << 20  # decoded; long texts end a sample sooner
+_THINNED = 1000  # values that are looked at one by one
+_BUCKET_BITS = 17
+_DRAWN = 8192  # distinct values; fewer, where values come many times
 
 Hashes = NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
+class Interval(NamedTuple):
+    """A figure that was not measured: where it is likely to lie, and the likeliest of all."""
+
+    low: float
+    likely: float
+    high: float
+
+    def times(self, factor: float) -> Interval:
+        """All three, so many times as large."""
+        return Interval(self.low * factor, self.likely * factor, self.high * factor)
+
+
 class Sample:
     """The first values of one column chunk that are not null.
 
-    values  as decoded: int32, int64, float, double, large_binary or fixed_size_binary
-    hashes  uint64[len(values)], XXH64, in the same order
-    whole   how many values the chunk has, as many as the sample holds or more
-    row_group_bytes  compressed, of all columns
+    values    as decoded: int32, int64, float, double, large_binary or fixed_size_binary
+    hashes    uint64[len(values)], XXH64, in the same order
+    whole     how many values the chunk has, as many as the sample holds or more
+    start     0 <= start < 1, where in the order of hashes some distinct values are drawn: samples that begin at one
+              place would draw the same ones, and be wrong together
+    seconds   that decoding and hashing took, for each value
     """
 
-    row_group: int
-    values: pa.ChunkedArray
-    hashes: Hashes
-    whole: int
-    row_group_bytes: int
+    def __init__(self, values: pa.ChunkedArray, hashes: Hashes, whole: int, start: float = 0.0) -> None:
+        self.values, self.hashes, self.whole, self.start = values, hashes, whole, start
+        self.seconds = 0.0
+        self._drawn: Drawn | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the chunk has no value more."""
+        return len(self.hashes) >= self.whole
+
+    @property
+    def drawn(self) -> Drawn:
+        """Some of the distinct values, at random; all of them where they are few."""
+        if self._drawn is None:
+            self._drawn = _draw(self.hashes, self.start)
+        return self._drawn
+
+    @property
+    def n_distinct(self) -> int:
+        """How many distinct values the sample has; estimated where there are many."""
+        return round(len(self.drawn.hashes) / self.drawn.share)
 
     def part(self, start: int, stop: int) -> Sample:
         """Some of its values."""
-        return replace(self, values=self.values[start:stop], hashes=self.hashes[start:stop])
+        return Sample(self.values[start:stop], self.hashes[start:stop], self.whole, self.start)
 
 
-def sample_of(reader: ColumnReader, footer: Footer, row_group: int) -> Sample | None:
-    """Up to 262,144 values or 16 MiB from the start of a column chunk; None where it has no value.
+class Drawn(NamedTuple):
+    """Some distinct values of a sample.
 
-    Raises DamagedFileError where they do not decode.
+    hashes  uint64[n], each once
+    first   int64[n]: where the sample has the value first; times: how often it has it
+    share   of all distinct values that these are, as their hashes lie in so much of all numbers
     """
-    parts: list[pa.Array] = []
-    rows = size = 0
-    for batch in reader.batches(row_group):
-        parts.append(batch.drop_null())
-        rows += len(batch)
-        size += batch.nbytes
-        if rows >= _SAMPLE_ROWS or size >= _SAMPLE_BYTES:
-            break
-    values = pa.chunked_array(parts) if parts else None
-    if values is None or not len(values):
-        return None
-    # Nulls are as frequent behind the sample as in it.
-    whole = round(len(values) * max(1.0, footer.meta(row_group, reader.leaf.index).num_values / rows))
-    columns = footer.metadata.row_groups[row_group].columns
-    size = sum(max(chunk.meta_data.total_compressed_size or 0, 0) for chunk in columns)
-    return Sample(row_group, values, hash_array(values), whole, size)
+
+    hashes: Hashes
+    first: NDArray[np.int64]
+    times: NDArray[np.int64]
+    share: float
 
 
-# --- against bounds ---------------------------------------------------------------------------------
+def _draw(hashes: Hashes, start: float) -> Drawn:
+    share = min(1.0, 2 * _DRAWN / max(1, len(hashes)))
+    while share < 1:
+        # Hashes are spread evenly, so those in any window are distinct values drawn at random.
+        rows = np.flatnonzero(hashes - np.uint64(int(start * 2**64)) < np.uint64(int(share * 2**64)))
+        found, first, times = np.unique(hashes[rows], return_index=True, return_counts=True)
+        if len(found) >= _DRAWN // 4:
+            return Drawn(found, rows[first], times, share)
+        share = min(1.0, 16 * share)
+    coded = arrow_of(hashes).dictionary_encode()  # where few come many times, it is far quicker than sorting them
+    codes, found = numbers_in(coded.indices, np.dtype(np.int32)), numbers_in(coded.dictionary, hashes.dtype)
+    first = np.empty(len(found), np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of those that are written to one place the last one stays
+    order = np.argsort(found)
+    return Drawn(found[order], first[order], np.bincount(codes, minlength=len(found))[order], 1.0)
 
 
-def share_admitted(values: Sequence[Any], lows: Sequence[Any], highs: Sequence[Any], n: int) -> float:
-    """The share of n - 1 others whose bounds admit a value, which its own do.
+class GrowingSample:
+    """A column chunk of which as much is decoded as is wanted.
 
-    lows, highs  places, ascending; a row group that has none admits every value
+    rows    decoded so far, nulls among them; bytes: that these took
+    sample  of these; None while there is no value
     """
-    # A value lies outside of those that begin behind it and of those that end before it, never of both.
-    outside = sum(len(lows) - bisect_right(lows, v) + bisect_left(highs, v) for v in values)
-    return max(0.0, 1 - outside / len(values) / (n - 1))
+
+    def __init__(self, reader: ColumnReader, row_group: int, num_values: int, start: float = 0.0) -> None:
+        self.rows = self.bytes = 0
+        self.sample: Sample | None = None
+        self._seconds, self._start = 0.0, start
+        self._num_values = num_values
+        self._batches: Iterator[pa.Array] = reader.batches(row_group)
+        self._values: list[pa.Array] = []
+        self._hashes: list[Hashes] = []
+        self._ended = False
+
+    def grow(self, rows: int) -> None:
+        """Decode until there are so many rows, or 16 MiB. Raises DamagedFileError where they do not decode."""
+        before = self.rows
+        while not self._ended and self.rows < rows and self.bytes < _SAMPLE_BYTES:
+            started = time.perf_counter()
+            batch = next(self._batches, None)
+            if batch is None:
+                self._ended = True
+                break
+            self.rows += len(batch)
+            self.bytes += batch.nbytes
+            values = batch.drop_null()
+            if len(values):
+                self._values.append(values)
+                self._hashes.append(hash_array(values))
+            self._seconds += time.perf_counter() - started
+        self._ended = self._ended or self.rows >= self._num_values
+        if self._ended:
+            self.close()
+        if self.rows > before and self._values:
+            hashes = np.concatenate(self._hashes)
+            # Nulls are as frequent behind the sample as in it.
+            whole = len(hashes) if self._ended else round(len(hashes) * max(1.0, self._num_values / self.rows))
+            self.sample = Sample(pa.chunked_array(self._values), hashes, whole, self._start)
+            self.sample.seconds = self._seconds / len(hashes)
+
+    def close(self) -> None:
+        """Close the file, if decoding has not ended."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+# --- values -----------------------------------------------------------------------------------------
 
 
 def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
-    """Values in the order of bounds.domain_of; none where the column has no order."""
+    """Values in the order of bounds.domain_of, NaN as it is; none where the column has no order."""
     domain = domain_of(leaf)
     if domain is None:
         return []
@@ -101,17 +177,24 @@ def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
     if domain == "integer" and leaf.physical in (FLBA, BYTE_ARRAY):
         return [int.from_bytes(value, "big", signed=True) for value in plain]
     if domain == "float":
-        numbers = [float(np.frombuffer(v, "<f2")[0]) if isinstance(v, bytes) else v for v in plain]
-        return [value for value in numbers if value == value]
+        return [float(np.frombuffer(v, "<f2")[0]) if isinstance(v, bytes) else v for v in plain]
     return plain
+
+
+def integers_of(leaf: Leaf, values: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Values of INT32 and INT64 as places; of unsigned ones beyond int64, what they would be as signed ones."""
+    found = np.concatenate([numbers_in(chunk, np.dtype(f"i{leaf.width}")) for chunk in values.chunks])
+    if leaf.logical == "INTEGER" and not leaf.signed:
+        found = found.view(f"u{found.itemsize}") % (1 << 8 * leaf.width) if leaf.width < 8 else found
+    return found.astype(np.int64)
 
 
 def thinned(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """A thousand of many values, evenly spread."""
-    return values.take(arrow_of(np.linspace(0, len(values) - 1, min(len(values), _LOOKED_UP)).astype(np.int64)))
+    return values.take(arrow_of(np.linspace(0, len(values) - 1, min(len(values), _THINNED)).astype(np.int64)))
 
 
-# --- against each other -----------------------------------------------------------------------------
+# --- distinct ones, and shared ones -----------------------------------------------------------------
 
 
 def halves(sample: Sample) -> tuple[Sample, Sample]:
@@ -120,12 +203,34 @@ def halves(sample: Sample) -> tuple[Sample, Sample]:
     return sample.part(0, middle), sample.part(middle, len(sample.hashes))
 
 
-def once(hashes: Hashes) -> Hashes:
-    """Each hash once, sorted; numpy's own unique takes a hash table, which is many times slower here."""
-    found = np.sort(hashes)
-    fresh = np.ones(len(found), bool)
-    fresh[1:] = found[1:] != found[:-1]
-    return found[fresh]
+def first_places(wanted: Hashes, hashes: Hashes) -> NDArray[np.int64]:
+    """Where each of some hashes comes first among others; len(hashes) where it does not.
+
+    wanted  uint64[n], in any order, may have some twice; hashes: uint64[m], many
+    """
+    keys, back = np.unique(wanted, return_inverse=True)
+    first = np.full(len(keys), len(hashes), np.int64)
+    left = np.arange(len(keys))
+    for shift in range(0, 64 - _BUCKET_BITS, _BUCKET_BITS):
+        # A key a bucket; those that find theirs taken wait for the next round, which looks at other bits.
+        buckets = np.full(1 << _BUCKET_BITS, -1, np.int32)
+        buckets[_bits(keys[left], shift)] = left
+        placed = buckets[_bits(keys[left], shift)] == left
+        at = buckets[_bits(hashes, shift)]
+        rows = np.flatnonzero(at >= 0)
+        rows = rows[keys[at[rows]] == hashes[rows]]
+        first[at[rows[::-1]]] = rows[::-1]
+        left = left[~placed]
+        if not len(left):
+            break
+    for key in left.tolist():
+        rows = np.flatnonzero(hashes == keys[key])
+        first[key] = rows[0] if len(rows) else len(hashes)
+    return first[back]
+
+
+def _bits(hashes: Hashes, shift: int) -> NDArray[np.int64]:
+    return ((hashes >> np.uint64(shift)) & np.uint64((1 << _BUCKET_BITS) - 1)).astype(np.int64)
 
 
 def _grown(half: float, full: float, times: float) -> float:
@@ -142,11 +247,13 @@ def distinct(sample: Sample) -> tuple[int, int]:
     The fewest: all values are equally frequent. N of them give N (1 - e^(-n/N)) distinct ones among n.
     The most: it grows on as it grew from the first half of the sample to the whole of it.
     """
-    n = len(sample.hashes)
-    half, full = len(once(sample.hashes[: n // 2])), len(once(sample.hashes))
+    n, drawn, full = len(sample.hashes), sample.drawn, sample.n_distinct
+    if sample.complete:
+        return full, full
+    if (drawn.times == 1).all():
+        return sample.whole, sample.whole
+    half = int((drawn.first < n // 2).sum()) / drawn.share
     most = min(sample.whole, round(_grown(half, full, sample.whole / n)))
-    if n >= sample.whole or full == n:  # all of it is known; or no value came twice
-        return most, most
     low, high = float(full), float(full) * n  # of this many values, n are nearly all distinct
     for _ in range(60):
         middle = math.sqrt(low * high)
@@ -154,14 +261,26 @@ def distinct(sample: Sample) -> tuple[int, int]:
     return min(most, round(-low * math.expm1(-sample.whole / low))), most
 
 
+def carried_on(half: float, full: float, times: float) -> Interval:
+    """The share of some values that a whole chunk holds, of which its first values are known.
+
+    half, full  the share that the first half of these holds, and that all of them hold
+    times       how many times as many values the chunk has
+
+    The whole holds no fewer. What a sample of n lacks is the mean of e^(-p n) over how frequent the values are;
+    ln of such a mean is convex in n, so it falls no faster than it fell over the second half.
+    """
+    if times <= 1 or not 0 < full < 1:
+        return Interval(full, full, full)
+    likely = -math.expm1(-_grown(-math.log1p(-half), -math.log1p(-full), times))
+    fell = math.log((1 - full) / (1 - half)) if half < full else 0.0
+    return Interval(full, max(full, likely), max(full, likely, 1 - (1 - full) * math.exp(2 * (times - 1) * fell)))
+
+
 def share_held(one: Sample, other: Sample) -> float:
     """The share of one row group's distinct values that the whole of another holds too."""
-    wanted = once(one.hashes)
     n = len(other.hashes)
-    if not len(wanted) or not n:
+    if not len(one.hashes) or not n:
         return 0.0
-    # By sorting: numpy 2.0's table for integers overflows on hashes beyond 2^63.
-    half, full = (float(np.isin(wanted, once(other.hashes[:stop]), True, kind="sort").mean()) for stop in (n // 2, n))
-    if full >= 1:
-        return 1.0
-    return 1 - math.exp(-_grown(-math.log1p(-half), -math.log1p(-full), other.whole / n))
+    first = first_places(one.drawn.hashes, other.hashes)
+    return carried_on(float((first < n // 2).mean()), float((first < n).mean()), other.whole / n).likely

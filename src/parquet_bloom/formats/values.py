@@ -67,11 +67,15 @@ def stored_floats(values: pa.Array, leaf: Leaf) -> NDArray[np.floating]:
 
 
 def floats_in(values: pa.Array) -> NDArray[np.floating]:
-    """The slots of an array of floats, or of FLOAT16 as fixed_size_binary: float16, float32 or float64, a view.
+    """The slots of an array of floats, or of FLOAT16 as fixed_size_binary: float16, float32 or float64, a view."""
+    return numbers_in(values, np.dtype(FLOATS[values.type.bit_width]))
+
+
+def numbers_in(values: pa.Array, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The slots of an array of fixed width as numbers of a kind, a view.
 
     An array's own to_numpy() may load pandas, where that is installed.
     """
-    kind = np.dtype(FLOATS[values.type.bit_width])
     if not len(values):
         return np.empty(0, kind)
     return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parquet_bloom.edit.sample import Interval
 from parquet_bloom.report.tables import plural, print_table, size
 from parquet_bloom.report.text import Say
 from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice
-from parquet_bloom.worth.advice.gain import Interval
 
 
 def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:

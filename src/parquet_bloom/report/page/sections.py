@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
+from parquet_bloom.edit.sample import Interval
 from parquet_bloom.report.advice import in_percent, in_seconds
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page import pictures
@@ -15,7 +16,6 @@ from parquet_bloom.report.page.layout import KINDS
 from parquet_bloom.report.page.markup import Cell, Child, element, figure, name, shown, table
 from parquet_bloom.report.tables import count, plural, share, size
 from parquet_bloom.worth.advice.advise import ColumnAdvice
-from parquet_bloom.worth.advice.gain import Interval
 
 _LINES = 50  # of flags, commands and failures
 _MOST_COMMAND = 1500  # characters: a longer one would be cut, and a cut one does something else

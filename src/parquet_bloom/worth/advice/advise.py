@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.edit.choose import why_not
-from parquet_bloom.edit.sample import once
+from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
@@ -33,14 +33,12 @@ from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
     Gain,
-    Interval,
     Whole,
     filter_bytes,
     gains,
     least_rate,
     row_groups_of_a_key,
     seconds,
-    shares_of,
 )
 from parquet_bloom.worth.advice.queries import QueryLog, read_queries
 from parquet_bloom.worth.advice.survey import ColumnSurvey, Survey, spread, survey_column
@@ -55,12 +53,14 @@ class ColumnAdvice(Printed):
     advised       whether filters are worth their bytes; `reason` says why not
     null_share    of its values; with_filter: the share of its row groups that have a filter today
     distinct_share  distinct values of a row group, as a share of its values
-    overlap       the share of row groups whose bounds admit a value that one of them holds
+    overlap       the share of row groups whose bounds admit a present value
     row_groups_of_a_key  how many hold it
     fpp           the rate that is advised, see worth.advice.gain.least_rate
     filter_bytes  that all filters take; seconds: for decoding and hashing, here
-    absent, present  what a lookup is spared, of a value that no row group holds, and of one that some do
-    in_vain       row groups that such a lookup reads because a filter errs
+    present       what a lookup of a present value is spared: of any distinct value of any row group that holds values.
+                  Its keys are equally likely, however many rows have them
+    absent        the same for the next value above such a one that no row group holds
+    in_vain       row groups that a lookup of an absent value reads because a filter errs
     engines       that are known to use filters on such a column
     asked         queries of the log that a filter on it could answer; None without a log
     """
@@ -148,8 +148,9 @@ def advise(
     catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
     progress    is called with a Progress for every column
 
-    Reads the footers of up to 500 files, and up to 262,144 values or 16 MiB of each column in up to six row groups.
-    The columns of one file are those that `add_filters` without `columns` chooses, for the same reasons.
+    Reads the footers of up to 500 files, and of each column some 262,144 rows of at least four row groups, up to
+    1,048,576 while intervals are wide. The columns of one file are those that `add_filters` without `columns`
+    chooses, for the same reasons, by the same sample. Of several files it judges each by itself, this function all.
 
     Raises RequestError for a log without a query, or an engine of which nothing is known; FileError and its kinds
     where no footer can be read.
@@ -241,7 +242,7 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
         return found
     _fill(found, surveyed, data, advice)
     assert found.fpp is not None
-    found.reason = why_not(leaf, surveyed.evidence, Sizing()) or ""
+    found.reason = why_not(surveyed.found, Sizing()) or ""
     if not found.reason and found.asked == 0:
         found.reason = "no query of the log asks for its values"
     if not found.reason and engine is not None:
@@ -252,19 +253,19 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
     return found
 
 
-def _fill(found: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Advice) -> None:
-    n, shares = surveyed.evidence.row_groups, shares_of(surveyed)
-    found.null_share = surveyed.null_share
-    found.with_filter = surveyed.with_filter / n
-    found.distinct_share = fmean(len(once(sample.hashes)) / len(sample.hashes) for sample in surveyed.samples)
-    found.fpp = least_rate(surveyed, shares)
-    found.row_groups_of_a_key = row_groups_of_a_key(shares, n).times(data.scale)
-    found.filter_bytes = filter_bytes(surveyed, shares, found.fpp, data.scale)
-    found.seconds = seconds(surveyed, data.scale)
+def _fill(column: ColumnAdvice, surveyed: ColumnSurvey, data: Survey, advice: Advice) -> None:
+    found = surveyed.found
+    column.null_share = surveyed.null_share
+    column.with_filter = surveyed.with_filter / len(found.chunks)
+    column.distinct_share = fmean(sample.n_distinct / len(sample.hashes) for sample in found.samples)
+    column.fpp = least_rate(found)
+    column.row_groups_of_a_key = row_groups_of_a_key(found).times(data.scale)
+    column.filter_bytes = filter_bytes(found, column.fpp, data.scale)
+    column.seconds = seconds(found, data.scale)
     whole = Whole(advice.row_groups, advice.bytes, len(data.outlines[0].leaves))
-    found.absent, found.present = gains(shares, n, found.fpp, whole)
-    found.overlap = found.absent.row_groups.likely / (1 - found.fpp)
-    found.in_vain = found.fpp * found.overlap * advice.row_groups
+    column.absent, column.present = gains(found, column.fpp, whole)
+    column.overlap = found.admitted.likely
+    column.in_vain = column.fpp * found.absent.likely * advice.row_groups
 
 
 def _rank(column: ColumnAdvice) -> tuple[bool, float, str]:

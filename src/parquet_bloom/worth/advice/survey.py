@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.filter_ranges import filter_ranges_of
-from parquet_bloom.edit.choose import Evidence, bounds_of, two_of
-from parquet_bloom.edit.sample import Sample, sample_of
-from parquet_bloom.formats.bounds import statistics_of
+from parquet_bloom.edit.column_bounds import chunks_of
+from parquet_bloom.edit.gain import Estimate, estimate
+from parquet_bloom.formats.bounds import ColumnStatistics, statistics_of
 from parquet_bloom.formats.metadata.outline import Outline, Slot
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import Source
 
 _MOST_FOOTERS = 500
-_SAMPLED = (0.5, 0.125, 0.875, 0.375)  # where in the data set row groups are sampled, beside the two that `add` takes
-
-Groups = list[tuple[int, int]]  # (which file, its row group)
 
 
 @dataclass(slots=True)
@@ -90,21 +85,13 @@ class Survey:
 class ColumnSurvey:
     """One column of a data set.
 
-    evidence      bounds of its row groups; of its samples the two that `add` would take
-    samples       all, those two first
-    seconds       that decoding and hashing a value took, in the quickest sample
-    values        int64[row groups]: how many values each has that are not NULL, as far as the footer tells
-    row_group_bytes  int64[row groups]: compressed, of all columns
-    with_filter   how many of them have a filter
+    found         what filters on it would spare lookups, and what shows it
+    with_filter   how many of its row groups have a filter
     null_share    of its values
     """
 
     leaf: Leaf
-    evidence: Evidence
-    samples: list[Sample]
-    seconds: float
-    values: NDArray[np.int64]
-    row_group_bytes: NDArray[np.int64]
+    found: Estimate
     with_filter: int
     null_share: float
 
@@ -117,48 +104,30 @@ def spread(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def survey_column(data: Survey, leaf: Leaf) -> ColumnSurvey | None:
-    """Bounds of a column's row groups, and samples of up to six of them; None where no row group has a value.
+    """What the data set shows of a column (edit.gain.estimate); None where no row group has a value.
 
     Raises FileError and its kinds where a sample does not decode.
     """
     having = data.having(leaf)
-    groups: Groups = []
-    values, sizes, nulls, with_filter = [], [], 0, 0
+    files: list[tuple[Outline, Leaf, ColumnStatistics]] = []
+    nulls = values = with_filter = 0
     for at, same in having:
         outline = data.outlines[at]
         slots = outline.slots[:, :, same.index]
         null_counts = slots[Slot.NULL_COUNT].clip(0)
-        values.append((slots[Slot.NUM_VALUES] - null_counts).clip(0))
-        sizes.append(outline.slots[Slot.COMPRESSED_SIZE].clip(0).sum(axis=1))
+        values += int((slots[Slot.NUM_VALUES] - null_counts).clip(0).sum())
         nulls += int(null_counts.sum())
         with_filter += int(filter_ranges_of(outline, same.index).exists.sum())
-        groups += [(at, group) for group in np.flatnonzero(values[-1] > 0).tolist()]
-    if not groups:
-        return None
-    columns = dict(having)
-    samples, seconds = _samples(data, columns, groups)
-    if not samples:
-        return None
-    bounds = bounds_of([statistics_of(data.outlines[at], same) for at, same in having])
-    stored = np.concatenate(values)
-    return ColumnSurvey(
-        leaf, Evidence(*bounds, samples[:2]), samples, seconds, stored, np.concatenate(sizes), with_filter,
-        nulls / max(1, nulls + int(stored.sum())),
-    )  # fmt: skip
-
-
-def _samples(data: Survey, columns: dict[int, Leaf], groups: Groups) -> tuple[list[Sample], float]:
-    n = len(groups)
-    places = list(dict.fromkeys([*two_of(range(n)), *(int(at * n) for at in _SAMPLED)]))
-    samples: list[Sample] = []
-    rates: list[float] = []
+        files.append((outline, same, statistics_of(outline, same)))
     readers: dict[int, ColumnReader] = {}
-    for file, group in (groups[place] for place in places):
-        footer = data.open(file).footer()
+
+    def reader(file: int, _: int) -> ColumnReader:
         if file not in readers:  # a table may have another name for it
-            readers[file] = ColumnReader(data.open(file), footer.leaves[columns[file].index])
-        started = time.perf_counter()
-        if (found := sample_of(readers[file], footer, group)) is not None:
-            rates.append((time.perf_counter() - started) / max(1, len(found.hashes)))
-            samples.append(found)
-    return samples, min(rates, default=0.0)  # the first one also compiles
+            at, same = having[file]
+            source = data.open(at)
+            readers[file] = ColumnReader(source, source.footer().leaves[same.index])
+        return readers[file]
+
+    remote = bool(data.read) and not data.read[0].is_local
+    found = estimate(chunks_of(leaf, files, data.row_groups, reader, remote))
+    return None if found is None else ColumnSurvey(leaf, found, with_filter, nulls / max(1, nulls + values))
