@@ -77,6 +77,10 @@ def dataset(
     NaN equals, bounds of a float column that may hold NaN decide nothing here (nan="largest").
     Arguments and errors as read_table has them.
 
+    A column has one type, by the first file or the table's schema, in whatever layouts other files keep texts and
+    bytes. string_view and binary_view become string and binary, list_view becomes list: pyarrow cannot filter views.
+    A dictionary becomes its values where another file has values of a fixed length.
+
     Of a table: rows that it has deleted, or columns that it calls otherwise, are a RequestError, as no such data set
     can tell them.
 

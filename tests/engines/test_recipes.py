@@ -16,6 +16,7 @@ import parquet_bloom
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 ROWS = 400
+READERS = ("Polars", "DuckDB", "pyarrow", "pandas", "A semi-join with many keys")
 
 
 IDS = [f"{i * 0x9E3779B97F4A7C15 % 2**64:016x}" for i in range(ROWS)]
@@ -49,8 +50,8 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_block_of_python_runs_in_a_test() -> None:
-    known = ("Polars", "DuckDB", "pyarrow", "pandas", "Dask", "Airflow", "S3", "A semi-join with many keys")
-    assert sum(len(blocks_of(heading)) for heading in known) == PAGE.read_text().count("```python\n") == 8
+    known = (*READERS, "DataFusion", "Dask", "Daft", "Ray Data", "Airflow", "S3")
+    assert sum(len(blocks_of(heading)) for heading in known) == PAGE.read_text().count("```python\n") == 12
 
 
 def test_recipes_of_readers_in_this_process(events: None, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,12 +59,15 @@ def test_recipes_of_readers_in_this_process(events: None, caplog: pytest.LogCapt
         pytest.importorskip(name)
     caplog.set_level(logging.INFO, "parquet_bloom")
     names: dict[str, Any] = dict(NAMES)
-    for heading in ("Polars", "DuckDB", "pyarrow", "pandas", "A semi-join with many keys"):
+    for heading in READERS:
         run(blocks_of(heading), names)
 
     row = (names["user_id"], 200)
     assert names["one"].rows() == [row]
     assert names["found"] == [row]
+    assert names["joined"] == [row]
+    assert names["few"].row_groups == 4
+    assert sum(len(groups) for _, groups in names["few"]) < 4, "the join reads fewer row groups"
     assert names["rows"].to_pydict() == {"status": [200]}
     assert [tuple(one) for one in names["frame"].itertuples(index=False)] == [row]
     assert 2 in names["groups"]["events/1.parquet"], "the row group that has the user"
@@ -80,6 +84,35 @@ def test_the_recipe_of_dask(events: None) -> None:
     assert len(names["kept"]) < 4, "and not all of them"
     assert names["lazy"].npartitions == len(names["kept"])
     assert names["visits"].values.tolist() == [[NAMES["user_id"], 200]]
+
+
+def test_the_recipe_of_datafusion(events: None, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("datafusion")
+    caplog.set_level(logging.INFO, "parquet_bloom")
+    names: dict[str, Any] = dict(NAMES)
+    run(blocks_of("DataFusion"), names)
+    [row] = [row for batch in names["batches"] for row in pa.record_batch(batch).to_pylist()]
+    assert row == {"user_id": NAMES["user_id"], "status": 200}
+    assert any("1 of 4 row groups can match" in record.getMessage() for record in caplog.records)
+
+
+def test_the_recipe_of_daft(events: None) -> None:
+    pytest.importorskip("daft", reason="Daft is not installed")
+    names: dict[str, Any] = dict(NAMES)
+    run(blocks_of("Daft"), names)
+    assert names["visits_in_daft"] == {"user_id": [NAMES["user_id"]], "status": [200]}
+    assert names["frame_of_daft"].count_rows() < ROWS
+
+
+def test_the_recipe_of_ray_data(events: None) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    names: dict[str, Any] = dict(NAMES)
+    try:
+        run(blocks_of("Ray Data"), names)
+    finally:
+        ray.shutdown()
+    assert names["visits_in_ray"] == [{"user_id": NAMES["user_id"], "status": 200}]
+    assert len(names["chunks"]) < 4
 
 
 def test_the_recipe_of_airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 import operator
+import re
+import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -22,7 +24,7 @@ import pyarrow.compute as pc
 from parquet_bloom.formats.literals import DAY_NS, Instant, Literal
 from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
 from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
-from parquet_bloom.predicates.pickled import PickledExpression
+from parquet_bloom.predicates.pickled import PickledExpression, nested_path
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
     MIRRORED,
@@ -132,11 +134,8 @@ class _Parser:
             elif key == b"field_ref":
                 meaning = _Column((value.decode(),))
             elif key == b"nested_field_ref":
-                parts = pairs[at : at + int(value)]
+                meaning = _Column(nested_path(pairs, start))
                 at += int(value)
-                if len(parts) != int(value) or any(k != b"field_ref" for k, _ in parts):
-                    raise ValueError("a nested field is not one of names")
-                meaning = _Column(tuple(v.decode() for _, v in parts))
             elif key == b"literal":
                 meaning = self.pickled.scalar(value)
             else:
@@ -155,6 +154,10 @@ class _Parser:
             found = _compare(name, [argument.meaning for argument in arguments])
         elif name in ("is_null", "is_valid", "is_in") and len(arguments) == 1:
             found = _test(name, arguments[0].meaning, call.options)
+        elif name in ("starts_with", "match_like") and len(arguments) == 1:
+            found = _prefixed(name, arguments[0].meaning, call.options)
+        elif name == "if_else" and len(arguments) == 3 and not call.options:
+            found = _choose(*(self._boolean(argument) for argument in arguments))
         if found is None:
             return _NotUnderstood(_reason(name))
         if found.depth > _MAX_DEPTH:
@@ -174,6 +177,9 @@ class _Parser:
         built = pc.scalar(meaning)
         if pa.types.is_boolean(meaning.type) and meaning.is_valid:
             return _Translation(And(()) if meaning.as_py() else Or(()), built)
+        path = self.pickled.first_column()
+        if pa.types.is_boolean(meaning.type) and path is not None:  # NULL, as a comparison of any column with NULL is
+            return _Translation(Compare(path, "=", None), built)
         return _Translation(Unknown(_text(built), "it is neither TRUE nor FALSE"), built)
 
 
@@ -226,6 +232,62 @@ def _compare(name: str, sides: list[Any]) -> _Translation | None:
     return _Translation(Not(leaf) if name == "not_equal" else leaf, built)
 
 
+def _choose(condition: _Translation, then: _Translation, otherwise: _Translation) -> _Translation | None:
+    """`if_else`: NULL where its condition is, so a condition that may be NULL has no tree.
+
+    DuckDB writes SQL's IN as if_else(is_valid(x), is_in(x, values), NULL), which is IsIn.
+    """
+    if not _never_null(condition.meaning):
+        return None
+    built = pc.if_else(condition.built, then.built, otherwise.built)
+    depth = max(condition.depth, then.depth, otherwise.depth) + 2
+    match condition.meaning, then.meaning, otherwise.meaning:
+        case Not(IsNull(path)), And((IsIn() as members, Not(IsNull(same)))), Compare(_, "=", None) if (
+            members.path == path == same
+        ):
+            return _Translation(members, built, depth)
+    ways = [join(And, [condition.meaning, then.meaning]), join(And, [Not(condition.meaning), otherwise.meaning])]
+    return _Translation(join(Or, ways), built, depth)
+
+
+def _never_null(predicate: Predicate) -> bool:
+    if isinstance(predicate, And | Or):
+        return all(map(_never_null, predicate.parts))
+    return _never_null(predicate.part) if isinstance(predicate, Not) else isinstance(predicate, IsNull)
+
+
+def _prefixed(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | None:
+    """`starts_with` and `match_like`: what begins with a text lies between it and the next text of its length."""
+    given = _options(options)
+    if not isinstance(column, _Column) or not {"pattern", "ignore_case"} <= given.keys():
+        return None
+    pattern, ignore_case = given["pattern"].as_py(), given["ignore_case"].as_py()
+    function = pc.starts_with if name == "starts_with" else pc.match_like
+    built = function(pc.field(*column.path), pattern, ignore_case=ignore_case)
+    prefix = pattern if name == "starts_with" else re.split(r"[%_\\]", pattern, maxsplit=1)[0]
+    if ignore_case or not prefix:
+        return None
+    bounds: list[Predicate] = [Compare(column.path, ">=", prefix)]
+    if (end := _text_after(prefix)) is not None:
+        bounds.append(Compare(column.path, "<", end))
+    # Bytes that are no text may lie between the two without the prefix, so the range alone proves no row.
+    return _Translation(And((*bounds, Unknown(_text(built), "only its first letters are compared"))), built)
+
+
+def _text_after(prefix: str) -> str | None:
+    """The least text that is more than all that begin with this, in order of code points; None: there is none."""
+    for at in range(len(prefix) - 1, -1, -1):
+        code = ord(prefix[at]) + 1
+        code = 0xE000 if 0xD800 <= code < 0xE000 else code  # surrogates are in no text
+        if code <= sys.maxunicode:
+            return prefix[:at] + chr(code)
+    return None
+
+
+def _options(options: list[pa.Scalar]) -> dict[str, pa.Scalar]:
+    return {str(k): v for o in options for k, v in o.items()}
+
+
 def _built(name: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
     function = operator.ne if name == "not_equal" else COMPARISONS[_COMPARISONS[name]]
     return function(left, right)
@@ -237,7 +299,7 @@ def _test(name: str, column: Any, options: list[pa.Scalar]) -> _Translation | No
     path, field_ = column.path, pc.field(*column.path)
     if name == "is_valid":
         return None if options else _Translation(Not(IsNull(path)), field_.is_valid())
-    given = {str(k): v for o in options for k, v in o.items()}
+    given = _options(options)
     if name == "is_null":
         if "nan_is_null" not in given:
             return None

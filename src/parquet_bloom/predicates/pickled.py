@@ -29,6 +29,15 @@ class PickledExpression:
         """The typed value of a literal or of options."""
         return self._batch.column(int(index))[0]
 
+    def first_column(self) -> tuple[str, ...] | None:
+        """The path of the first column that the expression names."""
+        for at, (key, value) in enumerate(self.pairs):
+            if key == b"nested_field_ref":
+                return nested_path(self.pairs, at)
+            if key == b"field_ref":
+                return (value.decode(),)
+        return None
+
     def part(self, start: int, end: int) -> pc.Expression:
         """The expression of some pairs alone: their own pickle, read back."""
         pairs, columns = [], []
@@ -43,6 +52,15 @@ class PickledExpression:
         with pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
         return self._unpickle(sink.getvalue())
+
+
+def nested_path(pairs: list[Pair], at: int) -> tuple[str, ...]:
+    """The path of the nested field whose pair is at `at`, its names behind it. Raises ValueError for positions."""
+    count = int(pairs[at][1])
+    parts = pairs[at + 1 : at + 1 + count]
+    if len(parts) != count or any(key != b"field_ref" for key, _ in parts):
+        raise ValueError("a nested field is not one of names")
+    return tuple(value.decode() for _, value in parts)
 
 
 class _ArrowSchema(ctypes.Structure):

@@ -25,10 +25,11 @@ from parquet_bloom.search.columns import check_fields, finished, for_scanner, li
 from parquet_bloom.search.expression_filter import ExpressionFilter, filter_of
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
 from parquet_bloom.search.in_table import InTable
+from parquet_bloom.search.layouts import dataset_schema, format_for
 from parquet_bloom.search.narrowing import narrowing_of
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
-from parquet_bloom.search.table_rows import Part, TableRows, format_of
+from parquet_bloom.search.table_rows import Part, TableRows
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,
     ChangeGuard,
@@ -212,12 +213,15 @@ class Scan:
 
     def _dataset(self, parts: Sequence[Part], guarded: bool = False) -> ds.FileSystemDataset:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
-        keys, fragments, rows = self._search.keys, [], self._rows
+        keys, fragments, rows, schema = self._search.keys, [], self._rows, self.schema
+        if guarded:
+            schema = dataset_schema(schema, (file.outline for file, _ in parts if file.outline is not None))
         for file, groups in parts:
+            assert file.outline is not None
             constants = rows.constants(file) if rows else partition_expression(keys, file.file.partitions)
-            form = format_of(file, rows.schema) if rows else None
+            form = format_for(file.outline, schema, of_table=rows is not None, filtered=guarded)
             fragments.append(fragment(for_arrow(file), file.file, constants, groups, form))
-        made_of = (fragments, self.schema, file_format(), self.filesystem)
+        made_of = (fragments, schema, file_format(), self.filesystem)
         if not guarded:
             return ds.FileSystemDataset(*made_of)
         versions, how = [version_of(file) for file, _ in parts], self._search.options

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.schema import INT96
 from parquet_bloom.search.columns import chosen, path_of
-from parquet_bloom.search.fragments import file_format, fragment
+from parquet_bloom.search.fragments import fragment
+from parquet_bloom.search.layouts import format_for
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.workers import chained
 from parquet_bloom.tables.fields import schema_of
@@ -99,7 +98,9 @@ class TableRows:
         file, groups = part
         projection = self._projection(file)
         stored = projection.stored(names)
-        one = fragment(self._opened(file), file.file, None, groups, format_of(file, self.schema))
+        assert file.outline is not None
+        form = format_for(file.outline, self.schema, of_table=True, filtered=False)
+        one = fragment(self._opened(file), file.file, None, groups, form)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(
             schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1
@@ -136,15 +137,6 @@ class TableRows:
             found.append(inside - first + before)
             before += int(rows[group])
         return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def format_of(file: FileResult, schema: pa.Schema) -> ds.ParquetFileFormat:
-    """How a file is read: times of 96 bits in the table's unit, as nanoseconds end in 2262."""
-    assert file.outline is not None
-    if any(leaf.physical == INT96 for leaf in file.outline.leaves):
-        units = {field.type.unit for field in schema if pa.types.is_timestamp(field.type)}
-        return file_format(coerce_int96_timestamp_unit=units.pop() if len(units) == 1 else "us")
-    return file_format()
 
 
 def _without(batch: pa.RecordBatch, gone: NDArray[np.int64]) -> pa.RecordBatch:

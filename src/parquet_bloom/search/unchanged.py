@@ -201,17 +201,27 @@ class SearchedDataset(ds.FileSystemDataset):
 
     def _narrowed(self, filter: pc.Expression) -> ds.FileSystemDataset | None:
         """The data set with the row groups in which a filter can be true; None where it tells nothing."""
-        fragments, schema, format, filesystem, _, narrowing = self._made_of
-        chosen = narrowing.chosen(filter) if narrowing is not None else None
-        if chosen is None:
-            return None
-        left = [with_groups(fragments[at], groups) for at, groups in chosen]
-        return ds.FileSystemDataset(left, schema, format, filesystem)
+        _, schema, format, filesystem, _, _ = self._made_of
+        left = self._fragments_left(filter)
+        return None if left is None else ds.FileSystemDataset(left, schema, format, filesystem)
 
-    def get_fragments(self, *arguments: Any, **options: Any) -> Any:
-        """As pyarrow has it; raises FileChangedError if a file changed since the search."""
-        self.check_unchanged()
-        return super().get_fragments(*arguments, **options)
+    def _fragments_left(self, filter: pc.Expression) -> list[Any] | None:
+        fragments, narrowing = self._made_of[0], self._made_of[5]
+        chosen = narrowing.chosen(filter) if narrowing is not None else None
+        return None if chosen is None else [with_groups(fragments[at], groups) for at, groups in chosen]
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Any:
+        """As pyarrow has it, of the row groups in which a filter can be true; FileChangedError if a file changed.
+
+        Where there is none, one fragment without row groups remains: DataFusion plans no scan of no fragments.
+        """
+        try:
+            left = None if filter is None or self._filter is not None else self._fragments_left(filter)
+        finally:
+            self.check_unchanged()
+        if left is None:  # of a filtered data set it is pyarrow's error
+            return super().get_fragments(filter)
+        return iter(left or [with_groups(one, []) for one in self._made_of[0][:1]])
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """As pyarrow has it; raises FileChangedError if a file changed before all was read."""
