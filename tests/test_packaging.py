@@ -54,6 +54,63 @@ def test_contributors_are_told_where_the_files_of_other_projects_are() -> None:
     assert {name: int(count) for name, count in told} == counts
 
 
+# --- hashes ---------------------------------------------------------------------------------------------------------
+
+REQUIREMENTS = REPOSITORY / ".ci" / "requirements"
+HASHED = sorted(path.stem for path in REQUIREMENTS.glob("*.txt"))
+
+
+def names_in(lines: list[str]) -> set[str]:
+    """The packages that requirements name."""
+    found = {re.split(r"[\s\[<>=;~!@]", line.strip(), maxsplit=1)[0].lower() for line in lines}
+    return {re.sub(r"[-_.]+", "-", name) for name in found if name and not name.startswith(("#", "-"))}
+
+
+def wanted(name: str) -> list[str]:
+    return (REQUIREMENTS / f"{name}.in").read_text().splitlines()
+
+
+def pins(name: str) -> list[str]:
+    """The entries of a file of hashes, each with its lines joined."""
+    text = (REQUIREMENTS / f"{name}.txt").read_text().replace("\\\n", " ")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def test_there_is_a_file_of_hashes_for_each_list() -> None:
+    assert {"docs", "try", "wheel"} == set(HASHED) == {path.stem for path in REQUIREMENTS.glob("*.in")}
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_each_pinned_package_has_a_version_and_hashes(name: str) -> None:
+    for entry in pins(name):
+        assert re.match(r"[a-z0-9.-]+==[\w.!+]+ ", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
+    assert names_in(wanted(name)) <= names_in(pins(name)), "renew it, as CONTRIBUTING.md says"
+
+
+def test_the_lists_are_those_of_pyproject() -> None:
+    assert {line for line in wanted("docs") if not line.startswith("#")} == members("docs")
+    assert set(WRITTEN["build-system"]["requires"]) <= set(wanted("wheel"))
+
+
+def test_what_is_published_is_built_by_hashed_packages_alone() -> None:
+    """Each install is by hash, or of the wheel and what it depends on, after the files are left."""
+    script = (REPOSITORY / ".ci" / "wheel").read_text()
+    built, _, tried = script.partition("exit; }\n\n# As a user runs it")
+    assert tried, "what uvx and pipx fetch comes after --build-only has ended"
+    for line in re.findall(r"^.*\bpip\"? install\b.*$", built, re.MULTILINE):
+        assert "--require-hashes" in line, line
+    assert "uvx --" not in built
+    assert all("--no-isolation" in line for line in re.findall(r"^.* -m build .*$", script, re.MULTILINE))
+    workflows = {path.name: path.read_text() for path in (REPOSITORY / ".github" / "workflows").glob("*.yml")}
+    lines = "\n".join(workflows.values()).splitlines()
+    installs = [line.strip() for line in lines if "pip install" in line]
+    assert len(installs) == 3
+    of_the_wheel = [line for line in installs if "--require-hashes" not in line]
+    assert of_the_wheel == ['python -m pip install --quiet "$(echo dist/*.whl)[s3,lance]"']
+    assert re.findall(r"\.ci/wheel.*", workflows["release.yml"]) == [".ci/wheel --build-only dist"]
+
+
 # --- releases -------------------------------------------------------------------------------------------------------
 
 

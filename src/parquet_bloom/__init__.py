@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
     from parquet_bloom.worth.advice.gain import Gain
     from parquet_bloom.worth.bench import BenchReport, EngineGain, bench
-    from parquet_bloom.worth.engines import EngineAnswer, EngineInfo, EnginesReport, engines
+    from parquet_bloom.worth.engines import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
 
 _HOMES = {
     "AddReport": "edit.reports",
@@ -79,6 +79,7 @@ _HOMES = {
     "ColumnAdvice": "worth.advice.advise",
     "ColumnFilters": "search.check",
     "EngineAnswer": "worth.engines",
+    "EngineHazard": "worth.engines",
     "EngineGain": "worth.bench",
     "EngineInfo": "worth.engines",
     "EnginesReport": "worth.engines",
@@ -139,6 +140,7 @@ __all__ = [
     "EncryptedFooterError",
     "EngineAnswer",
     "EngineGain",
+    "EngineHazard",
     "EngineInfo",
     "EnginesReport",
     "ExcludedFile",

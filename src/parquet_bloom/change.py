@@ -92,7 +92,10 @@ def add_filters(
     force       also inside a table's folder, a file with hard links, a read-only target
     raw_files   with output: also files of an Iceberg, Delta or Hudi table, dead ones too
     threads     that decode and hash at a time; the processors there are, unless given
-    engine      "duckdb", "datafusion 55": the report says which of the filters it does not use (`engines`)
+    engine      that will read the files, NAME or NAME@VERSION, as "duckdb" or "clickhouse@26.3" (see `engines`): the
+                report says which of the filters it does not use. A column over whose right filters that version
+                loses rows or crashes is left out, with the reason in `skipped`; one that `columns` names gets its
+                filter, and `warnings` of the report say so
     filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
     commit      of a table: "new-path" (a copy with filters takes a file's place) or "same-path" (filters behind the
                 file itself, whose new size is committed); None: the way that keeps every promise of the table,

@@ -42,6 +42,7 @@ ERRORS = {
     "chmod": ["EPERM", "EIO"],
     "chown": ["EPERM", "EIO"],
     "mkdir": ["EACCES", "ENOSPC", "EIO"],
+    "look": ["EIO", "EINTR", "EACCES"],
 }
 SHORT = ("read", "pread", "write", "pwrite", "copy", "sendfile")  # may do less than they were asked for
 

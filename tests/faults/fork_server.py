@@ -30,7 +30,7 @@ from parquet_bloom.kernels.split_block import insert_hashes
 
 KINDS = (
     "open", "read", "pread", "write", "pwrite", "copy", "sendfile", "fsync", "rename", "link", "unlink", "truncate",
-    "flock", "chmod", "chown", "mkdir",
+    "flock", "chmod", "chown", "mkdir", "look",
 )  # fmt: skip
 ACTIONS = {"fail": 1, "kill": 2, "short": 3, "kill after": 4}
 LIMIT_S = 20

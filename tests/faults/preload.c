@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum kind { OPEN, READ, PREAD, WRITE, PWRITE, COPY, SENDFILE, FSYNC, RENAME, LINK, UNLINK, TRUNCATE, FLOCK, CHMOD, CHOWN,
-            MKDIR, KINDS };
+            MKDIR, LOOK, KINDS };
 enum action { NOTHING, FAIL, KILL, SHORT, KILL_AFTER };
 
 struct shared { atomic_long count[KINDS]; atomic_long hits; };
@@ -174,4 +174,7 @@ ON_PATH(CHMOD, int, chmod, AT_FDCWD, path, (const char *path, mode_t mode), (pat
 ON_FD(CHOWN, int, fchown, fd, (int fd, uid_t user, gid_t group), (fd, user, group))
 ON_PATH(CHOWN, int, chown, AT_FDCWD, path, (const char *path, uid_t user, gid_t group), (path, user, group))
 ON_PATH(MKDIR, int, mkdir, AT_FDCWD, path, (const char *path, mode_t mode), (path, mode))
+ON_PATH(LOOK, int, fstatat, at, path, (int at, const char *path, struct stat *found, int flags), (at, path, found, flags))
+ON_PATH(LOOK, int, fstatat64, at, path, (int at, const char *path, struct stat64 *found, int flags),
+        (at, path, found, flags))
 ON_PATH(MKDIR, int, mkdirat, at, path, (int at, const char *path, mode_t mode), (at, path, mode))

@@ -36,3 +36,13 @@ def test_some_faults(forks: Forks, name: str) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_fault(forks: Forks, name: str) -> None:
     assert check(forks, name, long=True).wrong == []
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if TARGETS[name].old and "append" not in name])
+def test_a_look_that_fails_after_the_swap_says_that_the_file_is_new(forks: Forks, name: str) -> None:
+    tally = Tally()
+    for fault in forks.faults(name, long=True):
+        if fault.kind == "look" and not fault.on:
+            forks.run(fault, tally)
+    assert sum(tally.outcomes.values()) > 0, "the file that is replaced is looked at"
+    assert tally.wrong == []

@@ -158,7 +158,7 @@ def _tell_programs(error: BaseException, status: int, form: str) -> None:
             content = {"error": text, "kind": type(error).__name__, "path": path, "column": column, "status": status}
             print_json("error", content)
         elif form == "github":
-            print_lines([annotation("error", text, "parquet-bloom")])
+            print_lines([annotation("error", text, "parquet-bloom")], as_it_is=True)
         sys.stdout.flush()
 
 

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
-@click.option("--engine", metavar="NAME", help="Say what this engine does not use, as duckdb or 'datafusion 55'.")
+@click.option("--engine", metavar="NAME",
+              help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3.")  # fmt: skip
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @all_option
 @json_option
@@ -94,6 +95,8 @@ def command(
         )
     if form.breaks and any(f.filters for f in report.files):
         note(f"warning: {form.breaks} fail on files with {form.name} filters")
+    for warning in dict.fromkeys(one for file in report.files for one in file.warnings):
+        note(f"warning: {warning}")
     say_table_notes(sources, report)
     say_notes(list(dict.fromkeys(note for file in report.files for note in file.engine_notes)))
     if as_json:

@@ -27,7 +27,7 @@ from parquet_bloom.cli.progress import Watch
 @click.option(
     "--queries", type=FILE, metavar="FILE", help="WHERE clauses or SQL statements, one a line: what is asked for."
 )
-@click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or 'datafusion 54'.")
+@click.option("--engine", metavar="NAME", help="Advise for this engine alone, as duckdb or clickhouse@26.3.")
 @raw_files_option
 @table_options
 @all_option

@@ -75,7 +75,7 @@ def command(
     if shown == "json":
         print_json("check", {**verdicts.to_dict(), **({"gates": asked} if asked else {})})
     elif shown == "github":
-        print_lines(gates.of_check(verdicts, asked))
+        print_lines(gates.of_check(verdicts, asked), as_it_is=True)
     elif not quiet():
         skipping.print_checked(verdicts, explain, show_all, say)
         texts = skipping.unfiltered_lines(verdicts.columns, sources, catalog_properties)

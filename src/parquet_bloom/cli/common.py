@@ -20,7 +20,7 @@ from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWa
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
-from parquet_bloom.report.text import UNBOUNDED, folded, json_text, painted, visible, width_of
+from parquet_bloom.report.text import UNBOUNDED, folded, inert, inert_lines, json_text, painted, visible, width_of
 from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
@@ -191,13 +191,13 @@ def say(text: str) -> None:
     """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
     if talk.quiet:
         return
-    click.echo("\n".join(folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))))
+    click.echo(inert_lines(folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))))
 
 
 def paste(command: str) -> None:
     """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
     if not talk.quiet:
-        click.echo("  " + visible(without_secret(command)))
+        click.echo(inert("  " + visible(without_secret(command))))
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
@@ -235,10 +235,10 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
     first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED
-    lines = folded(head + first, width)
+    lines = list(map(inert, folded(head + first, width)))
     lines[0] = painted(head.rstrip(), style, sys.stderr) + lines[0][len(head.rstrip()) :]
     with Watch.room():
-        click.echo("\n".join([*lines, *rest]), err=True)
+        click.echo("\n".join([*lines, *map(inert, rest)]), err=True)
 
 
 def print_json(document: str, value: Any) -> None:
@@ -266,10 +266,14 @@ def format_of(as_json: bool, output_format: str) -> str:
     return "json" if as_json else output_format
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines for programs, each whole, with nothing that a terminal would obey."""
+def print_lines(lines: Iterable[str], *, as_it_is: bool = False) -> None:
+    """Print lines for programs, each whole, with nothing that a terminal would obey.
+
+    as_it_is  lines that a runner of GitHub's workflows is to obey, or a shell
+    """
     for line in lines:
-        _put(visible(without_secret(worded(line, option_of))))
+        text = visible(without_secret(worded(line, option_of)))
+        _put(text if as_it_is else inert(text))
 
 
 def _put(text: str) -> None:

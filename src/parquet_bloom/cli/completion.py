@@ -29,5 +29,7 @@ def command(ctx: click.Context, shell: str) -> int:
     script = get_completion_class(shell)
     assert script is not None
     root = ctx.find_root()
-    print_lines(script(root.command, {}, "parquet-bloom", "_PARQUET_BLOOM_COMPLETE").source().splitlines())
+    print_lines(
+        script(root.command, {}, "parquet-bloom", "_PARQUET_BLOOM_COMPLETE").source().splitlines(), as_it_is=True
+    )
     return 0

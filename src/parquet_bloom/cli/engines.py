@@ -15,7 +15,7 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--kind", "kinds", multiple=True, metavar="TYPE", help="This type of column; may be repeated.")
 @json_option
 def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json: bool) -> int:
-    """Tell which engine uses Bloom filters on which type of column.
+    """Tell which engine uses Bloom filters on which type of column, and which releases break on them.
 
     \b
     parquet-bloom engines

@@ -68,7 +68,7 @@ def command(
     if shown == "json":
         print_json("inspect", {**report.to_dict(), **({"gates": asked} if asked else {})})
     elif shown == "github":
-        print_lines(gates.of_inspect(report, asked))
+        print_lines(gates.of_inspect(report, asked), as_it_is=True)
     elif report.files and not quiet():
         print_inspected(report.files, show_all, say)
     else:

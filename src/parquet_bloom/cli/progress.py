@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, ClassVar
 
 from parquet_bloom.cli.process import go_on, talk
-from parquet_bloom.report.text import cells, painted, shortened, visible, width_of
+from parquet_bloom.report.text import cells, inert, painted, shortened, visible, width_of
 from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def log_as_lines(verbose: int) -> Callable[[], None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            text = visible(without_secret(" ".join(record.getMessage().split())))
+            text = inert(visible(without_secret(" ".join(record.getMessage().split()))))
             with Watch.room(), suppress(OSError, ValueError):
                 level = record.levelname.lower()
                 sys.stderr.write(f"parquet-bloom: {level}, {record.relativeCreated / 1000:.2f} s: {text}\n")

@@ -69,7 +69,7 @@ def command(
     if shown == "json":
         print_json("verify", {**report.to_dict(), "gates": [gate]})
     elif shown == "github":
-        print_lines(gates.of_verify(report))
+        print_lines(gates.of_verify(report), as_it_is=True)
     elif not quiet():
         print_verified(report.files, show_all, say)
         say_empty(sources, report)

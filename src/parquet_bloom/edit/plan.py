@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
-from parquet_bloom.facts.advice import check_engine
+from parquet_bloom.facts.advice import check_engine, danger_of
 from parquet_bloom.formats.footer_filters import footer_filters
 from parquet_bloom.formats.forms.form import Format, Placement, Rate, Sizing
 from parquet_bloom.formats.forms.known import FORMATS, format_named
@@ -234,7 +234,8 @@ def plan(footer: Footer, request: Request) -> Plan:
     """Decide for every column chunk of one file.
 
     Raises UnknownColumnError, and RefusedTypeError where a column that was asked for by its name
-    has a type that is refused (one that only a pattern fits is skipped, with the reason).
+    has a type that is refused (one that only a pattern fits is skipped, with the reason). A column over whose
+    filters the request's engine breaks is skipped likewise, unless it was asked for by its name.
     """
     form, columns = request.form, request.columns
     leaves = footer.leaves
@@ -251,6 +252,11 @@ def plan(footer: Footer, request: Request) -> Plan:
                 raise RefusedTypeError(f"column {leaf.name} ({leaf.type_name}): {refusal}")
             file_plan.skipped.append(SkippedColumn(leaf.name, None, f"{leaf.type_name}: {refusal}"))
             continue
+        if request.engine is not None and leaf.index not in named:  # one that is named gets a filter, and a warning
+            danger = danger_of(leaf, request.engine, form.name, request.placement)
+            if danger is not None:
+                file_plan.skipped.append(SkippedColumn(leaf.name, None, danger))
+                continue
         sizing = _sizing(footer, rates.get(leaf.index, rates[-1]), request)
         reasons: dict[int, str] = {}
         chunks = footer.column_chunks(leaf.index)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
-from parquet_bloom.facts.advice import notes_of
+from parquet_bloom.facts.advice import notes_of, warnings_of
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.results import Printed, table_of
@@ -82,7 +82,9 @@ class AddedFilter(Printed):
 class AddedFile(FileReport):
     """What `add` did to one file, or would do (dry_run).
 
-    engine_notes  which of the filters the engine that was named does not use, or no engine that is known
+    engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
+                  breaks on them under a condition that no file shows
+    warnings      over which of the filters the engine that was named gives wrong answers: columns that were named
     """
 
     source: str
@@ -100,14 +102,20 @@ class AddedFile(FileReport):
     planned_bytes: int = 0  # of filters, at most
     bytes_needed: int = 0  # of disk, at most, while the new file is written
     engine_notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def take_plan(self, plan: Plan, leaves: Sequence[Leaf], request: Request) -> None:
         """Say what will be done, and of filters of the form of today, who will use them."""
         self.skipped = plan.skipped
         self.planned_filters = len(plan.sizings)
         self.planned = dict(Counter(leaves[column].name for _, column in sorted(plan.sizings)))
+        some = [leaves[column] for column in plan.columns]
         if request.form.name == "final":
-            self.engine_notes = notes_of((leaves[column] for column in plan.columns), request.engine)
+            self.engine_notes = notes_of(some, request.engine)
+        if request.engine is not None:
+            about = (request.engine, request.form.name, request.placement)
+            self.warnings = warnings_of(some, *about)
+            self.engine_notes += warnings_of(some, *about, conditional=True)
 
     def take_left(self, filters: Sequence[AddedFilter], size: int) -> None:
         """Count filters that lie behind a table's file already, as a commit gives them.

@@ -50,7 +50,7 @@ class FilterWriter:
     overwrite      replace a file that exists; otherwise that is an error
     bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
                    column -> fpp; False: none
-    spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads   as in add_filters
+    spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads, engine   as in add_filters
     options        what pyarrow.parquet.ParquetWriter takes, see WriterOptions
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
@@ -75,6 +75,7 @@ class FilterWriter:
         max_bytes: int | None = None,
         sync: bool = True,
         threads: int | None = None,
+        engine: str | None = None,
         **options: Unpack[WriterOptions],
     ) -> None:
         if options.get("filesystem") is not None:
@@ -88,7 +89,7 @@ class FilterWriter:
         if self._filters:
             self._request = Request.checked(
                 columns=columns, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy, fpp=rates,
-                ndv=ndv, max_bytes=max_bytes, threads=threads, overwrite=overwrite, sync=sync,
+                ndv=ndv, max_bytes=max_bytes, threads=threads, engine=engine, overwrite=overwrite, sync=sync,
             )  # fmt: skip
             try:
                 _check_columns(schema, options, self._request)
@@ -216,6 +217,7 @@ def write_table(
     max_bytes: int | None = None,
     sync: bool = True,
     threads: int | None = None,
+    engine: str | None = None,
     **options: Unpack[WriterOptions],
 ) -> AddedFile | None:
     """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
@@ -245,6 +247,7 @@ def write_table(
         max_bytes=max_bytes,
         sync=sync,
         threads=threads,
+        engine=engine,
         **options,
     ) as writer:
         for part in _row_groups(stream, row_group_size or _ROW_GROUP_ROWS):

@@ -1,7 +1,8 @@
-"""What `add` says of columns whose filters an engine will not use: one line an engine and reason."""
+"""What `add` says of columns whose filters an engine will not use, or breaks on: one line an engine and reason."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 
@@ -11,13 +12,18 @@ from parquet_bloom.facts.kinds import DICTIONARY, ELEMENT, FIELD, kind_of, store
 from parquet_bloom.facts.known import (
     NOT_USED,
     OURS,
+    READS,
     SOURCES,
     UNKNOWN,
     USED,
     EngineFacts,
+    Hazard,
     facts_of,
+    hazards,
     known,
+    range_text,
     release,
+    release_number,
     same_release,
 )
 from parquet_bloom.formats.metadata.schema import Leaf
@@ -27,18 +33,77 @@ _WHERE = {ELEMENT: "elements of lists of ", FIELD: "fields of structs of "}
 
 @cache
 def check_engine(name: str) -> tuple[EngineFacts, str]:
-    """(what is known of the engine, the version that is meant) of a name as people give it: "duckdb", "duckdb 1.4".
+    """(what is known of the engine, the version that is meant) of a text as people give it: "duckdb", "duckdb@1.4".
 
-    Without a version it is the one that is installed here, or else the one of the facts.
-    Raises RequestError for an engine that nothing is known of.
+    A space does for the @. Without a version it is the one that is installed here, or else the one of the facts.
+    Raises RequestError for an engine that nothing is known of, and for a version that is none.
     """
-    first, _, version = name.strip().partition(" ")
+    first, at, version = re.sub(r"\s*[@\s]\s*", "@", name.strip(), count=1).partition("@")
     facts = facts_of(first.lower())
     if facts is None:
         there = ", ".join(each.name for each in known())
         raise RequestError(parameter("engine") + f" {name!r}: nothing is known of it; there are {there}")
+    if at and release_number(version) is None:
+        spoken = ", ".join(_versions_known(facts)) or "none"
+        raise RequestError(
+            parameter("engine") + f" {name!r}: {version!r} is no version such as 2.0 or 26.3.9.1; "
+            f"of {facts.title} something is known of: {spoken}"
+        )
     installed = version_of(ENGINES[facts.name]) if facts.name in ENGINES else None
-    return facts, version.strip() or installed or facts.version
+    return facts, version or installed or facts.version
+
+
+def _versions_known(facts: EngineFacts) -> list[str]:
+    """The version that was measured, and the ranges that hazards speak of."""
+    ranges = [one for hazard in hazards() if hazard.engine == facts.name for one in hazard.versions]
+    return [*filter(None, [facts.version]), *dict.fromkeys(map(range_text, ranges))]
+
+
+# --- hazards --------------------------------------------------------------------------------------
+
+
+def danger_of(leaf: Leaf, engine: str, form: str = "final", placement: str = "footer") -> str | None:
+    """Why an engine gives wrong answers over a right filter on a column; None where it is not known to.
+
+    engine  as check_engine takes it; form and placement of the filter
+    """
+    facts, version = check_engine(engine)
+    found = _hazards_on(leaf, facts, version, form, placement)
+    return next((_sentence(facts, version, hazard, "its filters") for hazard in found if not hazard.when), None)
+
+
+def warnings_of(
+    leaves: Iterable[Leaf], engine: str, form: str, placement: str, *, conditional: bool = False
+) -> list[str]:
+    """Lines on columns over whose right filters an engine gives wrong answers: one line a hazard.
+
+    conditional  those that need a condition which no file shows; otherwise those that need none
+    """
+    facts, version = check_engine(engine)
+    hit: dict[Hazard, list[str]] = {}
+    for leaf in leaves:
+        for hazard in _hazards_on(leaf, facts, version, form, placement):
+            if bool(hazard.when) == conditional:
+                hit.setdefault(hazard, []).append(leaf.name)
+    return [_sentence(facts, version, hazard, f"filters on {', '.join(names)}") for hazard, names in hit.items()]
+
+
+def _hazards_on(leaf: Leaf, facts: EngineFacts, version: str, form: str, placement: str) -> list[Hazard]:
+    kind = kind_of(leaf)
+    return [
+        hazard
+        for hazard in hazards()
+        if hazard.engine == facts.name and hazard.role == READS and hazard.ours
+        and hazard.hits_version(version) and hazard.hits(kind, form, placement)
+    ]  # fmt: skip
+
+
+def _sentence(facts: EngineFacts, version: str, hazard: Hazard, over: str) -> str:
+    where = f" where {hazard.when}" if hazard.when else ""
+    return f"{facts.title} {version}".strip() + f" {hazard.effect} over {over}{where}: {hazard.avoid} ({hazard.source})"
+
+
+# --- use ------------------------------------------------------------------------------------------
 
 
 def notes_of(leaves: Iterable[Leaf], engine: str | None = None) -> list[str]:

@@ -1,12 +1,15 @@
-"""What is known of engines, kept as data: engines.json beside this module, one entry an engine.
+"""What is known of engines, kept as data: engines.json beside this module, one entry an engine, then the hazards.
 
 `docs/generate --measure` writes the entries of engines that are installed where it runs, as `parquet-bloom engines
---test` finds them; all others stay as they are. An entry speaks of one version.
+--test` finds them; all others stay as they are. An entry speaks of one version. A hazard speaks of ranges of versions:
+releases that break on right filters, or write wrong ones. It is written by hand, from its source.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +20,12 @@ from parquet_bloom.facts.kinds import CONTAINS, DICTIONARY, ELEMENT, EQUAL, KIND
 
 USED, NOT_USED, CANNOT_ASK, UNKNOWN = "used", "not used", "cannot ask", "unknown"
 MEASURED, SOURCES = "measured", "sources"
+READS, WRITES = "reads", "writes"
+RUN, READ = "run", "read"
+ALL = "*"
 OURS = "parquet_bloom"
+_PARTS = 6  # of a version's numbers; none has more
+_RELEASE = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+._]?[A-Za-z][\w.+-]*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +69,101 @@ class EngineFacts:
         return self.answers.keys() >= set(KINDS) and USED not in answers
 
 
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """Releases of an engine that break on right filters, or that write wrong ones.
+
+    engine      as EngineFacts.name
+    versions    (first, below) pairs of release numbers: from the first on, and before the second; "" is open
+    role        "reads": it breaks on filters; "writes": it writes wrong ones, or fails over them
+    types       kinds of column, as facts.kinds has them, and "boolean"; "*": all
+    forms       of filters; placements, where they lie; "*": all
+    ours        whether files that this package writes are hit
+    when        a condition that no file shows, in words that go on after "where"; empty: none is needed
+    effect      what happens, in words that go on after the engine's name
+    avoid       what to do, as an order
+    source      the address of the report
+    how         "run": seen with releases that were run for this package; "read": read in the source, not run
+    tried       which releases were run over which files, and what they did
+    """
+
+    engine: str
+    versions: tuple[tuple[str, str], ...]
+    role: str
+    types: tuple[str, ...]
+    forms: tuple[str, ...]
+    placements: tuple[str, ...]
+    ours: bool
+    when: str
+    effect: str
+    avoid: str
+    source: str
+    how: str
+    tried: str = ""
+
+    def hits_version(self, version: str) -> bool:
+        """Whether a version, or a release of one that is named without its last numbers, is in a range.
+
+        Of an unknown version only an open end says that it is.
+        """
+        number = release_number(version)
+        if number is None:
+            return any(not below for _, below in self.versions)
+        return any(_overlap(number, first, below) for first, below in self.versions)
+
+    def hits(self, kind: str | None, form: str, placement: str) -> bool:
+        """Whether a filter of this form and placement on this kind of column is one of those that are spoken of."""
+        return all(
+            ALL in some or one in some
+            for some, one in ((self.types, kind), (self.forms, form), (self.placements, placement))
+        )
+
+
+def _overlap(number: tuple[int, ...], first: str, below: str) -> bool:
+    after = (*number[:-1], number[-1] + 1)  # "26.3" stands for all from 26.3 on and before 26.4
+    lower, upper = release_number(first), release_number(below)
+    return (lower is None or _padded(after) > _padded(lower)) and (upper is None or _padded(number) < _padded(upper))
+
+
+def _padded(number: tuple[int, ...]) -> tuple[int, ...]:
+    return (*number, *(0,) * (_PARTS - len(number)))
+
+
+def range_text(versions: tuple[str, str]) -> str:
+    """A range of versions in words: "1.5.0 to before 2.0.0", "before 460", "from 26.1", "all versions"."""
+    first, below = versions
+    if first and below:
+        return f"{first} to before {below}"
+    return f"before {below}" if below else f"from {first}" if first else "all versions"
+
+
+def release_number(version: str) -> tuple[int, ...] | None:
+    """The numbers of a release: (2, 0, 0) of "2.0.0" and of "2.0.0rc1"; None of a text that is no version."""
+    found = _RELEASE.fullmatch(version)
+    return None if found is None else tuple(int(part) for part in found[1].split("."))
+
+
+@cache
+def _kept() -> dict[str, Any]:
+    text = files("parquet_bloom.facts").joinpath("engines.json").read_text("utf-8")
+    kept: dict[str, Any] = json.loads(text)
+    return kept
+
+
 @cache
 def known() -> tuple[EngineFacts, ...]:
     """All that is known, a kind of engine after the other: those that can be measured here, then those of sources."""
-    text = files("parquet_bloom.facts").joinpath("engines.json").read_text("utf-8")
-    return tuple(EngineFacts(**entry) for entry in json.loads(text)["engines"])
+    return tuple(EngineFacts(**entry) for entry in _kept()["engines"])
+
+
+@cache
+def hazards() -> tuple[Hazard, ...]:
+    """All hazards that are known, an engine after the other."""
+    return tuple(Hazard(**{name: _frozen(value) for name, value in entry.items()}) for entry in _kept()["hazards"])
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def facts_of(name: str) -> EngineFacts | None:
@@ -84,7 +182,7 @@ def same_release(one: str, other: str) -> bool:
 
 
 def as_text(all_facts: Iterable[EngineFacts]) -> str:
-    """The text of engines.json: a line for each kind of an engine."""
+    """The text of engines.json: a line for each kind of an engine, then the hazards, as they are kept."""
     entries = []
     for facts in all_facts:
         plain: dict[str, Any] = {
@@ -93,4 +191,5 @@ def as_text(all_facts: Iterable[EngineFacts]) -> str:
         head = json.dumps(plain, ensure_ascii=False)[:-1]
         rows = [f"  {json.dumps(k)}: {json.dumps(facts.answers[k])}" for k in KINDS if k in facts.answers]
         entries.append(head + ', "answers": {\n' + ",\n".join(rows) + "\n}}")
-    return '{"engines": [\n' + ",\n".join(entries) + "\n]}\n"
+    dangers = [json.dumps(dataclasses.asdict(hazard), ensure_ascii=False) for hazard in hazards()]
+    return '{"engines": [\n' + ",\n".join(entries) + '\n],\n"hazards": [\n' + ",\n".join(dangers) + "\n]}\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from parquet_bloom.facts.kinds import CONTAINS, DICTIONARY, ELEMENT, EQUAL, FIELD, IN, KINDS, PLAIN, RANGE
-from parquet_bloom.facts.known import NOT_USED, SOURCES, USED, same_release
+from parquet_bloom.facts.known import ALL, NOT_USED, RUN, SOURCES, USED, range_text, same_release
 from parquet_bloom.report.tables import print_table
-from parquet_bloom.report.text import Say
+from parquet_bloom.report.text import Say, folded, shortened, width_of
 
 Key = tuple[str, str, str, str]  # engine, kind, stored, question
 # Rows below the kinds: what is asked over those kinds whose plain columns an engine's filters serve.
@@ -20,6 +21,7 @@ _MORE = (
     ("element of a list", ELEMENT, CONTAINS),
 )
 _OTHER = "?"
+_FEW = 6  # hazards that are told in full
 
 _PAGE = """# Engines
 
@@ -32,6 +34,16 @@ that is stored, with a literal of the column's own type, between min and max. If
 the filter. The same file with right filters is the control: where the row is not found there either, or the engine
 gives an error, it cannot be asked ("-"). Each engine runs in a process of its own. Iceberg is asked through
 Spark 3.5, of a table that has the file, and only for types that both know.
+
+"""
+_HAZARDS = """
+## Releases that break on right filters
+
+Some releases lose rows, or crash, over filters that are right; some programs write wrong ones.
+`parquet-bloom add --engine clickhouse@26.3` leaves out the columns over whose filters that release breaks, with the
+reason, and `parquet-bloom advise` does not advise them. A column that `--column` names gets its filter all the same,
+and a warning. A version may be short: 26.3 is any 26.3. Where it takes a condition that no file shows, `add` says so
+in a note and leaves nothing out.
 
 """
 _EXPLAIN = """
@@ -96,6 +108,32 @@ def print_engines(report: Any, say: Say) -> None:
         say("from their sources or documents, not run:")
     for e in sources:
         say(f"  {e.title} {e.note}")
+    _print_hazards(report.hazards, say)
+
+
+def _print_hazards(hazards: Sequence[Any], say: Say) -> None:
+    """A line each, and of few what to do and the source."""
+    if not hazards:
+        return
+    width, few = width_of(sys.stdout), len(hazards) <= _FEW
+    say("releases that break on right filters, or write wrong ones:")
+    for hazard in hazards:
+        if few:
+            for line in folded(f"  {_hazard(hazard)}; {hazard.avoid} ({hazard.how}, {hazard.source})", width):
+                say(line)
+        else:
+            say(shortened(f"  {_hazard(hazard)}", width))
+    if not few:
+        say("  with --engine NAME also what to do, and the source")
+
+
+def _hazard(hazard: Any) -> str:
+    """Which releases, what they do, over which filters and where: without an end."""
+    versions = ", ".join(range_text(tuple(one)) for one in hazard.versions)
+    types = "all types" if ALL in hazard.types else ", ".join(hazard.types)
+    where = f", where {hazard.when}" if hazard.when else ""
+    ours = "" if hazard.ours else "; not over files of this package"
+    return f"{hazard.title}, {versions}: {hazard.effect}, {types}{where}{ours}"
 
 
 def _print_measured(report: Any, say: Say) -> None:
@@ -136,6 +174,12 @@ def markdown(report: Any) -> str:
     text += "".join(map(_markdown_row, table_rows(report, measured)))
     text += _EXPLAIN + "\n## From sources\n\nRead in their source or documents, not run.\n\n"
     text += "".join(f"* **{e.title}** {e.note}\n" for e in report.engines if e.how == SOURCES)
+    text += _HAZARDS
+    for hazard in report.hazards:
+        tried = f" {'Run' if hazard.how == RUN else 'Read, not run'}: {hazard.tried}." if hazard.tried else ""
+        how = tried or (" Run." if hazard.how == RUN else " Read, not run.")
+        what = _hazard(hazard).removeprefix(f"{hazard.title}, ")
+        text += f"* **{hazard.title}** {what}. To do: {hazard.avoid}.{how} <{hazard.source}>\n"
     return text
 
 

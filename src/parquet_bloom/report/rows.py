@@ -19,7 +19,7 @@ import pyarrow.types as pt
 
 from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.report.tables import table_lines
-from parquet_bloom.report.text import UNBOUNDED, cells, json_text, shortened, visible
+from parquet_bloom.report.text import UNBOUNDED, cells, inert_lines, json_text, shortened, visible
 
 BINARY = ("parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
@@ -98,7 +98,7 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | 
     if not order:
         return Table("", len(rows), 0, False)
     lines = table_lines(line(names), [line(row) for row in rows], aligned, (), width)
-    return Table("\n".join(lines) + "\n", len(rows), len(chosen), cut)
+    return Table(inert_lines(lines) + "\n", len(rows), len(chosen), cut)
 
 
 def _fitting(least: Sequence[int], width: int) -> list[int]:

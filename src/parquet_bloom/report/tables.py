@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from parquet_bloom.report.text import cells, painted, shortened_path, visible, width_of, wrapped
+from parquet_bloom.report.text import cells, inert, painted, shortened_path, visible, width_of, wrapped
 
 _GAP = 3  # columns between two columns of a table; less where it does not fit
 _CUT = "… was cut to fit; a wider terminal or a pipe (| cat) has it whole"
@@ -33,12 +33,12 @@ def print_table(
     out = file or sys.stdout
     table = [[visible(str(cell)) for cell in row] for row in rows]
     laid = laid_out(headings, table, right, paths, width_of(out), names)
-    print("\n".join(painted(line, "bold", out) for line in laid.head), file=out)
+    print("\n".join(painted(inert(line), "bold", out) for line in laid.head), file=out)
     print(painted(_rule(out) * laid.width, "dim", out), file=out)
     red = set(bad)
     for number, lines in enumerate(laid.rows):
         for line in lines:
-            print(painted(line, "red", out) if number in red else line, file=out)
+            print(painted(inert(line), "red", out) if number in red else inert(line), file=out)
     if laid.cut:
         print(f"  {_CUT}", file=out)
 

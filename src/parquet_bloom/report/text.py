@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 LEAST_WIDTH = 80
@@ -30,10 +30,29 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def inert(line: str) -> str:
+    """A line that no runner of GitHub's workflows obeys: `::error` at its beginning is \\x3a:error, `##[` is ##\\x5b.
+
+    They take what a step prints, on both streams, for commands: "::" before which there are only blanks, and the older
+    "##[" anywhere. Source: actions/runner, ActionCommand.TryParseV2 and TryParse.
+    """
+    if "::" not in line and "##[" not in line:
+        return line
+    blanks = len(line) - len(line.lstrip())
+    if line.startswith("::", blanks):
+        line = line[:blanks] + "\\x3a" + line[blanks + 1 :]
+    return line.replace("##[", "##\\x5b")
+
+
+def inert_lines(lines: Iterable[str]) -> str:
+    """Lines as one text, each of them inert."""
+    return "\n".join(map(inert, lines))
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """A JSON document; what visible() shows is escaped, so that it means the same and can be printed."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("##[", "##\\u005b"))
 
 
 def width_of(file: IO[str], least: int = LEAST_WIDTH) -> int:

@@ -18,7 +18,18 @@ import pyarrow as pa
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.facts.installed import ENGINES, Engine, version_of
 from parquet_bloom.facts.kinds import KINDS, STORED, questions_of
-from parquet_bloom.facts.known import CANNOT_ASK, MEASURED, NOT_USED, USED, EngineFacts, known
+from parquet_bloom.facts.known import (
+    ALL,
+    CANNOT_ASK,
+    MEASURED,
+    NOT_USED,
+    READS,
+    USED,
+    EngineFacts,
+    facts_of,
+    hazards,
+    known,
+)
 from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.worth import samples
 from parquet_bloom.worth.denying import write_pair
@@ -65,16 +76,47 @@ class EngineInfo(Printed):
     note: str = ""
 
 
+@dataclass(slots=True)
+class EngineHazard(Printed):
+    """Releases of an engine that break on right filters, or that write wrong ones.
+
+    versions    [first, below] pairs: from the first on, and before the second; "" is open
+    role        "reads" or "writes"
+    types       of columns, as EngineAnswer has them, and "boolean"; forms and placements of filters; "*": all
+    ours        whether files that this package writes are hit
+    when        the condition that it takes, if any; effect: what happens; avoid: what to do about it
+    source      the address of the report
+    how         "run" with such releases for this package, or "read" in the source; tried: which, and what they did
+    """
+
+    engine: str
+    title: str
+    versions: list[tuple[str, str]]
+    role: str
+    types: list[str]
+    forms: list[str]
+    placements: list[str]
+    ours: bool
+    when: str
+    effect: str
+    avoid: str
+    source: str
+    how: str
+    tried: str = ""
+
+
 @dataclass(slots=True, repr=False)
 class EnginesReport(Printed):
     """Engines, and what each answers.
 
-    tested  whether the answers were found out by this call
+    tested   whether the answers were found out by this call
+    hazards  releases that break on right filters, or write wrong ones; with `tested` those that the engines are of
     """
 
     tested: bool
     engines: list[EngineInfo] = field(default_factory=list)
     answers: list[EngineAnswer] = field(default_factory=list)
+    hazards: list[EngineHazard] = field(default_factory=list)
 
     def to_arrow(self) -> pa.Table:
         """A row an answer."""
@@ -107,7 +149,29 @@ def engines(
     for kind in wanted:
         if kind not in KINDS:
             raise RequestError(parameter("kinds") + f" {kind!r} is not known; there are {', '.join(KINDS)}")
-    return _tested(names, wanted, progress or (lambda name: None)) if test else _told(names, wanted)
+    report = _tested(names, wanted, progress or (lambda name: None)) if test else _told(names, wanted)
+    report.hazards = _hazards(report, None if kinds is None else wanted)
+    return report
+
+
+def _hazards(report: EnginesReport, kinds: Sequence[str] | None) -> list[EngineHazard]:
+    """The hazards of the report's engines, and of the versions that were asked, over some kinds (None: all)."""
+    versions = {engine.name: engine.version for engine in report.engines}
+    found = []
+    for one in hazards():
+        facts = facts_of(one.engine)
+        if facts is None or one.engine not in versions:
+            continue
+        if report.tested and not (one.role == READS and one.hits_version(versions[one.engine])):
+            continue
+        if kinds is None or ALL in one.types or not set(kinds).isdisjoint(one.types):
+            found.append(
+                EngineHazard(
+                    one.engine, facts.title, list(one.versions), one.role, list(one.types), list(one.forms),
+                    list(one.placements), one.ours, one.when, one.effect, one.avoid, one.source, one.how, one.tried,
+                )
+            )  # fmt: skip
+    return found
 
 
 def _told(names: Sequence[str] | None, kinds: Sequence[str]) -> EnginesReport:

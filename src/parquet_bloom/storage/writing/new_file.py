@@ -28,7 +28,16 @@ from parquet_bloom.storage.writing.draft import Draft
 from parquet_bloom.storage.writing.folder import Folder, sync_folder
 from parquet_bloom.storage.writing.litter import clear_beside, lock, own_name
 from parquet_bloom.storage.writing.recovery import remove_journal
-from parquet_bloom.storage.writing.renaming import Checksums, check_regular, followed, put_instead, put_new, put_over
+from parquet_bloom.storage.writing.renaming import (
+    Checksums,
+    InPlaceError,
+    check_regular,
+    followed,
+    in_place,
+    put_instead,
+    put_new,
+    put_over,
+)
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -172,6 +181,8 @@ class NewFile(Draft):
                 # Between a swap and its look, the only name of another program's version is ours.
                 self._take_place(left)
         except OSError as error:
+            if not self._name:  # it is given up once it is the target's
+                raise in_place(self.target, "a call after its rename failed", error) from error
             raise storage_error(self.target, error) from error
         if self._sync:
             try:
@@ -211,6 +222,10 @@ class NewFile(Draft):
                 put_over(self._folder, self._name, self._base)
             else:
                 put_instead(self._folder, self._name, self._base, self._replaces)
+        except InPlaceError:
+            self._name = ""
+            checksums.remove()
+            raise
         except BaseException:
             checksums.put_back()
             raise

@@ -18,6 +18,15 @@ from parquet_bloom.storage.writing.litter import own_name
 CHANGED = "was changed by another program meanwhile; nothing was written"
 
 
+class InPlaceError(StorageError):
+    """The new file has its name, and what failed came after that."""
+
+
+def in_place(path: str, what: str, error: OSError) -> InPlaceError:
+    """An error of a call that comes after the new file has its name; what: the words between the two."""
+    return InPlaceError(path, f"has its new version, but {what} ({error.strerror or error})")
+
+
 def put_new(folder: Folder, name: str, new: str) -> None:
     """Give a new file its name. Raises ConflictError where something has it by now, OSError."""
     try:
@@ -33,7 +42,10 @@ def put_over(folder: Folder, name: str, new: str) -> None:
 
 
 def put_instead(folder: Folder, name: str, new: str, old: os.stat_result) -> None:
-    """Give a new file the name of `old`, and of no other. Raises ConflictError where it is another by now, OSError."""
+    """Give a new file the name of `old`, and of no other. Raises ConflictError where it is another by now, OSError.
+
+    InPlaceError where the names are swapped, but nobody can say of what came out whether it is `old`: it stays then.
+    """
     # No call compares and renames at once. So the two files swap names first, and what came out is looked at then,
     # under a name that nobody else uses. Both files have a name at every moment, and `new` is whole at every moment.
     ours = folder.look(name)
@@ -43,7 +55,11 @@ def put_instead(folder: Folder, name: str, new: str, old: os.stat_result) -> Non
             return
     except FileNotFoundError:
         raise ConflictError(os.path.join(folder.path, new), CHANGED) from None
-    out = folder.look(name)
+    try:
+        out = folder.look(name)
+    except OSError as error:  # what came out may be another program's version: it is not removed here
+        what = f"what it replaced, {name}, could not be looked at and removed; the next add or remove does that"
+        raise in_place(os.path.join(folder.path, new), what, error) from error
     if out is None or _as_it_was(out, old):
         with contextlib.suppress(OSError):  # a later run removes it
             folder.remove(name)

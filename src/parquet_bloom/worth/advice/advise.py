@@ -15,7 +15,7 @@ from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import ParquetBloomError, RequestError
-from parquet_bloom.facts.advice import check_engine, engines_for, notes_of
+from parquet_bloom.facts.advice import check_engine, danger_of, engines_for, notes_of
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.formats.forms.known import FORMATS
 from parquet_bloom.formats.metadata.outline import Outline
@@ -141,8 +141,8 @@ def advise(
     source      a file, a folder, a glob, a URI, or a list of them; or one table, "delta:PATH_OR_URI",
                 "iceberg:CATALOG/namespace.table", "ducklake:CATALOG/schema.table": its live files
     queries     a text file of WHERE clauses or SQL statements: columns that no query asks for values are not advised
-    engine      that will read the files, as "duckdb" or "duckdb 1.4": columns whose filters it does not use are not
-                advised; None: any
+    engine      that will read the files, as "duckdb" or "duckdb@1.4": columns whose filters it does not use, or breaks
+                on (`engines`), are not advised; None: any
     filesystem  any pyarrow or fsspec file system; source then names files on it
     raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
     catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
@@ -246,7 +246,7 @@ def _column(data: Survey, advice: Advice, leaf: Leaf, log: QueryLog | None, engi
     if not found.reason and found.asked == 0:
         found.reason = "no query of the log asks for its values"
     if not found.reason and engine is not None:
-        found.reason = next(iter(notes_of([leaf], engine)), "")
+        found.reason = danger_of(leaf, engine) or next(iter(notes_of([leaf], engine)), "")
     if not found.reason and found.with_filter >= _ALREADY:
         found.reason = "it has filters"
     found.advised = not found.reason

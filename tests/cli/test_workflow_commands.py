@@ -1,0 +1,98 @@
+"""Names and values of strangers that GitHub's runners would take for commands: no line of text output is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquet_bloom.cli import run
+from parquet_bloom.report.text import inert
+
+COLUMNS = ("::stop-commands::x", "::error file=x::y", "##[error]z", "  ::warning::w", "a ::notice::v", "a::b")
+VALUES = ("::error::stored", "##[group]stored", "two\n::error::lines")
+FILE = "::debug::f.parquet"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workflow")
+    table = pa.table({name: [f"{VALUES[i % 3]}{i}" for i in range(300)] for name in COLUMNS})
+    pq.write_table(table, folder / "plain.parquet", row_group_size=100)
+    assert run(["add", str(folder / "plain.parquet"), "-o", str(folder / FILE), "-c", "*", "--quiet"]) == 0
+    return folder
+
+
+def printed(folder: Path, *words: str, columns: int | None = None) -> list[str]:
+    """The lines of both streams, as a runner reads them: from a pipe."""
+    environment = {**os.environ, "PYTHONUTF8": "1"} | ({} if columns is None else {"COLUMNS": str(columns)})
+    ran = subprocess.run(
+        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert "Traceback" not in ran.stderr
+    assert "No module" not in ran.stderr
+    return [*ran.stdout.splitlines(), *ran.stderr.splitlines()]
+
+
+def obeyed(lines: list[str]) -> list[str]:
+    """Those that a runner takes for commands: "::" behind blanks, and "##[" anywhere."""
+    return [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+
+
+@pytest.mark.parametrize("columns", [None, 40, 18])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", FILE), ("inspect", FILE, "--all"), ("inspect", FILE, "--json"), ("verify", FILE), ("advise", FILE),
+        ("check", FILE, "\"::error file=x::y\" = '::error::stored0'", "--explain", "--all"),
+        ("check", FILE, "\"##[error]z\" = '##[group]stored1'"), ("check", FILE, '"::nowhere::x" = 1'),
+        ("read", FILE, "--limit", "3"), ("read", FILE, "--columns", "::stop-commands::x"),
+        ("read", FILE, "--format", "ndjson", "--limit", "3"), ("read", FILE, "--format", "json", "--limit", "3"),
+        ("add", FILE, "-o", "::out::.parquet", "--overwrite", "--replace", "-c", "*"),
+        ("remove", FILE, "--dry-run", "-o", "::gone::.parquet"), ("add", FILE, "--in-place", "-c", "::no::"),
+        ("inspect", "::missing::.parquet"), ("inspect", "##[missing].parquet"), ("::error::no such command",),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_line_is_a_command(folder: Path, words: tuple[str, ...], columns: int | None) -> None:
+    lines = printed(folder, *words, columns=columns)
+    assert lines
+    assert obeyed(lines) == []
+
+
+def test_names_are_still_there_and_json_means_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = "\n".join(printed(folder, "verify", FILE))
+    assert "\\x3a:stop-commands::x" in shown
+    assert "##\\x5berror]z" in shown
+    assert "a::b" in shown
+    assert run(["inspect", str(folder / FILE), "--json"]) == 0
+    filters = json.loads(capsys.readouterr().out)["files"][0]["filters"]
+    assert {one["column"] for one in filters} == set(COLUMNS)
+
+
+def test_annotations_are_commands_still(folder: Path) -> None:
+    lines = printed(folder, "inspect", "plain.parquet", "--output-format", "github", "--assert-filters", "a::b")
+    assert any(line.startswith("::error") for line in lines)
+
+
+@pytest.mark.parametrize("line", ["", "a::b", "x = '##'", "C::D::e", "a ::b", "#[x", ": :x", "[##]", "   text"])
+def test_ordinary_lines_stay_as_they_are(line: str) -> None:
+    assert inert(line) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("::error::x", "\\x3a:error::x"), ("  ::x", "  \\x3a:x"), ("a ##[error]x", "a ##\\x5berror]x"),
+        ("::a ##[b", "\\x3a:a ##\\x5bb"), ("####[x", "####\\x5bx"), (":::x", "\\x3a::x"),
+    ],
+)  # fmt: skip
+def test_a_command_is_shown_with_an_escape(line: str, shown: str) -> None:
+    assert inert(line) == shown
+    assert obeyed([inert(line)]) == []

@@ -1,0 +1,150 @@
+"""The hazards of facts/engines.json, run over the releases that are installed here: what the list says is what they do.
+
+Each case is asked of whatever release there is. In a range of the list it must lose rows, outside of all it must not.
+The ClickHouse ones run where chdb is: `pip install chdb-core==26.3.0` has ClickHouse 26.3.9.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquet_bloom
+from parquet_bloom.edit.plan import Placement
+from parquet_bloom.facts.known import Hazard, hazards
+
+DUCKDB = metadata.version("duckdb")
+PLACEMENTS: tuple[Placement, ...] = ("footer", "chunk-start", "tail")
+
+
+def hazard(source: str) -> Hazard:
+    """The first one whose address ends so."""
+    return next(one for one in hazards() if one.source.endswith(source))
+
+
+def duckdb_finds(path: Path, where: str) -> int:
+    with duckdb.connect() as connection:
+        ((found,),) = connection.execute(f"SELECT count(*) FROM read_parquet(?) WHERE {where}", [str(path)]).fetchall()
+        return int(found)
+
+
+# --- DuckDB ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("kind", ["binary", "fixed"])
+def test_duckdb_finds_bytes_but_in_the_releases_that_do_not(tmp_path: Path, kind: str, placement: str) -> None:
+    stored = [bytes([255, i, 0, i]) for i in range(200)]
+    table = pa.table({"x": pa.array(stored, pa.binary() if kind == "binary" else pa.binary(4))})
+    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "x.parquet", columns=["x"], placement=placement)
+    asked = ["x = '" + "".join(f"\\x{byte:02X}" for byte in value) + "'::BLOB" for value in stored[:20]]
+    assert [duckdb_finds(tmp_path / "plain.parquet", where) for where in asked] == [1] * 20, "asked rightly"
+    loses = hazard("duckdb/issues/23053").hits_version(DUCKDB)
+    assert [duckdb_finds(tmp_path / "x.parquet", where) for where in asked] == [0 if loses else 1] * 20
+
+
+def test_duckdb_loses_float16_over_filters_of_others_not_over_ours(tmp_path: Path) -> None:
+    values = np.arange(1, 200, dtype=np.float16) / np.float16(4)
+    table = pa.table({"x": pa.array(values, pa.float16())})
+    pq.write_table(table, tmp_path / "theirs.parquet", bloom_filter_options={"x": True})
+    pq.write_table(table, tmp_path / "plain.parquet")
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "ours.parquet", columns=["x"])
+    asked = [f"x = {float(value)}::FLOAT" for value in values[:40]]
+    assert [duckdb_finds(tmp_path / "ours.parquet", where) for where in asked] == [1] * 40
+    loses = hazard("duckdb/pull/16395").hits_version(DUCKDB)
+    found = sum(duckdb_finds(tmp_path / "theirs.parquet", where) for where in asked)
+    assert found == (0 if loses else 40), "DuckDB changed: the list of hazards has to end its range"
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_duckdb_finds_zeros_over_ours_and_loses_them_over_others_before_2_0(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"x": pa.array([-0.0, 1.0] * 100, pa.float32() if kind == "FLOAT" else pa.float64())})
+    pq.write_table(table, tmp_path / "theirs.parquet", bloom_filter_options={"x": True})
+    pq.write_table(table, tmp_path / "plain.parquet")
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "ours.parquet", columns=["x"])
+    assert duckdb_finds(tmp_path / "ours.parquet", f"x = 0.0::{kind}") == 100
+    loses = hazard("duckdb/pull/23829").hits_version(DUCKDB)
+    assert duckdb_finds(tmp_path / "theirs.parquet", f"x = 0.0::{kind}") == (0 if loses else 100)
+
+
+# --- ClickHouse -----------------------------------------------------------------------------------
+
+_COUNTS = """
+import sys, chdb
+print(chdb.query("SELECT version()", "TSVRaw"), end="")
+for where in sys.argv[3:]:
+    told = []
+    for setting in (0, 1):
+        query = "SELECT count() FROM file('%s', Parquet%s) WHERE %s SETTINGS input_format_null_as_default = 1, "
+        query += "input_format_parquet_bloom_filter_push_down = %d"
+        told.append(str(chdb.query(query % (sys.argv[1], sys.argv[2], where, setting), "TSVRaw")).strip())
+    print(*told, flush=True)
+"""
+
+
+def clickhouse_finds(path: Path, structure: str, asked: list[str]) -> tuple[str, list[tuple[int, int]] | None]:
+    """(the version, rows without filters and with them, a pair a question); None where the process crashed."""
+    pytest.importorskip("chdb", reason="chdb is not installed: pip install chdb-core==26.3.0 has ClickHouse 26.3.9.1")
+    ran = subprocess.run(
+        [sys.executable, "-c", _COUNTS, str(path), structure, *asked], capture_output=True, text=True, timeout=300
+    )
+    version, *lines = ran.stdout.splitlines()
+    if ran.returncode < 0:
+        return version, None
+    assert ran.returncode == 0, ran.stderr
+    return version, [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def many_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 row groups of 10,000 rows, 2,000 distinct values in each, with page indexes."""
+    random = np.random.default_rng(3)
+    table = pa.table({"id": random.permutation(500_000), "k": random.integers(0, 2000, 500_000).astype(np.int32)})
+    path = tmp_path_factory.mktemp("clickhouse") / "plain.parquet"
+    pq.write_table(table, path, row_group_size=10_000, use_dictionary=False, write_page_index=True)
+    return path
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_clickhouse_undercounts_in_the_releases_of_the_list(many_groups: Path, tmp_path: Path, placement: str) -> None:
+    path = tmp_path / "k.parquet"
+    parquet_bloom.add_filters(many_groups, path, columns=["id", "k"], placement=placement)
+    version, found = clickhouse_finds(path, "", [f"k = {100 * i}" for i in range(20)])
+    if hazard("pull/102385").hits_version(version):
+        assert found is None or any(with_filters < without for without, with_filters in found)
+    else:
+        assert found is not None
+        assert all(without == with_filters > 0 for without, with_filters in found)
+
+
+def test_clickhouse_loses_nulls_that_are_read_as_values_in_the_releases_of_the_list(tmp_path: Path) -> None:
+    values = [None if i % 2 else 1 + i % 91 for i in range(10_000)]
+    table = pa.table({"n": pa.array(values, pa.int64())})
+    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False, write_statistics=False)
+    parquet_bloom.add_filters(tmp_path / "plain.parquet", tmp_path / "n.parquet", columns=["n"])
+    version, found = clickhouse_finds(tmp_path / "n.parquet", ", 'n Int64'", ["n = 0"])
+    assert found == [(5000, 0 if hazard("issues/112580").hits_version(version) else 5000)]
+
+
+# --- what the list says of our files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_no_two_filter_ranges_of_a_file_of_ours_overlap(many_groups: Path, tmp_path: Path, placement: str) -> None:
+    """ClickHouse's ranges overlapped because it asks for a header and a filter; those of the file never do."""
+    path = tmp_path / "k.parquet"
+    parquet_bloom.add_filters(many_groups, path, columns=["id", "k"], placement=placement)
+    filters = parquet_bloom.inspect(path).files[0].filters
+    ranges = sorted((one.offset, one.offset + one.length) for one in filters if one.offset and one.length)
+    assert len(ranges) == 100
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
