@@ -45,14 +45,14 @@ COMMANDS = {
     "--version": (["--version"], set(), 20),
     "--help": (["--help"], set(), 34),
     "add --help": (["add", "--help"], set(), 21),
-    "inspect": (["inspect", "filters.parquet"], set(), 98),
-    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 98),
+    "inspect": (["inspect", "filters.parquet"], set(), 99),
+    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 99),
     "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 111),
     "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 111),
-    "verify": (["verify", "filters.parquet"], COLUMNS, 101),
+    "verify": (["verify", "filters.parquet"], COLUMNS, 102),
     "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 145),
     "add --column": ([*ADD, "--column", "id"], PARQUET, 145),
-    "add": (ADD, COLUMNS, 146),
+    "add": (ADD, COLUMNS, 148),
     "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 145),
 }
 # Modules of others: Python's own and click's; then numpy's 90, pyarrow's 6 and thrift's 10 too; then pyarrow.parquet's.
