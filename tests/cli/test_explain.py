@@ -134,7 +134,8 @@ HANDED_ON = {
     "edit/on_table/requests.py", "edit/plan.py", "edit/tails.py", "formats/properties.py", "predicates/dnf.py",
     "predicates/text.py", "search/search.py", "spark/listing.py", "spark/looks/tables.py", "spark/sessions.py",
     "spark/storages.py", "storage/paths.py", "storage/remote.py", "storage/stores.py", "storage/writing/new_file.py",
-    "tables/ducklake/databases.py", "tables/iceberg/catalogs.py", "zones/build.py", "zones/match.py", "zones/sources.py",
+    "tables/ducklake/databases.py", "tables/iceberg/catalogs.py", "zones/build.py", "zones/match.py",
+    "zones/sources.py",
 }  # fmt: skip
 
 
