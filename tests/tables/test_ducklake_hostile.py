@@ -443,3 +443,24 @@ def test_a_chain_of_a_thousand_columns_is_refused(in_sqlite: Made, tmp_path: Pat
 def test_a_snapshot_of_many_digits_is_none(in_sqlite: Made) -> None:
     with pytest.raises(RequestError, match="no snapshot"):
         open_ducklake(in_sqlite.lake.name(), "9" * 5000).snapshot()
+
+
+@pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
+@pytest.mark.parametrize("partition", ["k", "bucket(3, id)"])
+def test_a_null_partition_that_the_catalogs_counts_deny_is_no_evidence(
+    in_sqlite: Made, tmp_path: Path, partition: str
+) -> None:
+    index = 0 if partition == "k" else 1
+    name = in_sqlite.changed(
+        tmp_path, f"UPDATE ducklake_file_partition_value SET partition_value = NULL WHERE partition_key_index = {index}"
+    )
+    shown = pb.read_table(name).to_pylist()
+    assert sorted_rows(shown) == in_sqlite.rows
+    for where, fits in {
+        "k = 'a1'": lambda row: row["k"] == "a1",
+        "k IS NULL": lambda row: row["k"] is None,
+        "id IN (17, 500)": lambda row: row["id"] in (17, 500),
+        "id = 17 AND k <> 'a0'": lambda row: row["id"] == 17 and row["k"] != "a0",
+    }.items():
+        found = pb.read_table(name, where).to_pylist()
+        assert sorted_rows(found) == sorted_rows([row for row in shown if fits(row)]), where

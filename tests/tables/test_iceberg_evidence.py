@@ -280,11 +280,12 @@ def test_a_bucket_says_nothing_of_what_has_no_place() -> None:
     assert bucket.admits(leaf, operand("x", leaf)), "it is no number"
 
 
-def evidence(kind_of: Any, transform: Any, value: Any) -> FileBounds:
+def evidence(kind_of: Any, transform: Any, value: Any, nulls: int | None = None) -> FileBounds:
     schema = Schema(NestedField(1, "x", kind_of))
     columns = columns_of(schema, fields_of(schema, NAMED, "t"), NAMED)
     spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
-    return evidence_of(parts_of(spec), (value,), columns, 5).bounds.get(("x",), FileBounds())
+    counts = {} if nulls is None else {1: nulls}
+    return evidence_of(parts_of(spec), (value,), columns, 5, counts).bounds.get(("x",), FileBounds())
 
 
 def test_truncation_that_runs_over_tells_nothing() -> None:
@@ -315,10 +316,12 @@ def test_spans_before_1970_may_hold_rows_of_the_span_before() -> None:
 
 def test_a_null_partition_has_nulls_alone_but_under_void() -> None:
     for transform in (IdentityTransform(), BucketTransform(3), TruncateTransform(3)):
-        told = evidence(LongType(), transform, None)
+        told = evidence(LongType(), transform, None, 5)
         assert (told.has_values, told.null_count) == (False, 5)
-    assert evidence(LongType(), VoidTransform(), None).has_values
-    assert evidence(LongType(), UnknownTransform("of tomorrow"), None).has_values, "nobody knows what it says"
+        for nulls in (None, 0, 4, 6):
+            assert evidence(LongType(), transform, None, nulls) == FileBounds(), "the log's count does not agree"
+    assert evidence(LongType(), VoidTransform(), None, 5).has_values
+    assert evidence(LongType(), UnknownTransform("of tomorrow"), None, 5).has_values, "nobody knows what it says"
 
 
 # --- bounds in Iceberg's bytes --------------------------------------------------------------------
@@ -333,7 +336,7 @@ def log_bounds(kind_of: Any, cut: int = 16, **told: Any) -> FileBounds:
         file_size_in_bytes=1, split_offsets=told.get("split_offsets", [4]), **given,
     )  # fmt: skip
     by_leaf = {column.leaf.path: column for column in columns.values()}
-    return FileMetrics(file, by_leaf, {}, cut, told.get("java", False)).get(("x",), FileBounds())
+    return FileMetrics(file, by_leaf, {}, (), cut, told.get("java", False)).get(("x",), FileBounds())
 
 
 def test_bounds_of_promoted_columns_are_of_the_old_type() -> None:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
-from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics, unknown_statistics
+from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics, statistics_of, unknown_statistics
+from parquet_bloom.formats.literals import shown
 from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, bind
@@ -20,7 +21,7 @@ from parquet_bloom.predicates.names import FirstFile, Schema
 from parquet_bloom.predicates.outcomes import ANY, TRUE
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import literal_outcome
-from parquet_bloom.search.table_log import log_outcomes, statistics_of_constant
+from parquet_bloom.search.table_log import contradicts, log_outcomes, statistics_of_constant
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.fields import leaves_of
@@ -85,6 +86,27 @@ class InTable:
     def outcome(self, file: DataFile) -> int:
         """What the predicate may give over a file's rows, by the log."""
         return self._outcomes.get(id(file), ANY)
+
+    def contradiction(self, outline: Outline, file: DataFile) -> str | None:
+        """What the log says of all rows of a file, and the file's own statistics deny, in words.
+
+        outline  under the table's names
+        """
+        if not isinstance(file, TableFile):
+            return None
+        constants = {  # a value that may be another column's denies nothing
+            name: value
+            for name, value in file.constants.items()
+            if name not in self.snapshot.logged and not (value.is_valid and name in file.doubtful)
+        }
+        for leaf in outline.leaves if constants else ():
+            value = constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
+            if value is not None and contradicts(value, statistics_of(outline, leaf), leaf, outline.rows):
+                said = shown(value.as_py()) if value.is_valid else "NULL"
+                return (
+                    f"{file}: the table's log says that {leaf.path[0]} is {said} in all rows, and its footer denies it"
+                )
+        return None
 
     def outline(self, outline: Outline, file: DataFile) -> Outline:
         """A file's outline with the table's names of its leaves; those that the table does not have are nameless.

@@ -21,7 +21,7 @@ from parquet_bloom.formats.metadata.outline import Outline
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, bind
 from parquet_bloom.predicates.names import FirstFile, Schema
-from parquet_bloom.predicates.outcomes import TRUE
+from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
@@ -144,6 +144,7 @@ class Search:
         self.options = options
         self._first = self.table.first if self.table is not None else None
         self._refused: RequestError | None = None
+        self._noted = False
         self.columns: list[str] = []
         self.leaf: str | None = None
         if options.dataset_schema is not None:
@@ -206,6 +207,7 @@ class Search:
                 logger.warning(note)
             if self.table is not None:
                 outline = self.table.outline(outline, data_file)
+                self._note(outline, data_file)
             question = self._question(outline.leaves, data_file)
             decision = decide(source, outline, question)
             searched = FileResult(
@@ -233,7 +235,19 @@ class Search:
         if table is None:
             return Question(bound, self.options, data_file.partitions, literal)
         absent = partial(table.absent, file=data_file)
-        return Question(bound, self.options, (), literal, table.outcome(data_file), absent)
+        # The log excludes files. Which rows of an opened one match is told by the values that it shows.
+        return Question(bound, self.options, (), literal, table.outcome(data_file) | FALSE | NULL, absent)
+
+    def _note(self, outline: Outline, data_file: DataFile) -> None:
+        """Warn, once for a table, of a file that contradicts the log."""
+        if self.table is None or self._noted:
+            return
+        found = self.table.contradiction(outline, data_file)
+        if found is not None:
+            self._noted = True
+            message = f"{found}; rows are read and filtered as files have them"
+            logger.warning(message)
+            warnings.warn(message, FilterWarning, stacklevel=2)
 
     def _bind(self, leaves: Sequence[Leaf], data_file: DataFile) -> tuple[Bound, int]:
         """The predicate over one file's columns; files of one schema share it."""

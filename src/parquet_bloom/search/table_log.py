@@ -52,6 +52,21 @@ def statistics_of_constant(scalar: pa.Scalar, leaf: Leaf, n: int) -> ColumnStati
     return unknown_statistics(n) if said.lower is None else one_value_statistics(n, said.lower)
 
 
+def contradicts(scalar: pa.Scalar, own: ColumnStatistics, leaf: Leaf, rows: NDArray[np.int64]) -> bool:
+    """Whether a file's own statistics deny that every row of it holds this value.
+
+    own   of the file's leaf, in each row group
+    rows  of the row groups, int64[n]
+    """
+    said, there = _of_scalar(scalar, leaf), rows > 0
+    if not said.has_values:
+        return bool((there & ~own.some_null).any())
+    denied_by = ~own.some_value
+    if said.lower is not None:
+        denied_by = denied_by | (own.has_lower & (own.lower > said.lower)) | (own.has_upper & (own.upper < said.lower))
+    return bool((there & denied_by).any())
+
+
 Said = Callable[[TableFile, Leaf], FileBounds]  # of a leaf in a file
 
 

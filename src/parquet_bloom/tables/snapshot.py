@@ -107,7 +107,8 @@ class TableFile(DataFile):
                found in it by `physical` alone; () where `Snapshot.fields` and `by_id` tell
     entry      the adapter's own record of it, for `Table.ways` and `Table.commit`
     stored     False: the log holds these rows itself, and the file is in memory alone
-    doubtful   top-level columns of which the file may have another one than the log means; a constant says nothing then
+    doubtful   top-level columns of which the file may have another one than the log means, or other values than the
+               constant; it is no evidence then
     """
 
     rows: int | None = field(default=None, compare=False)

@@ -152,9 +152,16 @@ class Reader:
         else:  # another program wrote it, and its footer is judged by who knows how far to trust that program
             fields = self._named(row.mapping_id)
             constants |= self._folder_values(at, row.mapping_id)
+        # A partition NULL of a file with other values, by the catalog's own counts: only the file tells.
+        some_values = {path for path, said in bounds.items() if said.null_count not in (None, row.rows)}
+        buckets = [
+            one for one in buckets_of(values, self._columns) if one.bucket is not None or one.path not in some_values
+        ]
+        doubtful = {name for name, value in constants.items() if not value.is_valid and (name,) in some_values}
         return TableFile(
-            at.path, at.filesystem, at.shown, [], at.relative, (), row.rows, row.size, constants, bounds,
-            buckets_of(values, self._columns), self._deleted(at, row), fields, self._entry(row),
+            at.path, at.filesystem, at.shown, [], at.relative, (), row.rows, row.size, constants,
+            {path: said for path, said in bounds.items() if path[0] not in doubtful}, tuple(buckets),
+            self._deleted(at, row), fields, self._entry(row), True, doubtful,
         )  # fmt: skip
 
     def _readable(self, at: DataFile, kind: str, key: str | None) -> None:

@@ -19,7 +19,7 @@ Source: Iceberg table spec, "Data File Fields" and Appendix D, "Binary single-va
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
     file       the manifest's record
     columns    of the table's schema, by leaf
     partition  what the file's partition says
+    doubtful   leaves of which nothing is told
     cut        the least number of units that a bound of this table is cut to
     by_java    whether Spark or Flink made the file's snapshot by Java's library
     """
@@ -83,12 +84,13 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
     file: DataFile
     columns: Mapping[LeafPath, Column]
     partition: Mapping[LeafPath, FileBounds]
+    doubtful: Collection[LeafPath]
     cut: int
     by_java: bool
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         column = self.columns[path]
-        found = joined(self._told(column), self.partition.get(path))
+        found = joined(self._told(column), self.partition.get(path)) if path not in self.doubtful else None
         if found is None:
             raise KeyError(path)
         return found

@@ -171,7 +171,8 @@ class _Reading:
     def _file(self, entry: Entry) -> TableFile:
         location = self._files.location(entry.path)
         rows = entry.file.record_count
-        told = evidence_of(self._parts[entry.partition[0]], tuple(entry.file.partition._data), self._columns, rows)
+        values, nulls = tuple(entry.file.partition._data), entry.file.null_value_counts or {}
+        told = evidence_of(self._parts[entry.partition[0]], values, self._columns, rows, nulls)
         return TableFile(
             location.path,
             location.filesystem,
@@ -180,9 +181,14 @@ class _Reading:
             rows=rows,
             size=entry.file.file_size_in_bytes,
             constants=told.constants,
-            doubtful=self._doubtful,
+            doubtful=self._doubtful.union(path[0] for path in told.doubtful),
             bounds=FileMetrics(
-                entry.file, self._leaves, told.bounds, self._cut, self._by_java(entry.record.snapshot_id)
+                entry.file,
+                self._leaves,
+                told.bounds,
+                told.doubtful,
+                self._cut,
+                self._by_java(entry.record.snapshot_id),
             ),
             buckets=tuple(told.buckets),
             entry=entry,

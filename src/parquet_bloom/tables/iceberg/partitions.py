@@ -4,8 +4,9 @@
     truncate[W]            numbers from v to v + W - 1; texts and bytes that begin with v
     year month day hour    instants of a span of time
     bucket[N]              the hash of each value, modulo N
-    NULL                   all rows are NULL, but under void, which says nothing
+    NULL                   all rows are NULL, where the log's count of NULLs says so too; void says nothing
 
+pyiceberg's `add_files` gives a file without statistics the partition NULL, whatever its rows are (0.12).
 Source: Iceberg table spec, "Partition Transforms" and Appendix B, "32-bit Hash Requirements".
 """
 
@@ -77,11 +78,15 @@ def _hashed(place: Any, leaf: Leaf) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEvidence:
-    """What a partition says: values of whole top-level columns, bounds and buckets of leaves."""
+    """What a partition says: values of whole top-level columns, bounds and buckets of leaves.
+
+    doubtful  leaves of which the log contradicts itself, or leaves open whether it does: only the file tells
+    """
 
     constants: dict[str, pa.Scalar] = field(default_factory=dict)
     bounds: dict[LeafPath, FileBounds] = field(default_factory=dict)
     buckets: list[HashBucket] = field(default_factory=list)
+    doubtful: set[LeafPath] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +117,16 @@ def parts_of(spec: PartitionSpec) -> tuple[Part, ...]:
 
 
 def evidence_of(
-    parts: tuple[Part, ...], values: tuple[Any, ...], columns: Mapping[int, Column], rows: int
+    parts: tuple[Part, ...],
+    values: tuple[Any, ...],
+    columns: Mapping[int, Column],
+    rows: int,
+    nulls: Mapping[int, int],
 ) -> PartitionEvidence:
-    """What the partition values of a file say, in the order of its spec's fields."""
+    """What the partition values of a file say, in the order of its spec's fields.
+
+    nulls  field id -> how many the log counts in the file
+    """
     told = PartitionEvidence()
     if len(values) != len(parts):
         return told
@@ -125,6 +137,9 @@ def evidence_of(
         path = column.leaf.path
         if part.kind is IdentityTransform and len(path) == 1:
             told.constants[column.top] = constant_of(value, column.type)
+        if value is None and nulls.get(part.source) != rows:
+            told.doubtful.add(path)
+            continue
         if column.doubtful:
             continue
         if part.kind is BucketTransform and value is not None:
