@@ -105,7 +105,7 @@ class Roots:
         self._stores = stores or Stores()
         self._roots: list[_Root] = []
         self._allowed = False
-        self._real: dict[str, str] = {}  # local folder -> where links lead
+        self._folders: dict[tuple[str, bool], str | None] = {}
 
     # --- roots --------------------------------------------------------------------------------
 
@@ -113,6 +113,7 @@ class Roots:
         """Trust a folder on a store: the user, or a catalog that the user configured, named it."""
         names = dict.fromkeys((store.absolute(path), store.real(path)))
         self._roots.append(_Root(store, tuple(name.rstrip("/") for name in names), writable))
+        self._folders.clear()
 
     def declare(self, word: str) -> tuple[Store, str]:
         """Trust the folder where the log says that all data of the table lie; gives its store, and the path there.
@@ -212,23 +213,31 @@ class Roots:
 
     def holds(self, at: Location, writing: bool = False) -> bool:
         """Whether a file lies below a root, by its name and by where links lead; for writing, one of the table's."""
-        roots = [root for root in self._all() if root.writable or not writing]
-        if not at.is_local:
+        if at.filesystem is not None:
             store = store_of(at)
-            return any(root.holds(at.path) for root in roots if not root.store.is_local and root.store.same(store))
-        local = [root for root in roots if root.store.is_local]
-        path = _absolute(at.path)
-        if not any(root.holds(path) for root in local):
+            roots = (root for root in self._all() if not root.store.is_local and (root.writable or not writing))
+            return any(root.holds(at.path) and root.store.same(store) for root in roots)
+        folder, slash, name = at.path.rpartition("/")
+        if name in ("", ".", ".."):
+            folder, slash, name = _absolute(at.path).rpartition("/")
+        real = self._folder(folder + slash, writing)
+        if real is None:
             return False
-        real = self._where_links_lead(path)
-        return real == path or any(root.holds(real) for root in local)
+        path = f"{real}/{name}"
+        return (
+            not os.path.islink(path)
+            or self._folder(os.path.realpath(path).rpartition("/")[0] + "/", writing) is not None
+        )
 
-    def _where_links_lead(self, path: str) -> str:
-        folder, name = os.path.split(path)
-        if folder not in self._real:
-            self._real[folder] = os.path.realpath(folder)
-        real = os.path.join(self._real[folder], name)
-        return os.path.realpath(real) if os.path.islink(real) else real
+    def _folder(self, folder: str, writing: bool) -> str | None:
+        """Where links of a local folder lead; None where it lies below no root, by its name or by these."""
+        key = folder, writing
+        if key not in self._folders:
+            roots = [root for root in self._all() if root.store.is_local and (root.writable or not writing)]
+            real = os.path.realpath(folder).rstrip("/")
+            both = (any(root.holds(f"{one.rstrip('/')}/") for root in roots) for one in (_absolute(folder), real))
+            self._folders[key] = real if all(both) else None
+        return self._folders[key]
 
     def check(self, places: Iterable[Location]) -> None:
         """Raise TableFormatError unless all files lie below the roots; it says which roots to allow."""
@@ -256,7 +265,7 @@ class Roots:
         return TableFormatError(self._table, reason + advice)
 
     def _shown(self, at: Location) -> str:
-        return self._where_links_lead(_absolute(at.path)) if at.is_local else str(at)
+        return os.path.realpath(_absolute(at.path)) if at.is_local else str(at)
 
     def refused(self, word: str, reason: str) -> TableFormatError:
         """The error for a name in the log; `reason` goes on after "which"."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -136,8 +136,10 @@ def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]
     if file.fragments is None:
         raise StaleIndexError(file.path, "does not say of which files it is; parquet-bloom index build makes one")
     named: dict[str, int] = {}
+    folder = os.path.dirname(os.path.abspath(file.path))
+    folders = {folder, os.path.realpath(folder)}
     for one in file.fragments:
-        for name in _names(file, one):
+        for name in _names(folders, one):
             named.setdefault(name, one["fragment"])
     numbers = {}
     for at in found:
@@ -150,11 +152,13 @@ def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]
     return numbers
 
 
-def _names(file: ZoneFile, one: dict[str, Any]) -> list[str]:
-    """What a fragment's file may be called. These are words that are compared; nothing is looked up on a disk."""
-    folder = os.path.dirname(os.path.abspath(file.path))
-    folders = {folder, os.path.realpath(folder)} if "relative" in one else ()
-    names = [os.path.normpath(os.path.join(folder, one["relative"])) for folder in folders]
+def _names(folders: Collection[str], one: dict[str, Any]) -> list[str]:
+    """What a fragment's file may be called. These are words that are compared; nothing is looked up on a disk.
+
+    folders  that hold the index: by its name, and by where links lead
+    """
+    relative = one.get("relative")
+    names = [] if relative is None else [os.path.normpath(os.path.join(folder, relative)) for folder in folders]
     return [*names, os.path.normpath(one["path"]) if os.path.isabs(one["path"]) else one["path"]]
 
 

@@ -142,10 +142,13 @@ def _add(value: Mapping[str, Any]) -> Add:
 
 def read_commits(folder: TableFolder, names: Sequence[str]) -> Iterator[Actions]:
     """The actions of commits, in order. Raises StorageError, TableFormatError."""
-    at_once = 1 if folder.at.is_local else _AT_ONCE
-    for first in range(0, len(names), at_once):
-        places = [folder.below(f"_delta_log/{name}") for name in names[first : first + at_once]]
-        for at, data in zip(places, side_by_side(read_file, places) if places else [], strict=True):
+    places = [folder.below(f"_delta_log/{name}") for name in names]
+    if folder.at.is_local:  # one after the other: no more than one is in memory
+        yield from (from_json(at, read_file(at)) for at in places)
+        return
+    for first in range(0, len(places), _AT_ONCE):
+        some = places[first : first + _AT_ONCE]
+        for at, data in zip(some, side_by_side(read_file, some), strict=True):
             yield from_json(at, data)
 
 

@@ -61,7 +61,7 @@ class TableFolder:
         path = unquote(name)
         if path.startswith("/"):
             return self.roots.place(path)
-        if reason := no_plain_path(path):
+        if (".." in path or not path.isascii() or "\0" in path) and (reason := no_plain_path(path)):
             raise TableFormatError(self.at, f"its log names {name[:200]!r}, which {reason}")
         return self.below(posixpath.join(below, path))
 
