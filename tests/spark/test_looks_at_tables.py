@@ -21,6 +21,7 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.spark.named_tables import bare, live_files, sent, sent_table
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
 
 pytestmark = pytest.mark.spark
@@ -195,7 +196,7 @@ def test_executors_read_no_log(spark: Any, delta: Lake) -> None:
 
 
 def test_what_travels_needs_no_library_of_the_format(lake: Lake) -> None:
-    snapshot = live_files(lake.name, lake.properties)
+    snapshot = live_files(lake.name, TableAccess(lake.properties))
     for data in (sent_table(snapshot), *(sent(bare(file, ANY), snapshot) for file in snapshot.files)):
         for module in (b"pyiceberg", b"deltalake", b"tables.iceberg", b"tables.delta"):
             assert module not in data, module

@@ -86,7 +86,7 @@ def test_executors_say_so_of_many_tables_that_changed(seed: int, tmp_path: Path)
     check_table(seed, tmp_path, 30)
 
 
-def test_what_the_log_alone_knows_travels(tmp_path: Path) -> None:
+def test_the_log_excludes_files_and_vouches_for_no_row(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": pa.array(range(10, 20), pa.int64())}), path, write_statistics=False)
     file = TableFile(str(path), bounds={("n",): FileBounds(10, 19, 0)})
@@ -94,7 +94,10 @@ def test_what_the_log_alone_knows_travels(tmp_path: Path) -> None:
     asked = tables.ask(snapshot, "n > 5", Options("largest"), rows.verdicts)
     [local] = parquet_bloom.check(snapshot, "n > 5", nan="largest")
     [found] = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
-    assert found["outcome"] == local.outcome.names == ["TRUE"], "the file has no bounds of its own"
+    everything = ["TRUE", "FALSE", "NULL"]
+    assert found["outcome"] == local.outcome.names == everything, "the file has no bounds of its own to vouch for rows"
+    asked = tables.ask(snapshot, "n > 19", Options("largest"), rows.verdicts)
+    assert (asked.left, len(asked.told)) == ([], 1)
 
 
 def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
