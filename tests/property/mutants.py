@@ -15,7 +15,7 @@ from typing import Any
 from parquet_bloom.chunks import asking, filter_ranges, hive
 from parquet_bloom.formats import bounds, numbers, operands, values
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
-from parquet_bloom.search import evidence, scan
+from parquet_bloom.search import evidence, scan, search
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,6 @@ MUTANTS = [
     _M("files excluded by other columns", evidence.partition_outcome,
        "np.full(1, ANY, np.uint8)\n", "np.full(1, FALSE, np.uint8)\n"),
     _M("rows of half a match not filtered", scan.Scan._row_filter, "~d.open).all()", "~d.open).any()"),
-    _M("rows of half a match counted", scan.Scan.count,
+    _M("rows of half a match counted", search.sure_groups,
        "file.decision.outcomes == TRUE", "(file.decision.outcomes & TRUE) != 0"),
 ]  # fmt: skip
