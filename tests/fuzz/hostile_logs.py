@@ -27,6 +27,18 @@ from hostile_site import Files, Site, called, files_below, lay, link, mostly_one
 from hostile_words import NUMBERS, Words, deep, dumped, lied, places
 from thrift_bytes import flipped
 
+# What a change meets in a file that the change before it has spoilt: the case goes on without it.
+_CHANGED_BEFORE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+    zlib.error,
+    pa.ArrowException,
+)
 _DECLARING = (
     "location",
     "write.data.path",
@@ -286,7 +298,8 @@ def run_delta(data: bytes, folder: Path) -> None:
     lay(root, rng.choice(_delta_tables(site)))
     link(site, root)
     for _ in range(mostly_one(rng)):
-        rng.choice(_DELTA)(site, root, rng)
+        with suppress(*_CHANGED_BEFORE):
+            rng.choice(_DELTA)(site, root, rng)
     with site.watched(root.parent, {"t"}):
         refused = called(f"delta:{root}", rng, ("id", "name"))
     if refused is not None:
@@ -391,7 +404,8 @@ def run_iceberg(data: bytes, folder: Path) -> None:
     link(site, table)
     clear_manifest_cache()
     for _ in range(mostly_one(rng)):
-        rng.choice((_iceberg_metadata, _iceberg_avro))(site, root, rng)
+        with suppress(*_CHANGED_BEFORE):
+            rng.choice((_iceberg_metadata, _iceberg_avro))(site, root, rng)
     with site.watched(table.parent, {"t"}):
         refused = called("iceberg:cat/ns.t", rng, ("id", "name"), catalog_properties=properties)
     if refused is not None:

@@ -178,6 +178,12 @@ def test_a_vector_outside_of_its_table_is_not_opened(tmp_path):
             parquet_bloom.read_table(name)
 
 
+@pytest.mark.parametrize("word", ["a\nb.parquet", "/elsewhere/a\r\nb.parquet", "/else\nwhere/x.parquet"])
+def test_a_name_of_two_lines_is_told_in_one(tmp_path, word):
+    for error in calls(delta(tmp_path / "t", add(word))):
+        assert isinstance(error, ParquetBloomError) or error.failed, "and calls sees that it is one line"
+
+
 # --- DuckLake -------------------------------------------------------------------------------------
 
 
