@@ -21,7 +21,7 @@ REQUIRED = "PARQUET_BLOOM_REQUIRE_DUCKLAKE"  # set where a test must not be skip
 NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"
 
 __all__ = [
-    "NOTHING_INLINED", "DuckLakeError", "Lake", "live_rows", "sorted_rows", "stored_rows", "unsound",
+    "NOTHING_INLINED", "DuckLakeError", "Lake", "fill", "live_rows", "sorted_rows", "stored_rows", "unsound",
 ]  # fmt: skip
 
 
@@ -72,6 +72,20 @@ class Lake:
     def snapshots(self) -> list[int]:
         """All that have not expired."""
         return [row[0] for row in self.sql("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")]
+
+
+def fill(lake: Lake) -> None:
+    """A table main.t (id, k) with a row in each table of the catalog that is read."""
+    lake.data.mkdir()
+    lake.sql(
+        "CREATE TABLE t (id BIGINT, k VARCHAR)",
+        f"COPY (SELECT 500 AS id, 'b' AS k) TO '{lake.data / 'more.parquet'}' (FORMAT parquet)",
+        f"CALL ducklake_add_data_files('lake', 't', '{lake.data / 'more.parquet'}')",
+        "ALTER TABLE t SET PARTITIONED BY (k, bucket(3, id))",
+        "INSERT INTO t SELECT i, 'a' || i % 2 FROM range(100) r(i)",
+        "DELETE FROM t WHERE id = 5",
+        "INSERT INTO t VALUES (1000, 'inlined')",
+    )
 
 
 # --- what a snapshot of ours says, read without any of our readers ----------------------------

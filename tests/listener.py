@@ -47,3 +47,29 @@ def listening() -> Iterator[Listener]:
     finally:
         listener.close()
     assert listener.heard == [], "a word of a log chose who is asked"
+
+
+def hostile_names(at: str) -> list[str]:
+    """Absolute names of files that choose a host, host:port, an option, a user, or another storage."""
+    options = f"endpoint_override={at}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+    return [
+        f"s3://bucket/x.parquet?{options}",
+        f"s3://bucket?{options}",
+        f"s3a://bucket/x.parquet?{options}",
+        f"s3://user:secret@bucket/x.parquet?{options}",
+        f"gs://anonymous@bucket/x.parquet?endpoint_override={at}&scheme=http&retry_limit_seconds=1",
+        f"abfs://container@{at}/x.parquet",
+        f"abfs://account:key@{at}/container/x.parquet",
+        f"hdfs://{at}/x.parquet",
+        f"viewfs://{at}/x.parquet",
+        f"http://{at}/x.parquet",
+        f"https://{at}/x.parquet",
+        f"webhdfs://{at}/x.parquet",
+        f"ftp://{at}/x.parquet",
+        f"smb://{at}/share/x.parquet",
+        "github://user:repo@branch/x.parquet",
+        f"simplecache::http://{at}/x.parquet",
+        "memory://x.parquet",
+        "reference://x.parquet",
+        f"file://{at}/x.parquet",
+    ]

@@ -96,13 +96,18 @@ def first_line(error: BaseException) -> str:
 # --- the file's doing -------------------------------------------------------------------------
 
 
+def on_one_line(name: str) -> str:
+    """A name for a message, which is one line, whatever the name is."""
+    return name.replace("\r", "\\r").replace("\n", "\\n")
+
+
 class FileError(ParquetBloomError):
     """A file could not be used. `path` names it, `reason` says why."""
 
     def __init__(self, path: object, reason: str) -> None:
         self.path = str(path)
         self.reason = reason
-        super().__init__(f"{self.path}: " + reason)
+        super().__init__(f"{on_one_line(self.path)}: " + reason)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.reason)

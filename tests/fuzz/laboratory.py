@@ -1,6 +1,6 @@
 """Runs cases in a worker, starts a new one after each crash, and keeps the inputs of what was found.
 
-    python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000 --out found/      the long form
+    python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000 --logs 50000 --out found/      the long form
     python tests/fuzz/laboratory.py --target footer --first 1234 --count 1              one case again
 
 A finding is any exception that is not ours, an end of the process, a case of too many seconds or too much memory.
@@ -28,8 +28,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-WEIGHTS = {"footer": 4, "outline": 3, "edit": 2, "filter": 4, "text": 2, "index": 1, "file": 12}  # others 1
-_CHUNK = {False: 100, True: 20}  # cases that a worker is given at a time
+WEIGHTS = {"footer": 4, "outline": 3, "edit": 2, "filter": 4, "text": 2, "index": 1, "file": 12}
+WEIGHTS |= {"delta": 20, "iceberg": 4, "ducklake_sqlite": 3}  # a case of DuckDB takes as long as 25 of Delta
 
 
 @dataclass
@@ -176,11 +176,12 @@ def rounds(targets: Sequence[str], executions: int, chunk: int, first: int) -> I
 
 
 def main() -> int:
-    from targets import CALLS, DECODERS
+    from targets import CALLS, DECODERS, LOGS
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--decoders", type=int, default=0, help="executions of decoders and predicates")
     parser.add_argument("--calls", type=int, default=0, help="whole calls")
+    parser.add_argument("--logs", type=int, default=0, help="tables whose logs lie")
     parser.add_argument("--first", type=int, default=0, help="number of the first case of each target")
     parser.add_argument("--target", help="this one only, with --count")
     parser.add_argument("--count", type=int, default=1)
@@ -191,8 +192,12 @@ def main() -> int:
     base = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, Lab(Path(folder)) as lab:
         plan = [(options.target, options.first, options.count)] if options.target else []
-        for targets, n, whole in ((DECODERS, options.decoders, False), (CALLS, options.calls, True)):
-            plan += list(rounds(list(targets), n, _CHUNK[whole], options.first))
+        for targets, n, chunk in (
+            (DECODERS, options.decoders, 100),
+            (CALLS, options.calls, 20),
+            (LOGS, options.logs, 20),
+        ):
+            plan += list(rounds(list(targets), n, chunk, options.first))
         known = 0
         for i, (target, first, count) in enumerate(plan):
             if time.monotonic() - begun > 60 * options.minutes:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import drafts
+import hostile_logs
 import numpy as np
 import predicates_wrong
 import pyarrow as pa
@@ -516,5 +517,11 @@ CALLS = {
     "file": Target(_make_file, _run_file, whole=True),
     "index": Target(_make_index, _run_index, whole=True),
 }
-TARGETS = {**DECODERS, **CALLS}
+LOGS = {
+    "delta": Target(_make_number, hostile_logs.run_delta, whole=True),
+    "iceberg": Target(_make_number, hostile_logs.run_iceberg, whole=True),
+    "ducklake_sqlite": Target(_make_number, hostile_logs.run_ducklake_sqlite, whole=True),
+    "ducklake_duckdb": Target(_make_number, hostile_logs.run_ducklake_duckdb, whole=True),
+}
+TARGETS = {**DECODERS, **CALLS, **LOGS}
 OWN_ERRORS = (ParquetBloomError, FilterFormatError, FooterError)

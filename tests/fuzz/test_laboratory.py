@@ -1,6 +1,6 @@
 """The fuzz laboratory: that it finds what is planted, a short run of all targets, kernels at guard pages.
 
-The long run is `python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000`.
+The long run is `python tests/fuzz/laboratory.py --decoders 1000000 --calls 100000 --logs 50000`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from ducklakes import REQUIRED
 from laboratory import Lab, rounds
+from other_duckdb import packages
 from samples import FIXTURES
-from targets import CALLS, DECODERS, TARGETS, _footer
+from targets import CALLS, DECODERS, LOGS, TARGETS, _footer
 from thrift_bytes import encode, mutated, parse
 from worker import make
 
@@ -88,11 +90,61 @@ def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
                 lab.run(target, first, count)
         lab.save(tmp_path / "found")
     assert not list(lab.told()), "python tests/fuzz/laboratory.py --target T --first CASE runs one again"
-    assert set(lab.executions) == set(TARGETS)
+    assert set(lab.executions) == {*DECODERS, *CALLS}
     for target in ("footer", "filter", "text", "dnf"):
         assert 0.02 < lab.refused[target] / lab.executions[target] < 0.99, (
             "wrong input is met, and not all of it refused"
         )
+
+
+# --- logs that lie --------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(600)
+def test_a_short_run_of_hostile_logs_finds_nothing(tmp_path: Path) -> None:
+    """2,000 fixed cases. Sound cases are among them, and refused ones: the changes are neither none nor all."""
+    packages("ducklake", "sqlite_scanner", required=REQUIRED)
+    with Lab(tmp_path / "work") as lab:
+        for target, first, count in rounds(list(LOGS), 2000, 20, 0):
+            lab.run(target, first, count)
+        lab.save(tmp_path / "found")
+    assert not list(lab.told()), "python tests/fuzz/laboratory.py --target T --first CASE runs one again"
+    assert set(lab.executions) == set(LOGS)
+    for target in LOGS:
+        assert 0.1 < lab.refused[target] / lab.executions[target] < 0.9, target
+
+
+LIES_THAT_WORK = {
+    "no folder is refused": (
+        "from parquet_bloom.tables.roots import Roots\nRoots.holds = lambda *_, **__: True", {"Touched", "Shown"}, 400,
+    ),
+    "a connection": (
+        "import socket\ndef called(name, *_, **__):\n"
+        "    socket.create_connection(site.listener.authority.split(':')).close(); time.sleep(0.2)",
+        {"Asked"}, 3,
+    ),
+    "a file outside": ("def called(*_, **__): (site.victim / 'new').touch()", {"Touched"}, 1),
+    "a file outside is opened": ("def called(*_, **__): (site.victim / 'secret').read_text()", {"Touched"}, 1),
+    "temporary files": ("def called(*_, **__): tempfile.mkstemp()", {"Touched"}, 1),
+    "a file beside the table": ("def called(*_, **__): (site.at / 'delta' / 'x').touch()", {"Touched"}, 1),
+    "code": ("def called(*_, **__): import hostile_module", {"Ran"}, 1),
+    "another exception": ("def called(*_, **__): raise KeyError('planted')", {"KeyError"}, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES_THAT_WORK)
+def test_what_a_log_brings_about_is_found(name: str, tmp_path: Path) -> None:
+    code, kinds, cases = LIES_THAT_WORK[name]
+    module = tmp_path / "planted.py"
+    module.write_text(
+        "import tempfile, time\nfrom pathlib import Path\nimport hostile_logs\n"
+        "from targets import OWN_ERRORS, TARGETS\n"
+        f"site = hostile_logs.site_of(Path({str(tmp_path / 'work')!r}))\n{code}\n"
+        "if 'called' in globals(): hostile_logs.called = called\n"
+    )
+    with Lab(tmp_path / "work", module=module) as lab:
+        lab.run("delta", 0, cases)
+        assert {kind for _, kind, _ in lab.findings} == kinds
 
 
 # --- kernels ----------------------------------------------------------------------------------------

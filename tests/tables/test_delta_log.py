@@ -684,3 +684,26 @@ def test_rows_that_a_checkpoint_claims_are_not_all_made(tmp_path):
     path.write_bytes(claimed[:-8] + length.to_bytes(4, "little") + b"PAR1")
     with pytest.raises(TableFormatError, match="row group 0 claims 1,000,000,000 rows"):
         snapshot_of(tmp_path)
+
+
+@pytest.mark.parametrize("features", [{"a": 1}, [{}], [["x"]], [5, None], "x", [{"deep": []}]])
+@pytest.mark.parametrize("name", ["readerFeatures", "writerFeatures"])
+def test_features_that_are_no_texts_are_one_line(tmp_path, name, features):
+    needs = made.protocol(["deletionVectors"], ["deletionVectors"])
+    needs["protocol"][name] = features
+    made.commit(tmp_path, 0, needs, made.metadata([ID]), made.file_of(tmp_path, "a.parquet", pa.table({"id": [1, 2]})))
+    with pytest.raises(parquet_bloom.ParquetBloomError) as caught:
+        parquet_bloom.add_filters(f"delta:{tmp_path}", columns=["id"], dry_run=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_is_no_parquet_is_told_in_one_line(tmp_path):
+    """pyarrow's own error of a footer has two lines."""
+    classic(tmp_path)
+    [path] = log_of(tmp_path).glob("*.parquet")
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[: -8 - length] + b"\xff" * length + data[-8:])
+    with pytest.raises(TableFormatError) as caught:
+        parquet_bloom.inspect(f"delta:{tmp_path}")
+    assert "\n" not in str(caught.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from ducklakes import Lake, sorted_rows
+from ducklakes import Lake, fill, sorted_rows
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
@@ -36,16 +36,7 @@ class Made:
 
     def __init__(self, folder: Path, sqlite: bool) -> None:
         self.lake = Lake(folder, sqlite)
-        self.lake.data.mkdir()
-        self.lake.sql(
-            "CREATE TABLE t (id BIGINT, k VARCHAR)",
-            f"COPY (SELECT 500 AS id, 'b' AS k) TO '{self.lake.data / 'more.parquet'}' (FORMAT parquet)",
-            f"CALL ducklake_add_data_files('lake', 't', '{self.lake.data / 'more.parquet'}')",
-            "ALTER TABLE t SET PARTITIONED BY (k, bucket(3, id))",
-            "INSERT INTO t SELECT i, 'a' || i % 2 FROM range(100) r(i)",
-            "DELETE FROM t WHERE id = 5",
-            "INSERT INTO t VALUES (1000, 'inlined')",
-        )
+        fill(self.lake)
         self.rows = sorted_rows(self.lake.answer("FROM t"))
         self.lake.release()
 

@@ -112,3 +112,12 @@ def test_a_catalog_of_the_users_own_goes_on_and_metadata_have_no_say(
     assert table.io.properties["s3.proxy-uri"] == "http://127.0.0.1:2"
     assert table.io.properties["s3.session-token"] == "of the catalog"
     assert pb.count(NAME, catalog_properties=properties) == 100
+
+
+def test_a_partition_that_no_commit_can_be_made_with_is_told_in_one_line(warehouse: Warehouse) -> None:
+    append(warehouse.create(SCHEMA), rows_of(*range(100)))
+    spec = {"spec-id": 0, "fields": [{"source-id": 2, "field-id": 1000, "name": "name", "transform": "unknown"}]}
+    lie(warehouse, **{"partition-specs": [spec]})
+    with pytest.raises(pb.ParquetBloomError) as caught:
+        pb.add_filters(NAME, columns=["id"], catalog_properties=warehouse.properties)
+    assert "\n" not in str(caught.value)

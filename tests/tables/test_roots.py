@@ -22,7 +22,7 @@ import pytest
 from delta_tables import add, commit, field, file_of, metadata, protocol
 from ducklakes import Lake
 from iceberg_log import Warehouse
-from listener import Listener, listening
+from listener import hostile_names, listening
 from pyiceberg.manifest import write_manifest_list
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -46,33 +46,6 @@ def listener(monkeypatch):
     monkeypatch.setenv("AWS_SESSION_TOKEN", "callers-token")
     with listening() as found:
         yield found
-
-
-def hostile(listener: Listener) -> list[str]:
-    """Absolute names that choose a host, an option, a user, or another storage."""
-    at = listener.authority
-    options = f"endpoint_override={at}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-    return [
-        f"s3://bucket/x.parquet?{options}",
-        f"s3://bucket?{options}",
-        f"s3a://bucket/x.parquet?{options}",
-        f"s3://user:secret@bucket/x.parquet?{options}",
-        f"gs://anonymous@bucket/x.parquet?endpoint_override={at}&scheme=http&retry_limit_seconds=1",
-        f"abfs://container@{at}/x.parquet",
-        f"abfs://account:key@{at}/container/x.parquet",
-        f"hdfs://{at}/x.parquet",
-        f"viewfs://{at}/x.parquet",
-        f"http://{at}/x.parquet",
-        f"https://{at}/x.parquet",
-        f"webhdfs://{at}/x.parquet",
-        f"ftp://{at}/x.parquet",
-        f"smb://{at}/share/x.parquet",
-        "github://user:repo@branch/x.parquet",
-        f"simplecache::http://{at}/x.parquet",
-        "memory://x.parquet",
-        "reference://x.parquet",
-        f"file://{at}/x.parquet",
-    ]
 
 
 def delta(root: Path, *actions: dict, **reader: object) -> str:
@@ -107,13 +80,13 @@ def refused(said: object) -> bool:
 
 
 def test_no_path_of_a_delta_log_leads_to_a_host_or_an_option(tmp_path, listener):
-    for i, word in enumerate(hostile(listener)):
+    for i, word in enumerate(hostile_names(listener.authority)):
         said = calls(delta(tmp_path / str(i), file_of(tmp_path / str(i), "a.parquet", ROWS), add(word)))
         assert all(map(refused, said)), word
 
 
 def test_no_deletion_vector_of_a_delta_log_leads_to_a_host_or_an_option(tmp_path, listener):
-    for i, word in enumerate(hostile(listener)):
+    for i, word in enumerate(hostile_names(listener.authority)):
         root = tmp_path / str(i)
         vector = {"storageType": "p", "pathOrInlineDv": word, "offset": 1, "sizeInBytes": 34, "cardinality": 1}
         name = delta(root, file_of(root, "a.parquet", ROWS, deletionVector=vector), reader=True)
@@ -122,7 +95,7 @@ def test_no_deletion_vector_of_a_delta_log_leads_to_a_host_or_an_option(tmp_path
 
 
 def test_no_sidecar_of_a_checkpoint_leads_to_a_host_or_an_option(tmp_path, listener):
-    for i, word in enumerate(hostile(listener)):
+    for i, word in enumerate(hostile_names(listener.authority)):
         root = tmp_path / str(i)
         actions = [protocol(["v2Checkpoint"], ["v2Checkpoint"]), metadata(FIELDS), {"sidecar": {"path": word}}]
         path = commit(root, 0, *actions)
@@ -205,6 +178,12 @@ def test_a_vector_outside_of_its_table_is_not_opened(tmp_path):
             parquet_bloom.read_table(name)
 
 
+@pytest.mark.parametrize("word", ["a\nb.parquet", "/elsewhere/a\r\nb.parquet", "/else\nwhere/x.parquet"])
+def test_a_name_of_two_lines_is_told_in_one(tmp_path, word):
+    for error in calls(delta(tmp_path / "t", add(word))):
+        assert isinstance(error, ParquetBloomError) or error.failed, "and calls sees that it is one line"
+
+
 # --- DuckLake -------------------------------------------------------------------------------------
 
 
@@ -248,7 +227,7 @@ def test_no_path_of_a_ducklake_catalog_leads_to_a_host_or_an_option(tmp_path, li
             deletes = f"INSERT INTO ducklake_delete_file ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
             assert set(values) <= set(columns)
             connection.execute(deletes, list(values.values()))
-    for word in hostile(listener):
+    for word in hostile_names(listener.authority):
         with changing(tmp_path / "meta.sqlite") as connection:
             connection.execute(statement, [word])
         said = calls(name)
@@ -438,7 +417,7 @@ def test_nothing_outside_of_an_iceberg_table_is_read_or_written(warehouse, tmp_p
 
 def test_a_declared_root_needs_a_storage_that_a_log_may_choose(listener):
     roots = Roots("t", TableAccess())
-    for word in hostile(listener):
+    for word in hostile_names(listener.authority):
         if "::" in word:
             continue  # without "://" behind a plain scheme it is a folder of this machine, whose name is odd
         with pytest.raises((TableFormatError, StorageError)):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import Message, RequestError, TableFormatError, parameter
+from parquet_bloom.errors import Message, RequestError, TableFormatError, on_one_line, parameter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.store import Store
@@ -260,7 +260,7 @@ class Roots:
         folders = _folders([self._shown(at) for at in outside])
         advice = Message()
         for i, folder in enumerate(folders):
-            advice = advice + (" and " if i else "") + parameter("allow_roots", folder)
+            advice = advice + (" and " if i else "") + parameter("allow_roots", on_one_line(folder))
         reason = Message(f"its log names {first}{more}, outside of {below}; if you trust it, give ")
         return TableFormatError(self._table, reason + advice)
 
@@ -290,7 +290,7 @@ def _absolute(path: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return on_one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def _folders(names: Sequence[str]) -> list[str]:

@@ -85,6 +85,8 @@ class Actions:
         if (protocol := action.get("protocol")) is not None:
             versions = {name: _count(protocol[name]) for name in ("minReaderVersion", "minWriterVersion")}
             self.protocol = {**protocol, **versions}
+            for name in ("readerFeatures", "writerFeatures"):
+                self.protocol[name] = [str(feature) for feature in protocol.get(name) or ()]
         if (metadata := action.get("metaData")) is not None:
             self.metadata = {
                 **metadata,
@@ -193,7 +195,7 @@ def from_parquet(at: Location) -> Iterator[Actions]:
                     raise ValueError(f"row group {group} claims {rows:,} rows")
                 yield _row_group(file, group)
         except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            raise TableFormatError(at, f"is no checkpoint of a Delta log: {error}") from error
+            raise TableFormatError(at, f"is no checkpoint of a Delta log: {' '.join(str(error).split())}") from error
 
 
 def _row_group(file: Any, group: int) -> Actions:

@@ -26,7 +26,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
-from parquet_bloom.tables.iceberg.catalogs import refresh
+from parquet_bloom.tables.iceberg.catalogs import refresh, telling
 from parquet_bloom.tables.iceberg.delete_files import filesystem_of
 from parquet_bloom.tables.iceberg.entries import Entry
 from parquet_bloom.tables.iceberg.files import Files
@@ -83,7 +83,8 @@ def commit(
     touched = {swap.old.manifest for swap in swaps}
     untouched = {file.entry.manifest for file in snapshot.files} - touched
     transaction = log.transaction()
-    producer = Replacement(transaction, log.io, swaps, untouched, told)
+    with telling(name):
+        producer = Replacement(transaction, log.io, swaps, untouched, told)
     try:
         producer.commit()  # writes manifests; the catalog knows nothing yet
     except Exception as error:

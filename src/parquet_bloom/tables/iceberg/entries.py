@@ -11,30 +11,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from io import BytesIO
 from typing import Any
 
 from pyarrow.fs import LocalFileSystem
-from pyiceberg.avro.decoder import StreamingBinaryDecoder
-from pyiceberg.avro.file import SYNC_SIZE, AvroFile, Block
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
     MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    read_manifest_list,
+    PartitionFieldSummary,
 )
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import DoubleType
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import side_by_side
+from parquet_bloom.tables.iceberg.avro import BoundedFile
 
 _REFERENCED, _OFFSET, _SIZE = 17, 18, 19  # positions in a DataFile of format version 3
 
@@ -109,9 +110,10 @@ def read_entries(snapshot: Snapshot, io: FileIO, table: str) -> Entries:
 def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     """The manifests of a snapshot. Raises TableFormatError where their list is cut off."""
     source = _Source(io, snapshot.manifest_list)
-    with AvroFile[Any](source) as reader:
+    kinds: dict[str, Any] = {"read_types": _LISTED, "read_enums": {517: ManifestContent}}
+    with BoundedFile[ManifestFile](source, MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION], **kinds) as reader:
         source.check(reader)
-    found = list(read_manifest_list(source))
+        found = list(reader)
     files = snapshot.summary["total-data-files"] if snapshot.summary else None
     if not found and files not in (None, "0"):
         raise TableFormatError(
@@ -123,7 +125,9 @@ def manifests_of(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
 def entries_of(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
     """The live files that one manifest names, with what they inherit. Raises TableFormatError if it is cut off."""
     source = _Source(io, manifest.manifest_path)
-    with _ManifestReader(source, MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS) as reader:
+    with BoundedFile[ManifestEntry](
+        source, MANIFEST_ENTRY_SCHEMAS[3], read_types=_RECORDS, read_enums=_ENUMS
+    ) as reader:
         source.check(reader)
         records = list(reader)
     told = [manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count]
@@ -139,6 +143,7 @@ def entries_of(manifest: ManifestFile, io: FileIO) -> Iterator[Entry]:
 
 
 _RECORDS: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}
+_LISTED: dict[int, Any] = {-1: ManifestFile, 508: PartitionFieldSummary}
 _ENUMS: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
 
 
@@ -157,25 +162,6 @@ class _Source(PyArrowFile):
         """Raise TableFormatError where the file does not end as each of its blocks does."""
         if not self._data.endswith(reader.header.sync):
             raise TableFormatError(self.location, "is cut off; restore it, as it names files of the table")
-
-
-class _ManifestReader(AvroFile[ManifestEntry]):
-    """An Avro file whose doubles are read by Python, as the compiled decoder of pyiceberg 0.12 makes them floats."""
-
-    @cached_property
-    def _has_doubles(self) -> bool:  # asked of each block; some writers make one of every entry
-        return any(isinstance(field.field_type, DoubleType) for field in self.schema._lazy_id_to_field.values())
-
-    def _read_block(self) -> int:
-        if not self._has_doubles:
-            return super()._read_block()
-        if self.block and self.decoder.read(SYNC_SIZE) != self.header.sync:
-            raise ValueError("a block does not end with the file's sync marker")
-        records, data = self.decoder.read_int(), self.decoder.read_bytes()
-        if codec := self.header.compression_codec():
-            data = codec.decompress(data)
-        self.block = Block(reader=self.reader, block_records=records, block_decoder=StreamingBinaryDecoder(data))
-        return records
 
 
 def _inherit(record: ManifestEntry, manifest: ManifestFile) -> None:

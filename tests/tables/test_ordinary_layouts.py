@@ -1,0 +1,246 @@
+"""Tables as people lay them out: each opens as its own reader opens it, or with the one option that is printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from ducklakes import NOTHING_INLINED, Lake
+from iceberg_log import SCHEMA, Warehouse, append, rows_of
+from object_store import KEY, REGION, SECRET, ObjectStore, options_of
+from pyarrow import fs
+
+import parquet_bloom as pb
+from parquet_bloom.errors import TableFormatError
+
+ROWS = pa.table({"id": pa.array(range(40), pa.int64()), "k": ["a b", "100%", "x+y=z", "c"] * 10})
+
+
+def same(name: str, wanted: list[int], **more: Any) -> None:
+    """A count and a read give these ids."""
+    assert wanted, "a table without rows shows nothing"
+    assert pb.count(name, **more) == len(wanted)
+    assert sorted(pb.read_table(name, **more)["id"].to_pylist()) == sorted(wanted)
+    assert pb.read_table(name, f"id = {wanted[0]}", **more).num_rows == wanted.count(wanted[0])
+
+
+def same_with_the_option(name: str, wanted: list[int], **more: Any) -> None:
+    """The same, with the one option that the refusal prints."""
+    with pytest.raises(TableFormatError) as caught:
+        pb.count(name, **more)
+    options = re.findall(r"allow_roots='([^']*)'", str(caught.value))
+    assert len(options) == 1, str(caught.value)
+    same(name, wanted, allow_roots=options[0], **more)
+
+
+# --- Delta ----------------------------------------------------------------------------------------
+
+
+def delta(root: Path, **more: Any) -> list[int]:
+    write_deltalake(str(root), ROWS, **more)
+    return [*DeltaTable(str(root)).to_pyarrow_table()["id"].to_pylist()]
+
+
+def clone(root: Path, of: Path | str, scheme: str = "") -> None:
+    """A shallow clone: the log of another table, whose files it names absolutely."""
+    log = Path(of) / "_delta_log" / f"{0:020d}.json"
+    text = re.sub(r'("add":\{"path":")', rf"\g<1>{scheme or of}/", log.read_text())
+    assert text != log.read_text()
+    (root / "_delta_log").mkdir(parents=True)
+    (root / "_delta_log" / log.name).write_text(text)
+
+
+@pytest.mark.parametrize("spelling", ["{0}/t", "{0}/t/", "t", "./t", "~/t", "file:{0}/t", "file://{0}/t", "{0}/link/t"])
+def test_delta_by_each_spelling_of_its_name(spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = delta(tmp_path / "t")
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    same(f"delta:{spelling.format(tmp_path)}", wanted)
+
+
+def test_delta_with_folders_of_partitions_whose_names_are_encoded(tmp_path: Path) -> None:
+    wanted = delta(tmp_path / "t", partition_by=["k"])
+    assert any("%" in path.name for path in (tmp_path / "t").iterdir())
+    same(f"delta:{tmp_path}/t", wanted)
+    assert pb.count(f"delta:{tmp_path}/t", "k = 'x+y=z'") == 10
+
+
+def test_delta_whose_log_names_its_own_files_absolutely(tmp_path: Path) -> None:
+    wanted = delta(tmp_path / "t")
+    text = (tmp_path / "t/_delta_log" / f"{0:020d}.json").read_text()
+    absolute = text.replace('"add":{"path":"', f'"add":{{"path":"{tmp_path}/t/')
+    (tmp_path / "t/_delta_log" / f"{0:020d}.json").write_text(absolute)
+    same(f"delta:{tmp_path}/t", wanted)
+
+
+def test_delta_that_is_a_shallow_clone(tmp_path: Path) -> None:
+    wanted = delta(tmp_path / "t")
+    clone(tmp_path / "clone", tmp_path / "t")
+    same_with_the_option(f"delta:{tmp_path}/clone", wanted)
+
+
+def test_delta_on_a_file_system_that_is_passed(tmp_path: Path) -> None:
+    import fsspec
+
+    wanted = delta(tmp_path / "t")
+    same("delta:t", wanted, filesystem=fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()))
+    same(f"delta:{tmp_path}/t", wanted, filesystem=fsspec.filesystem("file"))
+
+
+def test_delta_on_s3(bucket: str, store: ObjectStore, tmp_path: Path) -> None:
+    """With options in its name; with absolute names of its own; a clone of a table in another bucket."""
+    write_deltalake(f"s3://{bucket}/t", ROWS, storage_options=options_of(store))
+    told = DeltaTable(f"s3://{bucket}/t", storage_options=options_of(store)).to_pyarrow_table()
+    wanted = told["id"].to_pylist()
+    same(f"delta:{store.uri(bucket + '/t')}", wanted)
+    key = f"{bucket}/t/_delta_log/{0:020d}.json"
+    text = store.get(key).decode()
+    absolute = text.replace('"add":{"path":"', f'"add":{{"path":"s3://{bucket}/t/').encode()
+    store.put(f"{bucket}/clone/_delta_log/{0:020d}.json", absolute)
+    same_with_the_option(f"delta:{store.uri(bucket + '/clone')}", wanted)
+    store.put(key, absolute)
+    same(f"delta:{store.uri(bucket + '/t')}", wanted)
+
+
+# --- Iceberg --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Warehouse]:
+    """A warehouse whose name is a plain path."""
+    (tmp_path / "plain").mkdir()
+    made = Warehouse(tmp_path / "plain", warehouse=str(tmp_path / "plain" / "warehouse"))
+    yield made
+    made.close()
+
+
+def iceberg(warehouse: Warehouse, **more: Any) -> list[int]:
+    table = warehouse.create(SCHEMA, **more)
+    table.append(pa.table({"id": pa.array(range(30), pa.int64()), "name": ["x"] * 30}))
+    return [*table.scan().to_arrow()["id"].to_pylist()]
+
+
+def test_iceberg_in_a_warehouse_that_is_a_uri(warehouse: Warehouse) -> None:
+    wanted = iceberg(warehouse)
+    same("iceberg:cat/ns.t", wanted, catalog_properties=warehouse.properties)
+
+
+def test_iceberg_in_a_warehouse_that_is_a_path(elsewhere: Warehouse) -> None:
+    wanted = iceberg(elsewhere)
+    same("iceberg:cat/ns.t", wanted, catalog_properties=elsewhere.properties)
+
+
+@pytest.mark.parametrize("what", ["location", "write.data.path"])
+def test_iceberg_that_lies_outside_of_its_warehouse(what: str, warehouse: Warehouse, tmp_path: Path) -> None:
+    at = f"file://{tmp_path}/other"
+    wanted = iceberg(warehouse, **({"location": at} if what == "location" else {"properties": {what: at}}))
+    assert list((tmp_path / "other").rglob("*.parquet"))
+    same("iceberg:cat/ns.t", wanted, catalog_properties=warehouse.properties)
+
+
+@pytest.mark.parametrize("folder", ["warehouse/added", "elsewhere"])
+def test_iceberg_with_files_that_were_added(folder: str, warehouse: Warehouse, tmp_path: Path) -> None:
+    iceberg(warehouse)
+    (tmp_path / folder).mkdir(parents=True)
+    more = pa.table({"id": pa.array(range(100, 110), pa.int64()), "name": ["y"] * 10})
+    pq.write_table(more, tmp_path / folder / "x.parquet")
+    warehouse.load().add_files([f"file://{tmp_path}/{folder}/x.parquet"])
+    wanted = warehouse.load().scan().to_arrow()["id"].to_pylist()
+    check = same if folder.startswith("warehouse") else same_with_the_option
+    check("iceberg:cat/ns.t", wanted, catalog_properties=warehouse.properties)
+
+
+def test_iceberg_that_was_registered(warehouse: Warehouse, tmp_path: Path) -> None:
+    wanted = iceberg(warehouse)
+    (tmp_path / "second").mkdir()
+    other = Warehouse(tmp_path / "second")
+    other.catalog.register_table("ns.t", warehouse.load().metadata_location)
+    same("iceberg:cat/ns.t", wanted, catalog_properties=other.properties)
+    other.close()
+
+
+def test_iceberg_whose_catalog_is_here_and_data_on_s3(bucket: str, store: ObjectStore, tmp_path: Path) -> None:
+    made = Warehouse(
+        tmp_path, warehouse=f"s3://{bucket}/lake", **{"s3.endpoint": store.endpoint, "s3.access-key-id": KEY},
+        **{"s3.secret-access-key": SECRET, "s3.region": REGION},
+    )  # fmt: skip
+    table = made.create(SCHEMA)
+    append(table, rows_of(*range(12)))
+    same("iceberg:cat/ns.t", table.scan().to_arrow()["id"].to_pylist(), catalog_properties=made.properties)
+    made.close()
+
+
+# --- DuckLake -------------------------------------------------------------------------------------
+
+
+def lake_of(folder: Path, *more: str) -> tuple[Lake, list[int]]:
+    lake = Lake(folder, True)
+    lake.sql(NOTHING_INLINED, "CREATE TABLE t AS SELECT range AS id FROM range(30)", *more)
+    wanted = [row["id"] for row in lake.answer("FROM t")]
+    return lake.release(), wanted
+
+
+def test_ducklake_beside_its_data(tmp_path: Path) -> None:
+    lake, wanted = lake_of(tmp_path / "lake")
+    same(f"ducklake:{lake.name()}", wanted)
+
+
+@pytest.mark.parametrize("how", ["the catalog moved", "a property"])
+def test_ducklake_apart_from_its_data(how: str, tmp_path: Path) -> None:
+    """data_path is absolute: a catalog that moves still finds them. Data that move need the property."""
+    lake, wanted = lake_of(tmp_path / "lake")
+    properties = {}
+    if how == "a property":
+        lake.data.rename(tmp_path / "moved")
+        properties = {"data_path": f"{tmp_path}/moved/"}
+    moved = lake.catalog.rename(tmp_path / "moved.sqlite")
+    same(f"ducklake:{moved}/main.t", wanted, catalog_properties=properties)
+
+
+def test_ducklake_with_a_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    lake, wanted = lake_of(tmp_path / "lake")
+    with closing(sqlite3.connect(lake.catalog)) as connection, connection:
+        connection.execute("UPDATE ducklake_metadata SET value = 'data/' WHERE key = 'data_path'")
+    monkeypatch.chdir(tmp_path / "lake")
+    same(f"ducklake:{lake.name()}", wanted)
+
+
+def test_ducklake_with_files_that_were_added(tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    pq.write_table(pa.table({"id": pa.array([500, 501], pa.int64())}), tmp_path / "others" / "x.parquet")
+    added = f"CALL ducklake_add_data_files('lake', 't', '{tmp_path}/others/x.parquet')"
+    lake, wanted = lake_of(tmp_path / "lake", added)
+    assert 500 in wanted
+    same_with_the_option(f"ducklake:{lake.name()}", wanted)
+
+
+@pytest.mark.parametrize("how", ["a property", "the catalog's own"])
+def test_ducklake_whose_data_are_on_s3(
+    how: str, bucket: str, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    lake, wanted = lake_of(tmp_path / "lake")
+    for path in lake.data.rglob("*.parquet"):
+        store.put(f"{bucket}/lake/{path.relative_to(lake.data)}", path.read_bytes())
+        path.unlink()
+    if how == "a property":
+        same(f"ducklake:{lake.name()}", wanted, catalog_properties={"data_path": store.uri(f"{bucket}/lake/")})
+        return
+    with closing(sqlite3.connect(lake.catalog)) as connection, connection:
+        connection.execute(f"UPDATE ducklake_metadata SET value = 's3://{bucket}/lake/' WHERE key = 'data_path'")
+    said = {"AWS_ENDPOINT_URL": store.endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    for name, value in {**said, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION}.items():
+        monkeypatch.setenv(name, value)
+    same(f"ducklake:{lake.name()}", wanted)
