@@ -107,7 +107,8 @@ class FileError(ParquetBloomError):
     def __init__(self, path: object, reason: str) -> None:
         self.path = str(path)
         self.reason = reason
-        super().__init__(f"{on_one_line(self.path)}: " + reason)
+        shown = on_one_line(reason) if {"\n", "\r"} & set(reason) else reason  # most are Messages, which it would end
+        super().__init__(f"{on_one_line(self.path)}: " + shown)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.reason)

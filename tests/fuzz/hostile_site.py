@@ -35,7 +35,7 @@ from parquet_bloom.errors import ParquetBloomError
 
 FIRST = 900_000_000  # of the ids of files that no log may name
 SECRET = "SECRET-OF-THE-VICTIM"
-_SHOWN = re.compile(rf"\b9000000\d\d\b|{SECRET}")
+_SHOWN = re.compile(rf"\b9000000(?:0[1-9]|1\d|20)\b|{SECRET}")
 _IS_VICTIMS = f"id >= {FIRST} AND id < {FIRST + 100}"
 Files = dict[str, bytes]  # path below a folder -> content
 
@@ -150,7 +150,7 @@ class Site:
 
     def _secrets(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        ids = pa.array(range(FIRST, FIRST + 20), pa.int64())
+        ids = pa.array(range(FIRST + 1, FIRST + 21), pa.int64())
         for name in ("x", "a", "b", "more"):
             more = {one: [SECRET] * 20 for one in ("name", "k", "p")}
             pq.write_table(pa.table({"id": ids, **more}), folder / f"{name}.parquet")

@@ -184,6 +184,13 @@ def test_a_name_of_two_lines_is_told_in_one(tmp_path, word):
         assert isinstance(error, ParquetBloomError) or error.failed, "and calls sees that it is one line"
 
 
+def test_a_feature_of_two_lines_is_told_in_one(tmp_path):
+    needs = protocol(["deletionVectors"], ["a\nb"])
+    commit(tmp_path, 0, needs, metadata(FIELDS), file_of(tmp_path, "a.parquet", ROWS))
+    calls(f"delta:{tmp_path}")
+    assert "a\\nb" in str(calls(f"delta:{tmp_path}")[-1])
+
+
 # --- DuckLake -------------------------------------------------------------------------------------
 
 
