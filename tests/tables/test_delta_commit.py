@@ -28,6 +28,7 @@ import parquet_bloom
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.tables.delta import commit as committing
 from parquet_bloom.tables.delta import table as delta
+from parquet_bloom.tables.delta.replay import _is_deep
 from parquet_bloom.tables.delta.spelling import respelled
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
@@ -672,6 +673,29 @@ def test_what_deltalake_cannot_open_is_refused_before_any_work(tmp_path):
             parquet_bloom.add_filters(f"delta:{tmp_path}", columns=["id"], **options)
         assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == before
     assert parquet_bloom.count(f"delta:{tmp_path}", "id = 1") == 1
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_statistics_that_crash_deltalake_never_reach_it(tmp_path, dead):
+    """deltalake 1.6.6 reads them by recursion, which ended the process of a dry run. It reads dead files' as well."""
+    root = table_at(tmp_path)
+    values = dict.fromkeys(DeltaTable(root).metadata().partition_columns, "x")
+    entry = made.add("deep.parquet", values, stats='{"numRecords": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    version = DeltaTable(root).version()
+    made.commit(root, version + 1, entry)
+    if dead:
+        made.commit(root, version + 2, {"remove": {"path": "deep.parquet", "dataChange": True}})
+    with pytest.raises(TableFormatError, match="'deep.parquet' are nested too deep: deltalake would end the process"):
+        parquet_bloom.add_filters(f"delta:{root}", columns=["id"], dry_run=True)
+    if dead:
+        assert parquet_bloom.count(f"delta:{root}", "id >= 0") == 200
+
+
+def test_nesting_of_a_wide_schema_is_not_deep():
+    wide = '{"nullCount": {' + ", ".join(f'"c{i}": {{"x": 0}}' for i in range(5000)) + "}}"
+    assert not _is_deep(wide)
+    assert _is_deep("[" * 201)
+    assert not _is_deep("[" * 200)
 
 
 @pytest.mark.parametrize("way", WAYS)

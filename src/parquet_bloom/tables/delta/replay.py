@@ -5,6 +5,7 @@ Source: the Delta protocol, "Action Reconciliation".
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,17 +17,23 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.tables.delta.actions import Actions, Add, read_checkpoint, read_commits
 from parquet_bloom.tables.delta.log_files import Files, TableFolder
 
+_DEEPEST = 200  # deltalake 1.6.6 ends the process by a full stack at some thousands
+_BRACKETS = re.compile(r"[\[\]{}]")
 Key = tuple[str, str | None]  # a path, decoded, and the name of its deletion vector
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table's protocol, metadata and live files at a version."""
+    """A table's protocol, metadata and live files at a version.
+
+    deep  a file, live or dead, whose statistics are nested deeper than deltalake reads without a crash; "" for none
+    """
 
     version: int
     protocol: dict[str, Any]
     metadata: dict[str, Any]
     adds: tuple[Add, ...]
+    deep: str = ""
 
     @property
     def identity(self) -> str:
@@ -49,17 +56,31 @@ def replay(folder: TableFolder, files: Files) -> State:
     """Read the log of a version. Raises StorageError, TableFormatError."""
     live: dict[Key, Add] = {}
     protocol = metadata = None
+    deep = ""
     parts: Iterable[Actions] = chain(read_checkpoint(folder, files.checkpoint), read_commits(folder, files.commits))
     for actions in parts:
         protocol = actions.protocol or protocol
         metadata = actions.metadata or metadata
         _apply(folder, live, actions)
+        deep = deep or next((add.path for add in actions.adds if add.stats and _is_deep(add.stats)), "")
     if protocol is None or metadata is None:
         raise TableFormatError(folder.at, f"its log has no protocol or no schema at version {files.version}")
     twice = [path for path, n in Counter(path for path, _ in live).items() if n > 1]
     if twice:
         raise TableFormatError(folder.at, f"its log has {twice[0]} twice, with two deletion vectors")
-    return State(files.version, protocol, metadata, tuple(live.values()))
+    return State(files.version, protocol, metadata, tuple(live.values()), deep)
+
+
+def _is_deep(stats: str) -> bool:
+    """Whether JSON may be nested deeper than any schema is; texts in it count as if they were brackets."""
+    if stats.count("[") + stats.count("{") <= _DEEPEST:
+        return False
+    depth = 0
+    for bracket in _BRACKETS.findall(stats):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def _apply(folder: TableFolder, live: dict[Key, Add], actions: Actions) -> None:

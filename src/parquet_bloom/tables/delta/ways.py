@@ -36,6 +36,9 @@ _HINTS = frozenset({"INSERTION_TIME", "MAX_INSERTION_TIME", "MIN_INSERTION_TIME"
 
 def check_writable(table: object, state: State) -> None:
     """Raise TableFormatError for a table to which nothing can be committed that keeps all its promises."""
+    if state.deep:
+        reason = f"the statistics of {state.deep[:200]!r} are nested too deep: deltalake would end the process"
+        raise TableFormatError(table, reason)
     features = writer_features(state.protocol)
     if "rowTracking" in features:
         raise TableFormatError(table, "row tracking is on: deltalake cannot carry the row ids of files over")
