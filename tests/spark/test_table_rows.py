@@ -43,6 +43,7 @@ from parquet_bloom.spark.data_source.table_rows import RowsAsked, plan_table, sc
 from parquet_bloom.spark.data_source.table_source import columns_of
 from parquet_bloom.spark.looks.table_reading import living_rows
 from parquet_bloom.spark.named_tables import live_files
+from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 pytestmark = [
@@ -111,7 +112,7 @@ def test_what_files_have_of_a_partition_column_is_not_read(tmp_path: Path) -> No
     rows = pa.table({"id": [1, 2], "p": ["1", "1"]})
     start = [made.protocol(), made.metadata([made.field("id", "long"), made.field("p", "string")], ["p"])]
     made.commit(tmp_path, 0, *start, made.file_of(tmp_path, "a.parquet", rows, partitionValues={"p": "01"}))
-    snapshot = live_files(f"delta:{tmp_path}", None)
+    snapshot = live_files(f"delta:{tmp_path}")
     assert living(snapshot).to_pylist() == [{"id": 1, "p": "01"}, {"id": 2, "p": "01"}]
     for value, there in (("01", 2), ("1", 0)):
         assert living(snapshot, Compare(("p",), "=", value)).num_rows == there
@@ -308,7 +309,7 @@ def lake(tmp_path: Path) -> str:
 
 
 def test_the_log_excludes_files_before_any_is_opened(lake: str) -> None:
-    snapshot = live_files(lake, None)
+    snapshot = live_files(lake)
     Path(snapshot.files[1].path).unlink()
     assert living(snapshot, Compare(("id",), "<", 9))["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6, 8]
 
@@ -324,7 +325,7 @@ def test_a_version(spark: Any, lake: str) -> None:
 def test_executors_have_folders_of_their_own(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(lake.removeprefix("delta:"))
     monkeypatch.chdir(root.parent)
-    snapshot = live_files("delta:lake", None)
+    snapshot = live_files("delta:lake")
     plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
     monkeypatch.chdir("/")
     assert sum(batch.num_rows for unit in plan.units for batch in plan.reader.rows(unit)) == 199
@@ -349,7 +350,7 @@ reader, units = pickle.load(open(sys.argv[1], "rb"))
 print(sum(batch.num_rows for unit in units for batch in reader.rows(unit)))
 """
     for name, properties, rows in ((iceberg.name, iceberg.properties, len(iceberg.rows)), (lake, None, 199)):
-        snapshot = live_files(name, properties)
+        snapshot = live_files(name, TableAccess(properties))
         plan = plan_table(snapshot, RowsAsked(schema_in_spark(snapshot, None), pa.schema([]), ALL))
         (tmp_path / "plan").write_bytes(pickle.dumps((plan.reader, plan.units)))
         done = subprocess.run(
@@ -362,7 +363,7 @@ print(sum(batch.num_rows for unit in units for batch in reader.rows(unit)))
 
 
 def test_a_bad_file_or_vector_ends_the_query(lake: str) -> None:
-    snapshot = live_files(lake, None)
+    snapshot = live_files(lake)
     bad = Path(snapshot.files[0].path)
     data = bad.read_bytes()
     bad.write_bytes(data[:-8] + b"nothing!")
@@ -374,7 +375,7 @@ def test_a_bad_file_or_vector_ends_the_query(lake: str) -> None:
     add["add"]["deletionVector"] = {**made.inline([7]), "cardinality": 2}
     made.commit(root, 1, add)
     with pytest.raises(DamagedFileError, match="nobody can tell which of its rows are deleted"):
-        living(live_files(lake, None))
+        living(live_files(lake))
 
 
 def test_equality_deletes_that_cannot_be_applied_are_refused(tmp_path: Path) -> None:
@@ -434,7 +435,7 @@ def test_the_command(spark: Any, iceberg: Catalog, capfd: pytest.CaptureFixture[
 
 
 def test_not_of_everything(lake: str) -> None:
-    assert living(live_files(lake, None), Not(ALL)).num_rows == 0
+    assert living(live_files(lake), Not(ALL)).num_rows == 0
 
 
 # --- tables on a store ------------------------------------------------------------------------------
