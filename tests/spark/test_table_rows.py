@@ -388,7 +388,7 @@ def test_equality_deletes_that_cannot_be_applied_are_refused(tmp_path: Path) -> 
     deletes = iceberg_log.equality_deletes(table, ["x"], pa.table({"x": [1.0]}), entry.data_file)
     iceberg_log.add_deletes(table, deletes)
     try:
-        snapshot = live_files("iceberg:cat/ns.t", warehouse.properties)
+        snapshot = live_files("iceberg:cat/ns.t", TableAccess(warehouse.properties))
         with pytest.raises(TableFormatError, match="has equality deletes by x, which cannot be applied"):
             living(snapshot)
     finally:
@@ -457,7 +457,7 @@ def test_a_delta_table_on_s3(spark: Any, store: ObjectStore, bucket: str, tmp_pa
     copy_files(str(tmp_path), f"{bucket}/lake", destination_filesystem=store.filesystem)
     name = f"delta:{store.uri(f'{bucket}/lake')}"
     wanted = [row for row in range(200) if row not in (0, 7, 199)]
-    assert living(live_files(name, None))["id"].to_pylist() == wanted
+    assert living(live_files(name))["id"].to_pylist() == wanted
     assert sorted(row["id"] for row in bloom.read(spark, [name], "id >= 0").collect()) == wanted
 
 
@@ -470,7 +470,7 @@ def test_an_iceberg_table_on_s3(store: ObjectStore, bucket: str, tmp_path: Path)
         [entry] = iceberg_log.entries(table)
         file = entry.data_file
         iceberg_log.add_deletes(table, iceberg_log.position_deletes(table, {file.file_path: [4, 19]}, file))
-        rows = living(live_files("iceberg:cat/ns.t", warehouse.properties))
+        rows = living(live_files("iceberg:cat/ns.t", TableAccess(warehouse.properties)))
         assert rows["id"].to_pylist() == [i for i in range(19) if i != 4]
     finally:
         warehouse.close()

@@ -21,7 +21,7 @@ from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import find
-from parquet_bloom.tables.roots import TableAccess
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 _SHARED = "file system"  # stands for the snapshot's, which travels once
@@ -51,7 +51,9 @@ def table_of(paths: Sequence[str], access: TableAccess) -> str | None:
     return None
 
 
-def live_files(name: str, access: TableAccess, raw_files: bool = False, stored_only: bool = False) -> Snapshot:
+def live_files(
+    name: str, access: TableAccess = ORDINARY, raw_files: bool = False, stored_only: bool = False
+) -> Snapshot:
     """The snapshot of a table.
 
     stored_only  as tables.snapshot.Table.snapshot has it
