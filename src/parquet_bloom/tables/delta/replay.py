@@ -62,7 +62,7 @@ def replay(folder: TableFolder, files: Files) -> State:
         protocol = actions.protocol or protocol
         metadata = actions.metadata or metadata
         _apply(folder, live, actions)
-        deep = deep or next((add.path for add in actions.adds if add.stats and _is_deep(add.stats)), "")
+        deep = deep or next((add.path for add in actions.adds if _is_deep(add.stats)), "")
     if protocol is None or metadata is None:
         raise TableFormatError(folder.at, f"its log has no protocol or no schema at version {files.version}")
     twice = [path for path, n in Counter(path for path, _ in live).items() if n > 1]
@@ -71,8 +71,10 @@ def replay(folder: TableFolder, files: Files) -> State:
     return State(files.version, protocol, metadata, tuple(live.values()), deep)
 
 
-def _is_deep(stats: str) -> bool:
+def _is_deep(stats: object) -> bool:
     """Whether JSON may be nested deeper than any schema is; texts in it count as if they were brackets."""
+    if not isinstance(stats, str):  # a line of JSON may have anything there
+        return False
     if stats.count("[") + stats.count("{") <= _DEEPEST:
         return False
     depth = 0

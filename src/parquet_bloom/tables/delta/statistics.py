@@ -47,9 +47,8 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
-    first = (
-        _ROWS.match(add.stats) if isinstance(add.stats, str) else None
-    )  # as most writers begin; large tables have many files
+    # As most writers begin; large tables have many files.
+    first = _ROWS.match(add.stats) if isinstance(add.stats, str) else None
     return int(first[1]) if first is not None else _count(_told(add).get("numRecords"))
 
 
@@ -61,9 +60,8 @@ def _told(add: Add) -> Mapping[str, Any]:
     return add.parsed if isinstance(add.parsed, Mapping) else {}
 
 
-@lru_cache(
-    maxsize=16
-)  # a file is asked for several leaves in a row; all files' statistics at once would be much memory
+# A file is asked for several leaves in a row; all files' statistics at once would be much memory.
+@lru_cache(maxsize=16)
 def _decoded(text: str) -> Mapping[str, Any]:
     try:
         told = json.loads(text, parse_float=Decimal)
