@@ -41,6 +41,7 @@ def test_problems_tell_both_numbers(name: str) -> None:
     assert all(LAB[name] in info.problems[0] for info in infos)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", [n for n in LAB if n != "12_offset_zero"])
 def test_verify_calls_contradictions_wrong(name: str) -> None:
     file = parquet_bloom.verify(corpus_file(f"malformed_lab/{name}.parquet")).files[0]
@@ -99,6 +100,7 @@ def test_filters_of_other_programs_are_where_they_say(name: str) -> None:
         assert info.bits_set <= 256 * info.blocks
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", fixture_files())
 def test_filters_of_other_programs_admit_what_they_stored(name: str) -> None:
     path = FIXTURES / name
@@ -130,6 +132,7 @@ def rewrite_bitset(path: Path, change) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("lie", ["one-bit", "words-swapped", "of-another-row-group", "zeroed"])
 def test_verify_finds_lies_that_no_header_shows(tmp_path: Path, lie: str) -> None:
     path = write_keys(tmp_path / "keys.parquet")

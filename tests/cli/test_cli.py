@@ -21,6 +21,7 @@ def keys(tmp_path: Path) -> Path:
     return write_keys(tmp_path / "keys.parquet")
 
 
+@pytest.mark.smoke
 def test_the_whole_way(tmp_path: Path) -> None:
     out, back = tmp_path / "out.parquet", tmp_path / "back.parquet"
     done = command("add", DEMO, "--column", "*_id", "--output", out)
@@ -235,6 +236,7 @@ def test_the_drafts_warn_which_engines_fail(keys: Path, tmp_path: Path, monkeypa
     assert errors == ""
 
 
+@pytest.mark.smoke
 def test_damaged_filters_warn_in_one_line() -> None:
     done = command("check", corpus_file("malformed_lab/09_length_too_big_padding64.parquet"), "id = 5")
     assert done.returncode == 0
@@ -269,6 +271,7 @@ def test_a_reader_that_closes_early_ends_it_quietly(keys: Path, tmp_path: Path) 
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.smoke
 def test_tails_by_commands(tmp_path: Path) -> None:
     path = write_keys(tmp_path / "keys.parquet")
     old = path.read_bytes()

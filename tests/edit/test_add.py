@@ -68,6 +68,7 @@ def test_an_unknown_column_names_near_ones_and_the_file(keys: Path) -> None:
         added(keys, columns=["nmae"])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("placement", ["footer", "chunk-start"])
 @pytest.mark.parametrize("index", [False, True], ids=["no-index", "page-index"])
 def test_every_other_byte_stays(tmp_path: Path, placement: str, index: bool) -> None:
@@ -227,6 +228,7 @@ def test_both_zeros_and_the_canonical_nan_stand_beside_their_twins(tmp_path: Pat
     assert bloom.might_contain(np.float64("nan").tobytes()), "an engine asks for the canonical NaN"
 
 
+@pytest.mark.smoke
 def test_provenance_is_written_and_believed(keys: Path) -> None:
     out, report = added(keys, columns=["id"], spec="parquet-41-raw")
     text = pq.read_metadata(out).metadata[b"parquet_bloom"]
@@ -240,6 +242,7 @@ def test_provenance_is_written_and_believed(keys: Path) -> None:
     assert report.filters
 
 
+@pytest.mark.smoke
 def test_a_folder_keeps_its_tree_and_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "in/a=1").mkdir(parents=True)
     write_keys(tmp_path / "in/a=1/x.parquet")

@@ -49,6 +49,7 @@ def ours(lake: Lake) -> list[str]:
     return sorted_rows(pb.read_table(f"ducklake:{lake.name()}").to_pylist())
 
 
+@pytest.mark.smoke
 def test_rows_stay_and_filters_come(lake: Lake) -> None:
     versions = [v for v in lake.snapshots() if v > 1]
     before = {version: rows(lake, version) for version in versions}

@@ -92,6 +92,7 @@ def filtered(warehouse: Warehouse) -> list[set[str]]:
     return [{one.column for one in file.filters} for file in found]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("way", [None, "same-path", pytest.param("new-path", marks=pytest.mark.more)])
 def test_rows_stay_and_filters_come(warehouse: Warehouse, way: Any) -> None:
     rows = by_text(made(warehouse))

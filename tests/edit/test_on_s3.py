@@ -30,6 +30,7 @@ def objects(store: ObjectStore, bucket: str) -> set[str]:
     return {one["Key"] for one in found if "_delta_log" not in one["Key"]}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("way", ["new-path", pytest.param("same-path", marks=pytest.mark.more)])
 def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     uri = f"s3://{bucket}/t"

@@ -20,6 +20,7 @@ from parquet_bloom.storage.source import Source
 PLACES = [(spec, placement) for spec, form in FORMATS.items() for placement in form.placements]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("spec", "placement"), PLACES)
 @pytest.mark.parametrize("index", [False, True], ids=["no-index", "page-index"])
 def test_add_and_remove_give_the_same_file(tmp_path: Path, spec: str, placement: str, index: bool) -> None:
@@ -78,6 +79,7 @@ def test_others_key_values_stay(tmp_path: Path) -> None:
     assert digest(source) == before, "the pair of our name that is not ours, too"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["pyarrow/types_filters", "duckdb/types", "datafusion/types", "spark/nested"])
 def test_filters_of_other_programs_leave_with_their_bytes(tmp_path: Path, name: str) -> None:
     source, out = FIXTURES / f"{name}.parquet", tmp_path / "out.parquet"

@@ -64,6 +64,7 @@ def opened_bytes(data: bytes):
     return memory
 
 
+@pytest.mark.smoke
 @WAYS
 def test_old_file_is_the_beginning_of_the_new_one(keys: Path, append: bool) -> None:
     old, inode = keys.read_bytes(), keys.stat().st_ino

@@ -30,6 +30,7 @@ def test_equals_writing_and_adding(tmp_path: Path, spec: str) -> None:
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.smoke
 def test_batches(tmp_path: Path) -> None:
     table, path = keys_table(), tmp_path / "batches.parquet"
     with parquet_bloom.FilterWriter(path, table.schema, bloom_filters={"id": 0.001}, use_dictionary=False) as writer:

@@ -126,6 +126,7 @@ class TestSameData:
             assert int(np.bitwise_count(added).sum()) <= 8, "one value, the other zero or NaN, sets eight bits"
 
 
+@pytest.mark.smoke
 def test_several_sizes_were_compared(source: Path, of_pyarrow: Path, of_duckdb: Path, tmp_path: Path) -> None:
     """Ours are smaller than the others', as large, and larger: 300 values, three rates."""
     key, sizes = (0, "random_int64"), []

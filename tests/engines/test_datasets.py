@@ -151,6 +151,7 @@ def by_row(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "ours.parquet"
 
 
+@pytest.mark.smoke
 def test_duckdb_over_what_is_kept(by_row: Path, connection: DuckDB) -> None:
     """DuckDB filters each data set of ours, and the whole file in its memory, alike."""
     connection.connection.execute(f"CREATE TABLE whole AS FROM '{by_row}'")

@@ -60,6 +60,7 @@ def test_check_uses_them(ours: Path, column: str) -> None:
             assert not skipped_by_check(ours, column, value.sql)[group], value
 
 
+@pytest.mark.smoke
 def test_check_says_that_the_filter_decided(ours: Path) -> None:
     value = spelled(NOT_STORED["random_int64"])[0]
     assert {v.decided_by for v in check(ours, f"random_int64 = {value.sql}")} == {"filter"}
@@ -72,6 +73,7 @@ def test_verify_finds_them_right(ours: Path) -> None:
     assert {f.spec for f in filters} == {ours.stem}
 
 
+@pytest.mark.smoke
 def test_comes_back_byte_for_byte(ours: Path, source: Path, tmp_path: Path) -> None:
     remove_filters(ours, tmp_path / "back.parquet", sync=False)
     assert (tmp_path / "back.parquet").read_bytes() == source.read_bytes()

@@ -149,6 +149,7 @@ def test_what_polars_pushes_down_changes_no_answer(path: Path, query: str) -> No
     assert ours.schema == theirs.schema, "the types are those that Polars' own reader gives"
 
 
+@pytest.mark.smoke
 def test_row_groups_that_filters_deny_are_not_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "parquet_bloom")
     one = parquet_bloom.read_table(path, columns=["row", "id"]).to_pylist()[700]

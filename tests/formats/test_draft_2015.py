@@ -142,6 +142,7 @@ def test_any_bytes_are_a_filter_or_an_error() -> None:
 # --- Guava ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_guava_s_bytes_both_ways() -> None:
     vectors = json.loads(vector_file("guava_vectors.json").read_text())["vectors"]
     for vector in vectors:
@@ -486,6 +487,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
+@pytest.mark.smoke
 def test_every_reader_uses_them(filtered: Path, source: Path, way: str) -> None:
     table = keys_table()
     ids = table["id"].to_pylist()

@@ -72,6 +72,7 @@ def bitset(values: list[bytes], n_blocks: int, rule: Rule) -> bytes:
 # --- headers ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("form", HEADERS)
 def test_headers_are_those_of_the_drafts_byte_for_byte(form):
     assert header(form) == bytes.fromhex(HEADERS[form])
@@ -290,6 +291,7 @@ def test_unknown_specs_and_shapes():
         split_block.from_bytes(b"")
 
 
+@pytest.mark.smoke
 def test_vectors_are_decoded():
     for name, rules in (("bloom_filter.bin", RULES["parquet-41-raw"]), ("bloom_filter.xxhash.bin", [XXH])):
         data = corpus_file(f"bloom/parquet-testing__{name}").read_bytes()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import digest
@@ -112,6 +113,7 @@ def literal(value: Any) -> Any:
     return float(value) if isinstance(value, np.floating) else value
 
 
+@pytest.mark.smoke
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(cases())
 def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, Any]]) -> None:

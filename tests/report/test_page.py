@@ -48,6 +48,7 @@ def page(folder: Path) -> Page:
     return Page(output)
 
 
+@pytest.mark.smoke
 def test_nothing_is_loaded_and_no_text_of_a_file_is_markup(page: Page) -> None:
     assert EVIL[:40] in json.dumps(page.data), "the hostile name is there"
     assert page.count("img") == 0, "a name became an element"

@@ -191,6 +191,7 @@ def test_rows_of_row_groups_that_match_whole_are_not_filtered(path: Path) -> Non
     assert same_rows(read_table(path, "part = 1 OR part = 2", columns=["colour"]), whole.slice(ROWS).select(["colour"]))
 
 
+@pytest.mark.smoke
 def test_other_row_groups_are_not_read(path: Path, tmp_path: Path) -> None:
     """All pages but those of row group 1 are zeros, and its rows come."""
     key = keys_table()["id"][ROWS + 7].as_py()

@@ -85,6 +85,7 @@ def last_commit(root: Path) -> list[dict[str, Any]]:
 # --- what a commit says ---------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("way", WAYS)
 def test_no_row_changes_for_anybody(tmp_path, way):
     root = table_at(tmp_path, "t")  # Polars finds no file in a folder with a space or a #
@@ -116,6 +117,7 @@ def table_at(folder: Path, name: str = "t a#b") -> Path:
     return root
 
 
+@pytest.mark.smoke
 @pytest.mark.more
 @pytest.mark.parametrize("way", WAYS)
 def test_duckdb_reads_what_was_committed(tmp_path, way, delta_duckdb: Asked):

@@ -123,6 +123,7 @@ OUTSIDE = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", OUTSIDE)
 def test_nothing_outside_of_a_delta_table_is_opened(tmp_path, kind):
     for folder in ("secret", "t-secret"):

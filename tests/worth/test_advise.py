@@ -93,6 +93,7 @@ def test_what_is_known_of_each_column(events: Path) -> None:
     assert "BOOLEAN" in found["flag"].type
 
 
+@pytest.mark.smoke
 def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
     copy = tmp_path / "with a blank.parquet"
     copy.write_bytes(events.read_bytes())
