@@ -271,7 +271,6 @@ def test_a_reader_that_closes_early_ends_it_quietly(keys: Path, tmp_path: Path) 
     assert (process.returncode, errors) == (0, "")
 
 
-@pytest.mark.smoke
 def test_tails_by_commands(tmp_path: Path) -> None:
     path = write_keys(tmp_path / "keys.parquet")
     old = path.read_bytes()

@@ -30,8 +30,9 @@ def objects(store: ObjectStore, bucket: str) -> set[str]:
     return {one["Key"] for one in found if "_delta_log" not in one["Key"]}
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("way", ["new-path", pytest.param("same-path", marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    "way", [pytest.param("new-path", marks=pytest.mark.smoke), pytest.param("same-path", marks=pytest.mark.more)]
+)
 def test_add_and_remove(store: ObjectStore, bucket: str, way: str) -> None:
     uri = f"s3://{bucket}/t"
     made(store, uri)
