@@ -114,13 +114,19 @@ def test_what_is_published_is_built_by_hashed_packages_alone() -> None:
 # --- releases -------------------------------------------------------------------------------------------------------
 
 
-def released(tmp_path: Path, tag: str, changes: str, readme: str = "") -> subprocess.CompletedProcess[str]:
-    """The script `.ci/release` in a tree with this changelog and README, and this project's version."""
+def released(
+    tmp_path: Path, tag: str, changes: str, readme: str = "", on_pypi: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """The script `.ci/release` in a tree with this changelog and README and this switch, and this project's version."""
     for path in (".ci/release", "src/parquet_bloom/_version.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / path, tmp_path / path)
     (tmp_path / "CHANGELOG.md").write_text(changes)
     (tmp_path / "README.md").write_text(readme)
+    extras = (REPOSITORY / "src" / "parquet_bloom" / "extras.py").read_text()
+    switched, count = re.subn(r"^ON_PYPI = \w+$", f"ON_PYPI = {on_pypi}", extras, flags=re.MULTILINE)
+    assert count == 1
+    (tmp_path / "src" / "parquet_bloom" / "extras.py").write_text(switched)
     return subprocess.run(
         [sys.executable, tmp_path / ".ci" / "release", tag], capture_output=True, text=True, check=False
     )
@@ -155,6 +161,12 @@ def test_what_is_not_ready_is_not_released(tmp_path: Path, tag: str, changes: st
     assert found.returncode == 1
     assert told in found.stderr
     assert not found.stdout
+
+
+def test_a_release_whose_hints_do_not_name_our_extras_is_refused(tmp_path: Path) -> None:
+    found = released(tmp_path, f"v{__version__}", DATED, on_pypi=False)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "extras.py says ON_PYPI = False" in found.stderr
 
 
 def test_the_command_says_the_one_version() -> None:

@@ -19,6 +19,8 @@ from clusters import standalone, without_package
 from samples import ROW_GROUPS, write_keys
 from sparks import need_spark, without_progress
 
+from parquet_bloom.extras import to_install_ourselves
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 FILES = 3
 CLUSTER = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m"]
@@ -100,7 +102,7 @@ def test_the_users_choice_of_a_python_comes_first(call: Any, folder: Path, tmp_p
         assert (status, out) == (2, ""), variables
         assert len(err) == 1
         assert err[0].startswith("parquet-bloom: executors lack "), "whichever module is missed first"
-        assert "install parquet-bloom[spark] for the Python that executors run" in err[0]
+        assert f"{to_install_ourselves('spark')}, for the Python that executors run" in err[0]
 
 
 def test_failed_files_are_told_and_nothing_is_left(call: Any, folder: Path) -> None:

@@ -490,7 +490,7 @@ def test_without_boto3_all_bytes_travel_and_the_command_says_so(
     store.put("data/x.parquet", big)
     assert run(["add", store.uri("data/x.parquet"), "-c", "id", "-o", store.uri("data/y.parquet")]) == 0
     out = capsys.readouterr().out
-    assert "travelled: the extra s3 is not installed" in out
+    assert "travelled: boto3 is not installed (" in out
     assert "tests-secret" not in out
     assert store.get("data/y.parquet") == locally(tmp_path, big, columns=["id"])
 
@@ -514,7 +514,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
     assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
     monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")
-    assert why(fs.S3FileSystem(region="us-east-1")).startswith("the extra s3 is not installed")
+    assert why(fs.S3FileSystem(region="us-east-1")).startswith("boto3 is not installed (pip install ")
 
 
 def test_without_boto3_nothing_is_published_on_an_error(

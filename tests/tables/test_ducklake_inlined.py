@@ -170,7 +170,10 @@ def test_a_page_counts_them(streamed: Lake, tmp_path: Path) -> None:
 def test_a_catalog_in_sqlite_needs_duckdb_for_them(streamed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_ducklake(streamed.release().name(), None)
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(TableFormatError, match=r"1 row is inlined in the catalog, and reading them needs duckdb"):
+    with pytest.raises(
+        TableFormatError,
+        match=r"1 row is inlined in the catalog, and reading them needs duckdb \(pip install 'duckdb>=1\.5'\)",
+    ):
         table.snapshot()
     assert len(table.snapshot(stored_only=True).files) == 1
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StructT
 
 import parquet_bloom as pb
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError
+from parquet_bloom.extras import SQL_CATALOG, to_install
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg import delete_files
 from parquet_bloom.tables.iceberg.delete_files import PositionFile
@@ -98,7 +100,8 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     for module in [m for m in sys.modules if m.startswith("pyiceberg.")]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(RequestError, match=r"pip install 'parquet-bloom\[iceberg\]'"):
+    wanted = f"{to_install('iceberg')}; for a catalog in SQL add {SQL_CATALOG}"
+    with pytest.raises(RequestError, match=re.escape(wanted)):
         open_iceberg("cat/ns.t", None)
 
 

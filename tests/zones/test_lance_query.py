@@ -22,6 +22,7 @@ from samples import command
 
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError
+from parquet_bloom.extras import to_install
 from parquet_bloom.formats import lance as form
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or
@@ -463,7 +464,7 @@ except ValueError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "zone indexes need pylance: pip install 'parquet-bloom[lance]'\n"
+    assert done.stdout == f"a zone index needs pylance; {to_install('lance')}\n"
 
 
 def test_a_writer_that_is_left_leaves_nothing(tmp_path):

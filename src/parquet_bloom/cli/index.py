@@ -46,8 +46,8 @@ _root_option = click.option(
 def command() -> None:
     """Zone indexes as Lance has them: for data that must not be touched, or in steps finer than row groups.
 
-    INDEX is a bloomfilter.lance, a folder of them, or a Lance data set that has such indexes. Needs pylance:
-    pip install 'parquet-bloom[lance]'
+    INDEX is a bloomfilter.lance, a folder of them, or a Lance data set that has such indexes. Needs pylance
+    (extra `lance`).
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/

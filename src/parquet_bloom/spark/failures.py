@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 from parquet_bloom.errors import SparkJobError
+from parquet_bloom.extras import to_install_ourselves
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 600  # characters of a line
-_INSTALL = "install parquet-bloom[spark] for the Python that executors run"
+_INSTALL = f"{to_install_ourselves('spark')}, for the Python that executors run"
 _NAME = "name another Python of theirs with spark.pyspark.python=/path/to/python"
 _SEND = "send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"
 _TRACEBACK = "Traceback (most recent call last):"

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.extras import to_install
 from parquet_bloom.spark.failures import one_line
 
 LEAST_JAVA = 17
-_EXTRA = "Spark needs the extra spark: pip install 'parquet-bloom[spark]'"
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
 
 
@@ -88,9 +88,9 @@ def _pyspark() -> Any:
     try:
         from pyspark import sql
     except ImportError as error:
-        raise RequestError(f"{_EXTRA} ({error})") from error
+        raise RequestError(f"Spark needs pyspark and pandas: {to_install('spark')} ({error})") from error
     if find_spec("pandas") is None:  # PySpark wants it beside pyarrow
-        raise RequestError(f"{_EXTRA} (No module named 'pandas')")
+        raise RequestError(f"Spark needs pyspark and pandas: {to_install('spark')} (No module named 'pandas')")
     return sql
 
 

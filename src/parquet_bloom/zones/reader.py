@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
+from parquet_bloom.extras import to_install
 from parquet_bloom.formats import lance as form
 
 PLACES = form.ZONE_SCHEMA.names[:-1]  # all columns but the filters
@@ -25,7 +26,7 @@ def pylance() -> Any:
         import lance
         import lance.file
     except ImportError as error:
-        raise RequestError("zone indexes need pylance: pip install 'parquet-bloom[lance]'") from error
+        raise RequestError(f"a zone index needs pylance; {to_install('lance')}") from error
     return lance
 
 

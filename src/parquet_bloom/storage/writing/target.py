@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.errors import RequestError, StorageError, parameter
+from parquet_bloom.extras import to_install
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
 from parquet_bloom.storage.remote import Location, storage_error
@@ -32,7 +33,7 @@ from parquet_bloom.storage.writing.s3_client import can_speak_for, client_of
 from parquet_bloom.storage.writing.sink import FileSink
 from parquet_bloom.storage.writing.upload import UploadedFile
 
-WITHOUT_BOTO3 = "the extra s3 is not installed, with which S3 copies unchanged bytes inside the store"
+WITHOUT_BOTO3 = f"boto3 is not installed ({to_install('s3')}), with which S3 copies unchanged bytes inside the store"
 WITH_A_ROLE = (
     "pyarrow assumes the role of role_arn itself, so boto3, with which S3 copies unchanged bytes inside the store, "
     "has no credentials; give access_key, secret_key and session_token of the role instead"

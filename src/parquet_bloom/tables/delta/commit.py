@@ -28,6 +28,7 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     first_line,
 )
+from parquet_bloom.extras import to_install
 from parquet_bloom.storage.remote import s3_endpoint, s3_options, side_by_side, storage_error
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.stores import store_of
@@ -220,7 +221,7 @@ def deltalake() -> _Library:
     try:
         return _Library()
     except ImportError as error:
-        raise RequestError("delta: needs deltalake 1.6.6 or later; pip install 'parquet-bloom[delta]'") from error
+        raise RequestError(f"delta: a commit needs deltalake; {to_install('delta')}") from error
 
 
 def opened(folder: TableFolder, version: int, identity: str) -> Any:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, first_line
+from parquet_bloom.extras import to_install
 from parquet_bloom.formats.literals import spelled
 from parquet_bloom.formats.metadata.schema import quoted
 from parquet_bloom.limits import limits
@@ -279,7 +280,7 @@ def confined(folder: str, files: Sequence[str] = ()) -> Any:
     try:
         import duckdb
     except ImportError:
-        raise RequestError("ducklake: needs duckdb; pip install 'parquet-bloom[ducklake]'") from None
+        raise RequestError(f"ducklake: needs duckdb; {to_install('ducklake')}") from None
     settings: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

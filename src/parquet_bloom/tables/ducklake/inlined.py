@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, first_line
+from parquet_bloom.extras import to_install
 from parquet_bloom.formats.literals import spelled
 from parquet_bloom.formats.metadata.schema import quoted
 from parquet_bloom.tables.ducklake.catalog import LIVE, NUMBER, TEXT, Queries
@@ -81,7 +82,7 @@ def _parquet(queries: Queries, name: str, columns: Columns, snapshot: int) -> by
     try:
         connection = confined(folder)
     except RequestError:
-        raise _NotReadError("and reading them needs duckdb (pip install 'parquet-bloom[ducklake]')") from None
+        raise _NotReadError(f"and reading them needs duckdb ({to_install('ducklake')})") from None
     stored = queries.run(f"SELECT {', '.join(map(quoted, wanted))} {rows}")
     with connection:
         connection.register("stored", _as_texts(wanted, stored))

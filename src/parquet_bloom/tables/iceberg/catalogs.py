@@ -84,7 +84,9 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
             return guarded(load_catalog(name, **properties))
     except ParquetBloomError:
         raise
-    except (ValueError, NotInstalledError, KeyError) as error:
+    except NotInstalledError as error:  # it says what to install
+        raise RequestError(f"iceberg:{name}: {first_line(error)}") from error
+    except (ValueError, KeyError) as error:
         hint = "configure it in .pyiceberg.yaml, or give its properties"
         raise RequestError(f"iceberg:{name}: {without_secret(first_line(error))}; {hint}") from error
 
@@ -92,7 +94,7 @@ def find_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 def _check_database(name: str, uri: str) -> None:
     """Raise StorageError where a file of SQLite is missing, which would be made by being asked."""
     if find_spec("sqlalchemy") is None:
-        return  # pyiceberg tells what is to be installed
+        return  # pyiceberg says what to install
     found = _SQLITE.fullmatch(uri)
     if found is not None and not found[1].startswith((":", "file:")) and not os.path.exists(found[1]):
         raise StorageError(f"iceberg:{name}", f"there is no database {found[1]}; look at the catalog's property uri")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.extras import SQL_CATALOG, to_install
 from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Table
 
@@ -21,5 +22,6 @@ def open_iceberg(name: str, version: str | None, access: TableAccess = ORDINARY)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("parquet_bloom"):
             raise
-        raise RequestError("iceberg: needs pyiceberg; pip install 'parquet-bloom[iceberg]'") from error
+        more = f"; for a catalog in SQL add {SQL_CATALOG}"
+        raise RequestError(f"iceberg: needs pyiceberg; {to_install('iceberg')}{more}") from error
     return open_table(name, version, access)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
+from parquet_bloom.extras import to_install
 from parquet_bloom.storage.paths import FileSet, locate
 from parquet_bloom.storage.store import GLOB
 from parquet_bloom.storage.table_folders import RAW_FILES, Tables
@@ -57,7 +58,7 @@ def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any 
         if (error.name or "").split(".")[0] not in _LIBRARIES[name.kind]:
             raise
         [library] = _LIBRARIES[name.kind]
-        raise RequestError(f"{name.kind}: needs {library}; pip install 'parquet-bloom[{name.kind}]'") from error
+        raise RequestError(f"{name.kind}: needs {library}; {to_install(name.kind)}") from error
 
 
 def find(
