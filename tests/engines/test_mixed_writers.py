@@ -10,6 +10,7 @@ cast rounds or reads otherwise, its file is read always. (tests/spark/test_mixed
 from __future__ import annotations
 
 import datetime as dt
+import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -180,7 +181,9 @@ def test_timestamps_with_and_without_a_zone(tmp_path: Path) -> None:
         f"at is INT64 TIMESTAMP(us, UTC), but INT64 TIMESTAMP(us, no zone) in the first file, {paths[0]} "
         f"(in 1 of 2 files: {paths[1]})"
     )
-    assert not any(v.skipped for v in parquet_bloom.check(paths, "at = TIMESTAMP '2020-01-01 00:00:00+00:00'"))
+    for function in (parquet_bloom.check, parquet_bloom.count, parquet_bloom.prune):
+        with pytest.raises(RequestError, match="the column has no zone; write TIMESTAMP '2020-01-01 00:00:00'$"):
+            function(paths, "at = TIMESTAMP '2020-01-01 00:00:00+00:00'")
     assert parquet_bloom.count(paths, "at = TIMESTAMP '2026-01-31 12:00:00'") == 2, "pyarrow casts one to the other"
 
 
@@ -199,9 +202,9 @@ def without_logical_types(path: Path) -> None:
 @pytest.mark.parametrize("old_first", [False, True])
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_timestamps_of_which_nobody_says_the_zone(tmp_path: Path, zone: str | None, old_first: bool) -> None:
-    """pyarrow reads such a column without a zone, Spark as an instant: a literal without a zone says nothing.
+    """pyarrow and Spark read such a column as the format has it, in UTC; DuckDB reads clocks of no zone.
 
-    The format calls it UTC, so a literal with a zone does, if the first file's column is one as well.
+    So literals have a zone, for verdicts and for rows, unless the first file is one without.
     """
     names = ["1-old", "2-new"] if old_first else ["1-new", "2-old"]
     paths = [tmp_path / f"{name}.parquet" for name in names]
@@ -211,24 +214,19 @@ def test_timestamps_of_which_nobody_says_the_zone(tmp_path: Path, zone: str | No
         if path.stem.endswith("old"):
             without_logical_types(path)
         parquet_bloom.add_filters(path, in_place=True, columns=["at"], sync=False)
-    skipped = {
-        text: [v.skipped for v in parquet_bloom.check(paths, f"at = TIMESTAMP '2020-01-01 00:00:00{text}'")]
-        for text in ("", "+00:00")
-    }
-    new = 1 if old_first else 0
-    # Spark reads a file without a zone as instants if the first is old: then no literal may skip.
-    assert skipped[""] == [zone is None and not old_first and at == new for at in (0, 1)]
-    assert skipped["+00:00"] == [(zone == "UTC") or (old_first and at == 0) for at in (0, 1)]
+    in_utc = old_first or zone is not None
+    taken, refused = ("+00:00", "") if in_utc else ("", "+00:00")
+    for function in (parquet_bloom.check, parquet_bloom.read_table):
+        with pytest.raises(RequestError, match=f"write TIMESTAMP '2020-01-01 00:00:00{re.escape(taken)}'$"):
+            function(paths, f"at = TIMESTAMP '2020-01-01 00:00:00{refused}'")
+    verdicts = parquet_bloom.check(paths, f"at = TIMESTAMP '2020-01-01 00:00:00{taken}'")
+    skipped = [zone == "UTC" or (at == 0 and old_first) for at in (0, 1)] if in_utc else [True, False]
+    assert [v.skipped for v in verdicts] == skipped, "a file of another kind than the first is read"
     for at in (0, 1):
         hour = 12 + at
-        for suffix in ("", "+00:00"):
-            text = f"at = TIMESTAMP '2026-01-31 {hour}:00:00{suffix}'"
-            assert not parquet_bloom.check(paths, text)[at].skipped
-        try:
-            rows = parquet_bloom.read_table(paths, f"at = '2026-01-31 {hour}:00:00'")["row"].to_pylist()
-        except RequestError:
-            continue  # the first file has a zone, and the literal none
-        assert rows == [at]
+        for text in (f"TIMESTAMP '2026-01-31 {hour}:00:00{taken}'", f"'2026-01-31 {hour}:00{taken}'"):
+            assert not parquet_bloom.check(paths, f"at = {text}")[at].skipped
+            assert parquet_bloom.read_table(paths, f"at = {text}")["row"].to_pylist() == [at]
 
 
 @pytest.mark.parametrize("column", ["text", "i32", "i64", "u64", "f64", "day", "ts", "at"])

@@ -293,8 +293,10 @@ def test_dates():
         stored = plain((day - dt.date(1970, 1, 1)).days, "INT32")
         for literal in (day, day.isoformat(), dt.datetime.combine(day, dt.time())):
             assert only(literal, leaf) == stored
+        for literal in (f" {day.isoformat()} ", f"{day.isoformat()} 00:00", f"{day.isoformat()}T00:00:00.0"):
+            assert only(literal, leaf) == stored, "a text means what it means behind TIMESTAMP"
         assert operand(dt.datetime.combine(day, dt.time(0, 0, 1)), leaf).probes == NEVER
-    texts = ("", "5", "2024-02-30", "20240229", "2024-W09-4", " 2024-02-29")
+    texts = ("", "5", "2024-02-30", "20240229", "2024-W09-4", "2024-02-29 00:00Z", "2024-02-29 12:00")
     for literal in (*texts, 5, 0.0, dt.datetime(2024, 1, 1, tzinfo=UTC), TimeOfDay(0), b"2024-01-01"):
         assert operand(literal, leaf).probes is UNKNOWN
     assert operand(Instant(86_400 * 10**9 * 2**31, False), leaf).probes == NEVER
@@ -311,5 +313,7 @@ def test_times_of_day(unit, utc):
     assert only(dt.time(13, 5, 7, 250_000), leaf) == plain(milliseconds * 10**6 // UNITS[unit], PHYSICAL[physical])
     assert operand(dt.time(13, 5, tzinfo=UTC), leaf).probes is UNKNOWN
     assert unit == "ns" or operand(TimeOfDay(1), leaf).probes == NEVER
-    for literal in (0, "00:00:00", Instant(0, False), dt.date(1970, 1, 1)):
+    for literal in ("13:05:07.25", " 13:05:07.250000000"):
+        assert only(literal, leaf) == plain(milliseconds * 10**6 // UNITS[unit], PHYSICAL[physical])
+    for literal in (0, "24:00", "1970-01-01 00:00", "12:00Z", Instant(0, False), dt.date(1970, 1, 1)):
         assert operand(literal, leaf).probes is UNKNOWN

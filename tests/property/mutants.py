@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.chunks import asking, filter_ranges, hive
-from parquet_bloom.formats import bounds, numbers, operands, values
+from parquet_bloom.formats import bounds, numbers, operands, times, values
 from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
 from parquet_bloom.search import evidence, scan, search
 
@@ -116,8 +116,9 @@ MUTANTS = [
        "= place(value, leaf)",
        "= ((v + (1 << 31)) % (1 << 32) - (1 << 31) if isinstance(v, int) else v for v in place(value, leaf))"),
     _M("plain integers of lists one too large", bind._quick, "pack(value)", "pack(value ^ 1)"),
-    _M("timestamps in microseconds", operands._units, "leaf.unit_ns)", "1000)"),
-    _M("an instant without a zone", operands._timestamp_place, "leaf.utc != value.utc", "leaf.utc == 'no'"),
+    _M("timestamps in microseconds", operands._timestamp_place, "leaf.unit_ns", "1000"),
+    _M("an instant without a zone", times.moment_for, "found.utc == wanted", "True"),
+    _M("a text finer than its column", operands._units, "nanoseconds % unit", "False"),
     _M("times rounded down", numbers.quotient, "-(-number // unit)", "number // unit"),
     _M("decimals without their scale", numbers.scaled, "exact.adjusted() + 1 + scale", "exact.adjusted() + 1"),
     _M("integers without their scale", numbers.scaled, "value * 10**scale, value * 10**scale", "value, value"),

@@ -184,7 +184,7 @@ class Trees:
         if not odd:
             return day
         return self.rng.choice([
-            day.isoformat(), Instant(value, False), Instant(value + 3600 * 10**9, False),
+            day.isoformat(), self._spelled(value), Instant(value, False), Instant(value + 3600 * 10**9, False),
             dt.datetime(day.year, day.month, day.day, 1), Instant(value, True),
         ])  # fmt: skip
 
@@ -195,7 +195,23 @@ class Trees:
         moment = EPOCH + dt.timedelta(microseconds=value // 1000)
         moment = moment.replace(tzinfo=dt.UTC) if utc else moment
         offset = self.rng.choice([-1, 1, 500, 10**6 - 1])
-        return self.rng.choice([moment, Instant(value + offset, utc), moment.date(), Instant(value, not utc), 10**6])
+        return self.rng.choice([
+            moment, Instant(value + offset, utc), moment.date(), Instant(value, not utc), 10**6,
+            self._spelled(value, utc), self._spelled(value + offset, utc), self._spelled(value, not utc),
+        ])  # fmt: skip
+
+    def _spelled(self, value: int, utc: bool = False) -> str:
+        """A time as a text, in one of the spellings that say it whole."""
+        zone, shift = self.rng.choice([("Z", 0), ("+00:00", 0), ("+02:00", 120), ("-05:30", -330)]) if utc else ("", 0)
+        seconds, fraction = divmod(value + shift * 60 * 10**9, 10**9)
+        moment = EPOCH + dt.timedelta(seconds=seconds)
+        day, clock = moment.date().isoformat(), moment.time().isoformat()
+        sign = self.rng.choice(" T")
+        if fraction:
+            return f"{day}{sign}{clock}.{fraction:09}".rstrip("0") + zone
+        spellings = [clock, clock[:5]] if clock.endswith(":00") else [clock]
+        bare = [f"{day}{zone}"] if clock == "00:00:00" else []
+        return self.rng.choice([*(f"{day}{sign}{one}{zone}" for one in spellings), *bare])
 
 
 def _flat(values: list[Any]) -> list[Any]:

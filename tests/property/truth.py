@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
+import re
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -25,6 +26,7 @@ TRUE, FALSE, NULL = 1, 2, 4
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _NOT = {TRUE: FALSE, FALSE: TRUE, NULL: NULL}
 EPOCH = dt.datetime(1970, 1, 1)
+_UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 
 
 class NoLiteralError(Exception):
@@ -173,20 +175,38 @@ def _instant(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         since = value.replace(tzinfo=None) - EPOCH - (value.utcoffset() or dt.timedelta())
         return Instant(since // dt.timedelta(microseconds=1) * 1000, value.tzinfo is not None)
+    if isinstance(value, str):
+        return _of_text(value)
     return Instant(_days(value), False) if isinstance(value, dt.date) else value
 
 
+_TEXT = re.compile(r"(\d{4}-\d\d-\d\d)([ T]\d\d:\d\d(:\d\d)?)?(\.\d{1,9})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+
+def _of_text(text: str) -> Any:
+    """A day, perhaps with a time of day, perhaps with a zone; None for all other texts."""
+    found = _TEXT.fullmatch(text.strip())
+    if found is None or (found[4] and not found[3]):
+        return None
+    try:
+        whole = dt.datetime.fromisoformat(found[1] + (found[2] or " 00:00") + (found[5] or ""))
+    except ValueError:
+        return None
+    fraction = int((found[4] or ".0")[1:].ljust(9, "0"))
+    since = _instant(whole)
+    return Instant(since.nanoseconds + fraction, since.utc)
+
+
 def _date(value: Any, kind: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return _days(dt.date.fromisoformat(value))
-        except ValueError:
-            return None
-    return _timestamp_in(_instant(value), False)
+    found = _timestamp_in(_instant(value), False)
+    return (
+        None if isinstance(value, str) and found is not None and found % DAY_NS else found
+    )  # some engines round such texts first
 
 
 def _timestamp(value: Any, kind: Any) -> Any:
-    return _timestamp_in(_instant(value), kind.tz is not None)
+    found = _timestamp_in(_instant(value), kind.tz is not None)
+    return None if isinstance(value, str) and found is not None and found % _UNITS[kind.unit] else found
 
 
 def _timestamp_in(value: Any, utc: bool) -> Any:

@@ -13,18 +13,17 @@ itself, and pyarrow's cast to the first file's type is exact or an error. What r
 from __future__ import annotations
 
 import datetime as dt
-import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from parquet_bloom.formats import times
 from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, shown
+from parquet_bloom.formats.literals import Instant, Literal, shown
 from parquet_bloom.formats.metadata.schema import BOOLEAN, BYTE_ARRAY, FLBA, INT32, INT64, UNIT_NS, Leaf
 
 _UNITS = {nanoseconds: unit for unit, nanoseconds in UNIT_NS.items()}
-_LIKE_A_TIME = re.compile(r"\s*[+-]?\d+\s*[-:]\s*\d")  # a date or a time of day, in some engine's spelling
 
 
 def same_kind(one: Leaf, other: Leaf) -> bool:
@@ -106,9 +105,7 @@ def is_misfit(value: Literal, leaf: Leaf) -> bool:
     if isinstance(value, bool) or leaf.physical == BOOLEAN:
         return not (isinstance(value, bool) and leaf.physical == BOOLEAN)
     if leaf.logical in ("DATE", "TIME", "TIMESTAMP"):
-        if isinstance(value, str):
-            return _LIKE_A_TIME.match(value) is None
-        return not isinstance(value, TimeOfDay if leaf.logical == "TIME" else Instant | dt.date)
+        return bool(times.misfit(value, leaf.logical, leaf.utc))
     if domain != "bytes":
         return not isinstance(value, int | float | Decimal)
     if leaf.physical == FLBA and leaf.type_length == 16:
@@ -135,8 +132,10 @@ def mismatch(value: Literal, leaf: Leaf) -> str:
 
 def what_to_write(value: Literal, leaf: Leaf) -> str:
     """How a literal for a column is written, in the place of one of another kind."""
-    if leaf.logical in _SPELLED:
-        return f"write {_SPELLED[leaf.logical]}"
+    if leaf.logical in ("DATE", "TIME", "TIMESTAMP"):
+        return times.misfit(value, leaf.logical, leaf.utc)
+    if leaf.logical == "UUID":
+        return "write UUID '00112233-4455-6677-8899-aabbccddeeff'"
     if leaf.physical == BOOLEAN:
         return "write TRUE or FALSE"
     if leaf.logical == "DECIMAL" or leaf.physical in (INT32, INT64) or leaf.float_bits:
@@ -148,9 +147,8 @@ def what_to_write(value: Literal, leaf: Leaf) -> str:
     return "write a text in single quotes" + (f": '{text}'" if known and len(text) <= 40 else "")
 
 
-_SPELLED = {
-    "TIMESTAMP": "TIMESTAMP '2026-01-31 12:00:00+00:00'",
-    "TIME": "TIME '12:00:00'",
-    "DATE": "DATE '2026-01-31'",
-    "UUID": "UUID '00112233-4455-6677-8899-aabbccddeeff'",
-}
+def is_day_of_an_instant(value: Literal, leaf: Leaf) -> bool:
+    """Whether a day meets a column in UTC, or an instant one of days: pyarrow and Polars take midnight in UTC."""
+    if leaf.logical == "DATE":
+        return isinstance(value, Instant) and value.utc
+    return leaf.logical == "TIMESTAMP" and leaf.utc is not False and isinstance(value, dt.date)

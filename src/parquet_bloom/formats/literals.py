@@ -115,6 +115,12 @@ def read_instant(text: str) -> Instant:
     return Instant(nanoseconds, utc=True)
 
 
+def without_zone(text: str) -> Instant:
+    """What read_instant takes, as the clock's reading that stands there, whatever its zone. Raises ValueError."""
+    found = _STAMP.fullmatch(text)
+    return read_instant(text if found is None or found[3] is None else text[: found.start(3)].rstrip())
+
+
 # --- literals as text -----------------------------------------------------------------------------
 
 

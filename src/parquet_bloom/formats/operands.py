@@ -13,7 +13,6 @@ types compares the numbers, though an engine that rounds first finds a 1 for 1.0
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,9 +20,10 @@ from typing import Any
 
 from parquet_bloom.formats.bounds import domain_of, limits
 from parquet_bloom.formats.kinds import is_misfit, is_uuid, mismatch
-from parquet_bloom.formats.literals import DAY_NS, Instant, Literal, TimeOfDay, as_literal, day_number, read_date, shown
+from parquet_bloom.formats.literals import DAY_NS, Literal, as_literal, shown, spelled
 from parquet_bloom.formats.metadata.schema import BOOLEAN, FLBA, Leaf
 from parquet_bloom.formats.numbers import around, is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.formats.times import TimeMisfitError, moment_for, time_of_day_for
 from parquet_bloom.formats.values import float_probes, not_asked, plain
 
 
@@ -171,42 +171,32 @@ def _bytes_place(value: Literal, leaf: Leaf) -> tuple[bytes, bytes]:
 
 
 def _date_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
-    if isinstance(value, str):
-        try:
-            value = read_date(value)
-        except ValueError:
-            raise NoPlaceError(f"{shown(value)} is no date (YYYY-MM-DD)") from None
-    if isinstance(value, Instant):
-        if value.utc:
-            raise NoPlaceError("which day an instant falls on depends on the session's time zone")
-        return quotient(value.nanoseconds, DAY_NS)
-    if not isinstance(value, dt.date):
-        raise NoPlaceError(mismatch(value, leaf))
-    return day_number(value), day_number(value)
+    return _units(_moment(value, leaf), DAY_NS, value, leaf)
 
 
 def _timestamp_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
-    if isinstance(value, dt.date):
-        value = Instant(day_number(value) * DAY_NS, utc=False)
-    if not isinstance(value, Instant):
-        raise NoPlaceError(mismatch(value, leaf))
-    if leaf.utc is None and not value.utc:
-        raise NoPlaceError("whether the column is in UTC is not said; write the literal with +00:00")
-    if leaf.utc is not None and leaf.utc != value.utc:
-        hint = "write the literal with its zone, as +00:00" if leaf.utc else "write the literal without a zone"
-        raise NoPlaceError(f"comparing the two depends on the session's time zone; {hint}")
-    return _units(value.nanoseconds, leaf)
+    return _units(_moment(value, leaf), leaf.unit_ns, value, leaf)
 
 
 def _time_place(value: Literal, leaf: Leaf) -> tuple[int, int]:
-    if not isinstance(value, TimeOfDay):
-        raise NoPlaceError(mismatch(value, leaf))
-    if value.utc:
-        raise NoPlaceError("a time of day with a zone may be another time of day in the session's")
-    return _units(value.nanoseconds, leaf)
+    try:
+        return _units(time_of_day_for(value), leaf.unit_ns, value, leaf)
+    except TimeMisfitError:
+        raise NoPlaceError(mismatch(value, leaf)) from None
 
 
-def _units(nanoseconds: int, leaf: Leaf) -> tuple[int, int]:
-    if not leaf.unit_ns:
+def _moment(value: Literal, leaf: Leaf) -> int:
+    try:
+        return moment_for(value, leaf.logical or "", leaf.utc).nanoseconds
+    except TimeMisfitError:
+        raise NoPlaceError(mismatch(value, leaf)) from None
+
+
+def _units(nanoseconds: int, unit: int, value: Literal, leaf: Leaf) -> tuple[int, int]:
+    if not unit:
         raise NoPlaceError(f"the unit of {leaf.type_name} is unknown")
-    return quotient(nanoseconds, leaf.unit_ns)
+    if isinstance(value, str) and nanoseconds % unit:  # DuckDB, DataFusion and Polars cast texts to the column's type
+        kind = "TIME" if leaf.logical == "TIME" else "TIMESTAMP"
+        reason = f"{shown(value)} is finer than the column, so some engines round it first"
+        raise NoPlaceError(f"{reason}; write {kind} {spelled(value.strip())}")
+    return quotient(nanoseconds, unit)

@@ -226,7 +226,7 @@ def _compare(name: str, sides: list[Any]) -> _Translation | None:
     else:
         return None
     try:
-        leaf = Compare(column.path, op, literal_of(scalar))
+        leaf = Compare(column.path, op, literal_of(scalar), by_engine=True)
     except OutOfReachError as error:
         return _Translation(Unknown(_text(built), str(error)), built)
     return _Translation(Not(leaf) if name == "not_equal" else leaf, built)

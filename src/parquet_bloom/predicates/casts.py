@@ -10,29 +10,18 @@ column's type and a DOUBLE literal is compared in doubles, as DuckDB has it: a d
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.literals import (
-    DAY_NS,
-    Instant,
-    Literal,
-    TimeOfDay,
-    as_literal,
-    day_number,
-    read_clock,
-    read_instant,
-    spelled,
-)
+from parquet_bloom.formats.literals import DAY_NS, Literal, as_literal, spelled
 from parquet_bloom.formats.metadata.schema import UNIT_NS
 from parquet_bloom.formats.numbers import decimal_casts, is_beyond, is_nan, nearest, quotient, scaled
+from parquet_bloom.formats.times import TimeMisfitError, moment_for, time_of_day_for
 from parquet_bloom.predicates.arrow_literals import is_bytes, is_text
 
 
@@ -183,32 +172,19 @@ def _floating(kind: pa.DataType, op: str, value: Literal) -> Plan:
 
 
 def _date(kind: pa.DataType, op: str, value: Literal) -> Plan:
-    if isinstance(value, str):
-        value = _read(read_instant, value)
-    if isinstance(value, Instant) and value.utc:
-        raise LiteralMisfitError("which day an instant falls on depends on a time zone; leave the zone away")
-    return _stored(kind, op, quotient(_naive(value), DAY_NS if kind.bit_width == 32 else UNIT_NS["ms"]))
+    unit = DAY_NS if kind.bit_width == 32 else UNIT_NS["ms"]
+    return _stored(kind, op, quotient(_moment(value, "DATE", None), unit))
 
 
 def _timestamp(kind: pa.DataType, op: str, value: Literal) -> Plan:
-    if isinstance(value, str):
-        value = _read(read_instant, value)
-    if kind.tz is None:
-        if isinstance(value, Instant) and value.utc:
-            raise LiteralMisfitError("the column has no zone; leave the literal's away")
-    elif isinstance(value, dt.date) or (isinstance(value, Instant) and not value.utc):
-        raise LiteralMisfitError("the column is in UTC; write the literal with its zone, as +00:00")
-    return _stored(kind, op, quotient(_naive(value), UNIT_NS[kind.unit]))
+    return _stored(kind, op, quotient(_moment(value, "TIMESTAMP", kind.tz is not None), UNIT_NS[kind.unit]))
 
 
 def _time(kind: pa.DataType, op: str, value: Literal) -> Plan:
-    if isinstance(value, str):
-        value = TimeOfDay(_read(read_clock, value))
-    if not isinstance(value, TimeOfDay):
-        raise LiteralMisfitError("write TIME '12:00:00'")
-    if value.utc:
-        raise LiteralMisfitError("the column has no zone; leave the literal's away")
-    return _stored(kind, op, quotient(value.nanoseconds, UNIT_NS[kind.unit]))
+    try:
+        return _stored(kind, op, quotient(time_of_day_for(value), UNIT_NS[kind.unit]))
+    except TimeMisfitError as error:
+        raise LiteralMisfitError(str(error)) from None
 
 
 def _stored(kind: pa.DataType, op: str, place: tuple[int, int]) -> Plan:
@@ -221,18 +197,10 @@ def storage(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
-def _naive(value: Literal) -> int:
-    if isinstance(value, Instant):
-        return value.nanoseconds
-    if isinstance(value, dt.date):
-        return day_number(value) * DAY_NS
-    raise LiteralMisfitError("write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'")
-
-
-def _read(read: Callable[[str], Any], text: str) -> Any:
+def _moment(value: Literal, logical: str, utc: bool | None) -> int:
     try:
-        return read(text.strip())
-    except ValueError as error:
+        return moment_for(value, logical, utc).nanoseconds
+    except TimeMisfitError as error:
         raise LiteralMisfitError(str(error)) from None
 
 

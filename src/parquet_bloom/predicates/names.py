@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type, what_to_write
+from parquet_bloom.formats.kinds import described, is_day_of_an_instant, key_for, same_kind, same_type, what_to_write
 from parquet_bloom.formats.literals import Literal, as_literal, shown, spelled
 from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, join_path
 from parquet_bloom.formats.operands import Operand, operand
@@ -71,19 +71,21 @@ class Column:
     first   the same column in the first file of the data set, where its type is another
     differs "a is INT64, but INT32 in the first file, x.parquet"
     casts   a literal of another type is no mistake
+    days    nor is a day for a column in UTC, or an instant for one of days: an engine compares them
     """
 
     leaf: Leaf
     first: Leaf | None = None
     differs: str = ""
     casts: bool = False
+    days: bool = False
 
     def operand(self, value: Any) -> Operand:
         """What a literal means, if it means the same in the first file. Raises RequestError for a misfit."""
         found = operand(value, self.leaf)
         if self.first is not None and found.known != operand(value, self.first).known:
             return Operand(False, reason=self.differs)
-        if found.misfit and not self.casts:
+        if found.misfit and not (self.casts or (self.days and is_day_of_an_instant(as_literal(value), self.leaf))):
             raise misfit_error(value, self.leaf)
         return found
 
@@ -132,6 +134,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
     """The column that a part speaks of, or why it can say nothing. Raises UnknownColumnError."""
     path, first = part.path, schema.first
     casts = not schema.strict or first is not None or (isinstance(part, tree.IsIn) and part.casts)
+    days = isinstance(part, tree.Compare) and part.by_engine
     for key in schema.keys:
         if key.path == path:
             return "a partition column holds no lists" if isinstance(part, tree.Contains) else _key(part, key, casts)
@@ -151,12 +154,12 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
         leaf = replace(original, index=len(schema.leaves) + original.index)
     else:
         leaf = under[0]
-    column = Column(leaf, casts=casts)
+    column = Column(leaf, casts=casts, days=days)
     if first is not None and not same_type(leaf, original):
         differs = f"{name} is {described(leaf)}, but {described(original)} in {first.shown}"
         if not first.same_kind(leaf, original):
             return differs
-        column = Column(leaf, original, differs, casts)
+        column = Column(leaf, original, differs, casts, days)
     if _plain(leaf) != _plain(original):
         return f"{name} is {join_path(leaf.path)} here, and {join_path(original.path)} in the first file"
     if isinstance(part, tree.Contains):

@@ -105,7 +105,7 @@ class _Translator:
             [value] = _values(literal)
         except (OutOfReachError, ValueError) as reason:
             return _unknown(expression, str(reason))
-        return Compare(path, op, value)
+        return Compare(path, op, value, by_engine=True)
 
     def _is_in(self, expression: Expr, column: Expr, literal: Expr) -> Predicate:
         path = self._path(column)

@@ -13,7 +13,7 @@ import re
 import uuid
 from decimal import Decimal
 
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, read_clock, read_date, read_instant
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, read_clock, read_date, read_instant, spelled
 
 _TIME_UTC = re.compile(r"\s*(Z|UTC|[+-]00(:?00)?)", re.I)
 _TIME_ZONED = re.compile(r"[\d:.]+\s*[+-]\d{2}(:?\d{2})?", re.A)
@@ -137,5 +137,7 @@ def _time(text: str, kind: str) -> TimeOfDay:
 def _instant(text: str, kind: str) -> Instant:
     found = read_instant(text)
     if not found.utc and kind in _SESSION:
-        raise ValueError("without a zone it would depend on the session; add +00:00")
+        reading = spelled(found).removeprefix("TIMESTAMP ")
+        wanted = f"write TIMESTAMP {reading}, and {reading[:-1]}+00:00' for a column in UTC"
+        raise ValueError(f"without a zone it would depend on the session; {wanted}")
     return found

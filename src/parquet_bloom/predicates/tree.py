@@ -52,11 +52,13 @@ class Compare:
 
     path   components of the column's name, not yet resolved against a schema
     op     =, <, <=, > or >=
+    by_engine  pyarrow or Polars compares: these take a day for its midnight in UTC where the other side has a zone
     """
 
     path: Path
     op: str
     value: Literal
+    by_engine: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{_name(self.path)} {self.op} {spelled(self.value)}"

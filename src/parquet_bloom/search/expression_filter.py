@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, first_line
-from parquet_bloom.predicates.tree import Predicate, Unknown, leaves_of
+from parquet_bloom.predicates.tree import Compare, Part, Predicate, Unknown, leaves_of
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
@@ -44,12 +44,30 @@ def filter_of(expression: pc.Expression, predicate: Predicate, schema: pa.Schema
     Raises RequestError where a literal is no value of such a column.
     """
     own = ExpressionFilter(expression, predicate)
-    if own.columns is None or not any(_is_beyond_pyarrow(f.type) for f in schema if f.name in own.columns):
+    if own.columns is None:
+        return own
+    texts = any(_is_text_for_a_time(leaf, schema) for leaf in leaves_of(predicate))
+    if not texts and not any(_is_beyond_pyarrow(f.type) for f in schema if f.name in own.columns):
         return own
     from parquet_bloom.predicates.rows import row_filter
 
     found = row_filter(predicate, schema)
-    return own if found.expression is not None else found
+    return own if found.expression is not None and not texts else found
+
+
+def _is_text_for_a_time(leaf: Part, schema: pa.Schema) -> bool:
+    """Whether a text is compared with a column of days or times, for which pyarrow has no kernel."""
+    if not isinstance(leaf, Compare) or not isinstance(leaf.value, str):
+        return False
+    kind = schema
+    for name in leaf.path:
+        if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+            return False
+        at = kind.get_field_index(name)
+        if at < 0:
+            return False
+        kind = kind.field(at).type
+    return bool(pa.types.is_temporal(kind))
 
 
 def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
