@@ -5,6 +5,14 @@
     parquet_bloom.add_filters("events.parquet", "events-with-filters.parquet", columns=["trace_id"])
     parquet_bloom.check("events-with-filters.parquet", "trace_id = '4bf92f3577b34da6'")
 
+    add_filters      give existing files filters          write_table      write a new file with filters
+    check            which row groups can match           inspect, verify  filters: what is there, is it right
+    read_table       the rows that match, as a Table      remove_filters   give files back without filters
+    read_batches     the same, batch by batch             advise           which columns filters help
+    dataset          for DuckDB, DataFusion and others    bench, engines   what engines gain, who uses filters
+    scan_polars      for Polars                           write_report     one HTML page about files
+    count, prune     how many rows, which row groups      set_limits       of memory and footers
+
 Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
 numba are loaded by the functions that need them.
 """
@@ -43,6 +51,7 @@ from parquet_bloom.errors import (
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
+from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
     from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
@@ -126,7 +135,24 @@ _HOMES = {
     "write_table": "edit.write",
 }
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - functions first, then what they return and take, then errors
+    "add_filters",
+    "check",
+    "read_table",
+    "read_batches",
+    "dataset",
+    "scan_polars",
+    "count",
+    "prune",
+    "inspect",
+    "verify",
+    "remove_filters",
+    "write_table",
+    "advise",
+    "bench",
+    "engines",
+    "write_report",
+    "set_limits",
     "AddReport",
     "AddedFile",
     "AddedFilter",
@@ -134,10 +160,6 @@ __all__ = [
     "BenchReport",
     "ColumnAdvice",
     "ColumnFilters",
-    "ConflictError",
-    "DamagedFileError",
-    "EncryptedFileError",
-    "EncryptedFooterError",
     "EngineAnswer",
     "EngineGain",
     "EngineHazard",
@@ -145,70 +167,57 @@ __all__ = [
     "EnginesReport",
     "ExcludedFile",
     "FailedFile",
-    "FileChangedError",
-    "FileError",
     "FileInfo",
-    "FilterFormatError",
     "FilterInfo",
-    "FilterShapeError",
-    "FilterWarning",
     "FilterWriter",
     "FooterCache",
-    "FooterError",
-    "FooterLimitError",
     "Gain",
     "InspectReport",
     "Interval",
-    "LayoutError",
-    "LimitError",
     "Limits",
-    "NotParquetError",
     "Outcomes",
-    "ParquetBloomError",
     "Progress",
     "PrunedFiles",
-    "RefusedTypeError",
     "RemoveReport",
     "RemovedFile",
     "ReportPage",
-    "RequestError",
     "RowGroupVerdict",
     "Scan",
     "SearchOptions",
     "SkippedColumn",
+    "TableCommit",
+    "Verdicts",
+    "VerifiedFile",
+    "VerifiedFilter",
+    "VerifyReport",
+    "WriterOptions",
+    "ConflictError",
+    "DamagedFileError",
+    "EncryptedFileError",
+    "EncryptedFooterError",
+    "FileChangedError",
+    "FileError",
+    "FilterFormatError",
+    "FilterShapeError",
+    "FilterWarning",
+    "FooterError",
+    "FooterLimitError",
+    "LayoutError",
+    "LimitError",
+    "NotParquetError",
+    "ParquetBloomError",
+    "RefusedTypeError",
+    "RequestError",
     "SparkJobError",
     "StaleIndexError",
     "StorageError",
-    "TableCommit",
     "TableFormatError",
     "TableWarning",
     "TextError",
     "UnknownColumnError",
     "UnknownCommitError",
     "UnknownFilterError",
-    "Verdicts",
-    "VerifiedFile",
-    "VerifiedFilter",
-    "VerifyReport",
-    "WriterOptions",
     "__version__",
-    "add_filters",
-    "advise",
-    "bench",
-    "check",
-    "count",
-    "dataset",
-    "engines",
-    "inspect",
-    "prune",
-    "read_batches",
-    "read_table",
-    "remove_filters",
-    "scan_polars",
-    "set_limits",
-    "verify",
-    "write_report",
-    "write_table",
 ]
 
 
@@ -220,5 +229,26 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"parquet_bloom.{_HOMES[name]}"), name)
 
 
+class _Function(str):
+    """The name of a function, which sorts before all other names in `dir`; shells sort by themselves."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return not isinstance(other, _Function) or str.__lt__(self, other)
+
+    def __gt__(self, other: str) -> bool:
+        return isinstance(other, _Function) and str.__gt__(self, other)
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return [_Function(name) if name[0].islower() else name for name in __all__]
+
+
+def _html_of(result: Any) -> str:
+    from parquet_bloom.report.page.notebook import html_of
+
+    return html_of(result)
+
+
+draw_with(_html_of)

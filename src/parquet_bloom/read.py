@@ -9,6 +9,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.storage.results import Printed
+from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.tables.snapshot import TableFile
 
@@ -137,9 +138,8 @@ class PrunedFiles(Printed, list[tuple[str, list[int]]]):
         return pa.table({"path": pa.array(paths, pa.string()), "row_groups": pa.array(groups, pa.list_(pa.int64()))})
 
     def __repr__(self) -> str:
-        return (
-            f"PrunedFiles({sum(len(g) for _, g in self):,} of {self.row_groups:,} row groups, in {len(self):,} files)"
-        )
+        kept = f"{sum(len(g) for _, g in self):,} of {counted(self.row_groups, 'row groups')}"
+        return line("PrunedFiles", [f"{kept} in {counted(len(self), 'files')}"])
 
 
 def prune(

@@ -46,13 +46,13 @@ COMMANDS = {
     "--help": (["--help"], set(), 34),
     "add --help": (["add", "--help"], set(), 21),
     "inspect": (["inspect", "filters.parquet"], set(), 99),
-    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 99),
+    "inspect --json": (["inspect", "filters.parquet", "--json"], set(), 100),
     "check": (["check", "filters.parquet", "id = 5 AND name IN ('a', 'b')"], set(), 111),
     "check --explain": (["check", "filters.parquet", "id = 5", "--explain"], set(), 111),
-    "verify": (["verify", "filters.parquet"], COLUMNS, 102),
+    "verify": (["verify", "filters.parquet"], COLUMNS, 103),
     "remove": (["remove", "filters.parquet", "--output", "new.parquet"], PARQUET, 145),
     "add --column": ([*ADD, "--column", "id"], PARQUET, 145),
-    "add": (ADD, COLUMNS, 148),
+    "add": (ADD, COLUMNS, 149),
     "add --spec statistics": ([*ADD, "--spec", "statistics", "--column", "*"], COLUMNS, 145),
 }
 # Modules of others: Python's own and click's; then numpy's 90, pyarrow's 6 and thrift's 10 too; then pyarrow.parquet's.

@@ -81,18 +81,17 @@ ROWS_OF = {"add": 2, "remove": 2, "inspect": 5 * ROW_GROUPS, "verify": 5 * ROW_G
 @pytest.mark.parametrize("name", ["add", "remove", "inspect", "verify", "check", "prune", "prune keys"])
 def test_every_result_prints_and_converts(results: dict[str, Any], name: str) -> None:
     result = results[name]
-    assert len(repr(result)) < 300, "one line, however many files"
+    assert len(repr(result)) <= 200, "one line, however many files"
     assert repr(result).startswith(type(result).__name__ + "(")
     table = result.to_arrow()
     assert table.num_rows == ROWS_OF.get(name, len(result) if isinstance(result, list) else -1)
     json.dumps(result.to_dict(), allow_nan=False)
     page = Tags(result._repr_html_())
-    assert {"table", "th", "td"} <= set(page.seen) <= {"table", "thead", "tbody", "tr", "th", "td", "p"}
-    assert page.seen.count("tr") == 1 + min(table.num_rows, 20)
+    assert {"table", "th", "td"} <= set(page.seen)
     for file in getattr(result, "files", []):
-        assert len(repr(file)) < 700
+        assert len(repr(file)) <= 200
         assert file.to_arrow().num_rows == len(getattr(file, "filters", [0]))
-        assert "<table>" in file._repr_html_()
+        assert "<p" in file._repr_html_()
 
 
 def test_names_from_files_are_escaped(results: dict[str, Any]) -> None:
@@ -150,7 +149,7 @@ def test_results_of_zone_indexes(folder: Path, tmp_path: Path) -> None:
     assert found.to_arrow()["length"].to_pylist() == [zone.length for zone in found.zones]
     assert shown.to_arrow()["fpp"].to_pylist() == [zone.fpp for zone in shown.zones]
     for result in (built, found, shown, *checked):
-        assert len(repr(result)) < 500
+        assert len(repr(result)) <= 200
         assert "<table>" in result._repr_html_()
     for words, ours in (
         (("inspect", paths[0]), shown.to_dict()),

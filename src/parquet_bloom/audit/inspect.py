@@ -21,6 +21,7 @@ from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
+from parquet_bloom.storage.shown import counted, line_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
@@ -30,7 +31,7 @@ from parquet_bloom.tables.roots import TableAccess
 _PREFETCHED = 32 << 20  # bytes of filters
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class FilterInfo(Printed):
     """One filter.
 
@@ -116,6 +117,9 @@ class InspectReport(Printed):
     files: list[FileInfo]
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return line_of(self, counted(sum(len(file.filters) for file in self.files), "filters"))
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""

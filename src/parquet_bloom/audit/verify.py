@@ -28,6 +28,7 @@ from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, filters_table, table_of
+from parquet_bloom.storage.shown import counted, line_of
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
@@ -35,7 +36,7 @@ from parquet_bloom.tables.named.sources import find
 from parquet_bloom.tables.roots import TableAccess
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class VerifiedFilter(Printed):
     """The verdict on one filter.
 
@@ -88,6 +89,10 @@ class VerifyReport(Printed):
     files: list[VerifiedFile]
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        filters, wrong = sum(len(file.filters) for file in self.files), sum(len(file.wrong) for file in self.files)
+        return line_of(self, counted(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Any
 
 from parquet_bloom.formats.metadata.outline import Outline
+from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import Source
 
 
@@ -32,6 +33,10 @@ class FooterCache:
 
     def __len__(self) -> int:
         return len(self._outlines)
+
+    def __repr__(self) -> str:
+        of = f"{counted(self._held, 'row groups')} of at most {self.max_row_groups:,}"
+        return line("FooterCache", [counted(len(self), "files"), of])
 
     def outline(self, source: Source) -> Outline:
         """The outline of an open file, read if it is not here. Raises as Source.outline."""

@@ -16,6 +16,7 @@ from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
 from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.formats.properties import sizes_from
 from parquet_bloom.kernels import split_block
+from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
@@ -24,8 +25,8 @@ HAS_FILTER = "has a filter"  # why there is none more
 FilterProgress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedColumn:
+@dataclass(frozen=True, slots=True, repr=False)
+class SkippedColumn(Brief):
     """Column chunks that get no filter; row_group None means all of them."""
 
     column: str

@@ -13,6 +13,7 @@ from parquet_bloom.facts.advice import notes_of, warnings_of
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.results import Printed, table_of
+from parquet_bloom.storage.shown import counted, line_of
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.writing.draft import Transfer
 
@@ -44,7 +45,11 @@ class FileReport(Printed):
         self.bytes_copied, self.why_travelled = transfer.copied, transfer.why
 
 
-@dataclass(frozen=True, slots=True)
+def _dry(files: Sequence[AddedFile] | Sequence[RemovedFile]) -> list[str]:
+    return ["dry run"] if any(file.dry_run for file in files) else []
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TableCommit(Printed):
     """New versions of files that a table has since one commit.
 
@@ -59,7 +64,7 @@ class TableCommit(Printed):
     same_path: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AddedFilter(Printed):
     """One filter that was written.
 
@@ -159,6 +164,10 @@ class AddReport(Printed):
     notes: list[str] = field(default_factory=list)
     commits: list[TableCommit] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        filters = sum(file.planned_filters if file.dry_run else len(file.filters) for file in self.files)
+        return line_of(self, counted(filters, "filters"), *_dry(self.files))
+
     def to_arrow(self) -> pa.Table:
         """A row a file; `filters` is how many were written. Those that failed have none."""
         table = table_of(AddedFile, self.files)
@@ -203,6 +212,9 @@ class RemoveReport(Printed):
     failed: list[FailedFile]
     notes: list[str] = field(default_factory=list)
     commits: list[TableCommit] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return line_of(self, f"{counted(sum(file.removed for file in self.files), 'filters')} less", *_dry(self.files))
 
     def to_arrow(self) -> pa.Table:
         """A row a file; those that failed have none."""

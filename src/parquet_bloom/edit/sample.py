@@ -21,6 +21,7 @@ from parquet_bloom.formats.bounds import domain_of
 from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.formats.values import arrow_of, numbers_in
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.storage.shown import line_of
 
 _SAMPLE_BYTES = 16 << 20  # decoded; long texts end a sample sooner
 _THINNED = 1000  # values that are looked at one by one
@@ -36,6 +37,9 @@ class Interval(NamedTuple):
     low: float
     likely: float
     high: float
+
+    def __repr__(self) -> str:
+        return line_of(self)
 
     def times(self, factor: float) -> Interval:
         """All three, so many times as large."""

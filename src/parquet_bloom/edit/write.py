@@ -25,6 +25,7 @@ from parquet_bloom.formats.forms.form import Rate
 from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
+from parquet_bloom.storage.shown import brief, line
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.writing.new_file import local_target, new_file, new_target
 from parquet_bloom.storage.writing.renaming import followed
@@ -107,6 +108,9 @@ class FilterWriter:
         except BaseException:
             self._data.discard()
             raise
+
+    def __repr__(self) -> str:
+        return line("FilterWriter", [brief(self._where), "closed" if self._writer is None else "open"])
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write a table as one or more row groups."""

@@ -20,7 +20,7 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
         _print_one(files[0], say)
     elif files:
         _print_totals(files, say)
-        _print_columns(files)
+        print_columns(files)
     for line in skipped_lines(files, None if everything else _NAMES_SHOWN):
         say(line)
     if everything:
@@ -200,7 +200,7 @@ def disk_for(files: Sequence[Any]) -> int:
     return there + sum(int(f.planned_bytes) for f in here) + max((int(f.bytes_needed) for f in here), default=0)
 
 
-def _print_columns(files: Sequence[Any]) -> None:
+def print_columns(files: Sequence[Any]) -> None:
     """What each column got, over several files."""
     dry = files[0].dry_run
     sums: dict[str, list[Any]] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO
 
@@ -13,6 +15,20 @@ from parquet_bloom.report.text import cells, inert, painted, shortened_path, vis
 _GAP = 3  # columns between two columns of a table; less where it does not fit
 _CUT = "… was cut to fit; a wider terminal or a pipe (| cat) has it whole"
 _LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
+
+
+Draw = Callable[[Sequence[str], Sequence[Sequence[object]], Sequence[int]], None]  # headings, rows, columns of numbers
+_drawn_by: ContextVar[Draw | None] = ContextVar("_drawn_by", default=None)
+
+
+@contextmanager
+def drawn_by(draw: Draw) -> Iterator[None]:
+    """Here `print_table` prints nothing: `draw` has the tables, as a notebook's page is made of the same summaries."""
+    token = _drawn_by.set(draw)
+    try:
+        yield
+    finally:
+        _drawn_by.reset(token)
 
 
 def print_table(
@@ -30,6 +46,9 @@ def print_table(
     paths  columns of paths, names: of names: shortened in the middle, which is said; all other texts are folded
     bad    rows that are red on a terminal
     """
+    if file is None and (draw := _drawn_by.get()) is not None:
+        draw(headings, list(rows), right)
+        return
     out = file or sys.stdout
     table = [[visible(str(cell)) for cell in row] for row in rows]
     laid = laid_out(headings, table, right, paths, width_of(out), names)

@@ -8,7 +8,7 @@ from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.results import Printed
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ReportPage(Printed):
     """A page that was written.
 

@@ -26,10 +26,11 @@ from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict, UnusedP
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
+from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import PathLike
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ColumnFilters(Printed):
     """A column that the predicate compares with values, and its filters in the row groups that are left.
 
@@ -89,9 +90,10 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         return table_of(RowGroupVerdict, self)
 
     def __repr__(self) -> str:
-        failed = f", {len(self.failed):,} files failed" if self.failed else ""
-        excluded = f", {len(self.excluded):,} files not opened" if self.excluded else ""
-        return f"Verdicts({len(self):,} row groups, {self.skipped:,} skipped{excluded}{failed})"
+        parts = [f"{self.skipped:,} of {counted(len(self), 'row groups')} skipped"]
+        parts += [f"{counted(len(self.excluded), 'files')} not opened"] if self.excluded else []
+        parts += [f"{counted(len(self.failed), 'files')} failed"] if self.failed else []
+        return line("Verdicts", parts)
 
 
 def totals(verdicts: Sequence[RowGroupVerdict], excluded: Sequence[ExcludedFile] = ()) -> dict[str, Any]:

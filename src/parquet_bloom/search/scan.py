@@ -49,6 +49,7 @@ from parquet_bloom.search.verdicts import (
     verdicts_of,
 )
 from parquet_bloom.storage.progress import Meter, RowMeter
+from parquet_bloom.storage.shown import brief, counted, line
 from parquet_bloom.storage.source import PathLike, Source
 
 if TYPE_CHECKING:
@@ -81,6 +82,16 @@ class Scan:
         self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
         table = self._search.table
         self._rows = TableRows(table.snapshot, for_arrow) if table is not None else None
+
+    def __repr__(self) -> str:
+        """What is scanned, and which row groups are left once that is known: this opens no file."""
+        parts = [counted(len(self._search.files), "files")]
+        if self._given is not None:
+            parts.append(brief(str(self.predicate)))
+        if "files" in self.__dict__:
+            kept = sum(len(groups) for _, groups in self.kept)
+            parts.append(f"{kept:,} of {counted(len(self.verdicts), 'row groups')} left")
+        return line(type(self).__name__, parts)
 
     @property
     def table(self) -> InTable | None:

@@ -29,6 +29,7 @@ from parquet_bloom.search.fragments import with_groups
 from parquet_bloom.search.narrowing import Narrowing
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.remote import Location, side_by_side
+from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.snapshot import TableFile
@@ -173,6 +174,13 @@ class SearchedDataset(ds.FileSystemDataset):
         if self._filter is not None:
             return type(self).filter, (type(self)(*self._made_of), self._filter)
         return type(self), self._made_of
+
+    def __repr__(self) -> str:
+        """How much is left to be scanned: this opens no file."""
+        fragments = self._made_of[0]
+        groups = counted(sum(one.num_row_groups for one in fragments), "row groups")
+        parts = [f"{groups} in {counted(len(fragments), 'files')}", counted(len(self.schema), "columns")]
+        return line("SearchedDataset", [*parts, *(["filtered"] if self._filter is not None else [])])
 
     def check_unchanged(self) -> None:
         """Raise FileChangedError, or StorageError for a file that is gone."""

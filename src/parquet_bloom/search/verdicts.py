@@ -19,6 +19,7 @@ from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.search import FileResult
 from parquet_bloom.storage.results import Printed
+from parquet_bloom.storage.shown import line_of
 from parquet_bloom.tables.snapshot import TableFile
 
 logger = logging.getLogger("parquet_bloom")
@@ -47,8 +48,11 @@ class RowGroupVerdict(NamedTuple):
     rows: int
     size: int
 
+    def __repr__(self) -> str:
+        return line_of(self)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ExcludedFile(Printed):
     """A file that was not opened, as what is known of it before excludes every row.
 

@@ -13,6 +13,7 @@ from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, Storag
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data
 from parquet_bloom.storage.stores import Stores, store_of, store_on
@@ -34,8 +35,8 @@ class DataFile(Location):
     partitions: Partitions = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FailedFile:
+@dataclass(frozen=True, slots=True, repr=False)
+class FailedFile(Brief):
     """A file that could not be worked on."""
 
     path: str

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.shown import Brief
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+@dataclass(frozen=True, slots=True, repr=False)
+class Progress(Brief):
     """One report of a call that works on files.
 
     stage                  "search" while footers and filters are asked which row groups to read, else "work"

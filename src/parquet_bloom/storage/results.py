@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_ar
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.shown import Brief, html_of, names_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,8 +73,6 @@ def each(
 
 # --- what results have in common ----------------------------------------------------------------
 
-_HTML_ROWS = 20
-
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: results as objects, errors as their texts, what is no finite number as null."""
@@ -110,8 +109,9 @@ def table_of(kind: type, rows: Sequence[Any], **more: Sequence[Any]) -> pa.Table
     import pyarrow as pa
 
     columns = {name: pa.array(values, pa.string()) for name, values in more.items()}
-    for name, hint in get_type_hints(kind).items():
-        arrow = _arrow_type(hint)
+    hints = get_type_hints(kind)
+    for name in names_of(kind):
+        arrow = _arrow_type(hints[name])
         if arrow is not None and name not in columns:
             columns[name] = pa.array([plain(getattr(row, name)) for row in rows], arrow)
     return pa.table(columns)
@@ -133,54 +133,20 @@ def _arrow_type(hint: Any) -> pa.DataType | None:
     return plain_types.get(hint)
 
 
-class Printed:
-    """A result that prints in one line, as a table in notebooks, and becomes plain values."""
+class Printed(Brief):
+    """A result that prints in one line, as a summary in notebooks, and becomes plain values."""
 
     __slots__ = ()
     _more: ClassVar[tuple[str, ...]] = ()  # properties that to_dict has beside the fields
 
     def to_dict(self) -> dict[str, Any]:
         """The result in values that JSON has; the same names as `--json` prints."""
-        return {name: plain(getattr(self, name)) for name in (*_names(self), *self._more)}
+        return {name: plain(getattr(self, name)) for name in (*names_of(self), *self._more)}
 
     def to_arrow(self) -> pa.Table:
         """The result as a pyarrow Table: here, of one row."""
         return table_of(type(self), [self])
 
-    def __repr__(self) -> str:
-        """Fields that are not empty; of long lists, how many."""
-        shown = []
-        for name in _names(self):
-            value = getattr(self, name)
-            if isinstance(value, list | dict) and (len(value) > 3 or not all(isinstance(v, str) for v in value)):
-                shown.append(f"{len(value):,} {name}")
-            elif value or value == 0:
-                shown.append(f"{name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
-
     def _repr_html_(self) -> str:
-        """For notebooks: the first rows of to_arrow(). Names and texts come from files, so all are escaped."""
-        import html
-
-        table = self.to_arrow()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
-        rows = [tuple(row.values()) for row in table.slice(0, _HTML_ROWS).to_pylist()]
-        body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
-        left = table.num_rows - len(rows)
-        more = f"<p>and {left:,} more rows</p>" if left else ""
-        return (
-            f"<p>{html.escape(repr(self))}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-        )  # fmt: skip
-
-
-def _names(value: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(value)]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    import html
-
-    return html.escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        """For notebooks: what the command line prints of it. Names and texts come from files, so all are escaped."""
+        return html_of(self)

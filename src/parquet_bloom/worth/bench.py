@@ -37,7 +37,7 @@ _SECONDS = 600  # that one run may take
 _GAIN = 1.1  # times as fast, at least: less may be chance
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EngineGain(Printed):
     """One engine over both files; what it does not tell is None.
 

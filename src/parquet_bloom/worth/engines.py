@@ -38,7 +38,7 @@ from parquet_bloom.worth.process import EngineError, EngineProcess
 LOST = "lost"  # the engine crashed or hung over the question
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EngineAnswer(Printed):
     """One question to one engine.
 
@@ -59,7 +59,7 @@ class EngineAnswer(Printed):
     reason: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EngineInfo(Printed):
     """One engine: which version the answers are of, and where they come from.
 
@@ -76,7 +76,7 @@ class EngineInfo(Printed):
     note: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class EngineHazard(Printed):
     """Releases of an engine that break on right filters, or that write wrong ones.
 

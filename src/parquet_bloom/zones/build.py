@@ -131,7 +131,7 @@ def zone_batches_of(fragment: Fragment, columns: Sequence[Column], parameters: f
         yield maker.finish(identity)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class BuiltIndex(Printed):
     """One index that was written: where, over which column, and how large."""
 

@@ -17,6 +17,7 @@ from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.storage.results import Printed, table_of
+from parquet_bloom.storage.shown import line_of
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.zones.reader import lance_errors, pylance
@@ -35,6 +36,9 @@ class Zone(NamedTuple):
     start: int
     length: int
     path: str | None = None
+
+    def __repr__(self) -> str:
+        return line_of(self)
 
 
 @dataclass(slots=True, repr=False)

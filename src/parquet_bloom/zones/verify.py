@@ -49,7 +49,7 @@ from parquet_bloom.zones.sources import (
 from parquet_bloom.zones.stretches import Cover, zone_at, zones_of
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ZoneInfo(Printed):
     """One zone, in the words of the format.
 
@@ -140,7 +140,7 @@ def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> Non
 # --- against the data -----------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class VerifiedIndex(Printed):
     """The verdict on one index.
 

@@ -24,6 +24,7 @@ from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.results import Printed
+from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
@@ -46,7 +47,7 @@ from parquet_bloom.worth.advice.survey import ColumnSurvey, Survey, spread, surv
 _ALREADY = 0.99  # of its row groups have a filter: nothing is to be added
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ColumnAdvice(Printed):
     """What is advised for one column. Figures are intervals: (low, likely, high).
 
@@ -84,7 +85,7 @@ class ColumnAdvice(Printed):
     asked: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Advice(Printed):
     """What is advised for a data set.
 
@@ -111,6 +112,13 @@ class Advice(Printed):
     def advised(self) -> list[str]:
         """The names of the columns that should have filters."""
         return [column.column for column in self.columns if column.advised]
+
+    def __repr__(self) -> str:
+        advised = f"{len(self.advised):,} of {counted(len(self.columns), 'columns')} advised"
+        names = f": {', '.join(self.advised)}" if 0 < sum(map(len, self.advised)) < 80 else ""
+        parts = [advised + names, counted(self.files, "files"), counted(self.row_groups, "row groups")]
+        parts += [f"{counted(len(self.failed), 'files')} failed"] if self.failed else []
+        return line("Advice", parts)
 
     def to_arrow(self) -> pa.Table:
         """A row a column, with the likely figures."""

@@ -20,14 +20,15 @@ from parquet_bloom.edit.gain import Estimate
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.formats.forms.form import Sizing
 from parquet_bloom.kernels import split_block
+from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.workers import processors
 
 _HEADER_BYTES = 16
 _SLOWER, _FASTER = 2.0, 0.6  # than the sample: the whole is decoded by several threads, from a colder cache
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+@dataclass(frozen=True, slots=True, repr=False)
+class Gain(Brief):
     """What one lookup is spared by filters, beyond what bounds spare it; shares are of all row groups.
 
     row_groups   share of the row groups

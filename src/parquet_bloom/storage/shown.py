@@ -1,0 +1,105 @@
+"""How values of ours are shown: one line for every `repr`, HTML in notebooks.
+
+The line is made here. The HTML is drawn far above, by what prints the summaries of the command line; the package says
+what draws it when it is imported (`draw_with`), and it is loaded when a notebook shows the first result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_LINE = 180  # characters of a line
+_VALUE = 60  # of one value in it
+_FEW = 3  # names that are listed; of more there is the number
+_drawing: list[Callable[[Any], str]] = []  # the last one draws
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and a noun, from its plural: "1 file" or "2 files" of "files"."""
+    return f"{number:,} {_SINGULAR.get(noun, noun.removesuffix('s')) if number == 1 else noun}"
+
+
+_SINGULAR = {"indexes": "index"}
+
+
+def brief(value: Any, most: int = _VALUE) -> str:
+    """The repr of a value in one line of at most so many characters; an ellipsis stands for its middle."""
+    text = _visible(f"{value:.4g}" if isinstance(value, float) else repr(value))
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 3
+    return f"{text[:head]}\u2026{text[head + 1 - most :]}"
+
+
+def line(kind: str, parts: Iterable[str]) -> str:
+    """Kind(part, part): the first parts that a line has room for, and an ellipsis for the others."""
+    shown: list[str] = []
+    room = _LINE - len(kind)
+    for part in parts:
+        room -= len(part) + 2
+        if room < 0:
+            shown.append("\u2026")
+            break
+        shown.append(part)
+    return _visible(f"{kind}({', '.join(shown)})")
+
+
+def _visible(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def names_of(kind: Any) -> list[str]:
+    """The fields of a dataclass or NamedTuple: its own first, then those that it shares with others."""
+    if hasattr(kind, "_fields"):
+        return list(kind._fields)
+    cls = kind if isinstance(kind, type) else type(kind)
+    shared = {f.name for base in cls.__mro__[1:] if dataclasses.is_dataclass(base) for f in dataclasses.fields(base)}
+    return sorted((f.name for f in dataclasses.fields(kind)), key=lambda name: name in shared)
+
+
+def line_of(value: Any, *first: str) -> str:
+    """What comes first, then the fields of a value that are not empty, in one line; of long lists how many."""
+    parts = list(first)
+    for name in names_of(value):
+        one = getattr(value, name)
+        if isinstance(one, list | dict | set):
+            few = not isinstance(one, dict) and len(one) <= _FEW and all(isinstance(v, str) for v in one)
+            if one and few and len(text := repr(one)) <= _VALUE and text.isprintable():
+                parts.append(f"{name}={text}")
+            elif one:
+                parts.append(counted(len(one), name.replace("_", " ")))
+        elif one is not None and one != "":
+            parts.append(f"{name}={brief(one)}")
+    return line(type(value).__name__, parts)
+
+
+class Brief:
+    """A dataclass whose repr is one line; its own decorator is given repr=False."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return line_of(self)
+
+
+# --- notebooks --------------------------------------------------------------------------------------
+
+
+def draw_with(function: Callable[[Any], str]) -> None:
+    """Say what makes HTML of a result."""
+    _drawing.append(function)
+
+
+def html_of(result: Any) -> str:
+    """A result as HTML."""
+    return _drawing[-1](result)
+
+
+def filled(value: Any) -> Mapping[str, Any]:
+    """The fields of a value that are not empty."""
+    found = {name: getattr(value, name) for name in names_of(value)}
+    return {name: one for name, one in found.items() if one is not None and one not in ("", [], {}, ())}
