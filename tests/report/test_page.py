@@ -251,7 +251,7 @@ def test_a_wrong_filter_and_a_file_that_cannot_be_read_are_told(folder: Path, tm
 def test_a_file_without_filters_has_a_page(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.nulls(3, pa.int64())}), tmp_path / "n.parquet")
     write_report(tmp_path / "n.parquet", tmp_path / "report.html", where="n = 5")
-    assert "The largest file has no filters." in Page(tmp_path / "report.html").texts
+    assert any("has no filters." in text for text in Page(tmp_path / "report.html").texts)
 
 
 def test_texts_are_made_safe() -> None:

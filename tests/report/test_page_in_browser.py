@@ -187,10 +187,69 @@ def test_texts_can_be_read_in_both_schemes(opened: Open, report: Path, scheme: s
         assert contrast(page, selector) >= 4.5, selector
 
 
-def test_a_narrow_screen_scrolls_pictures_and_not_the_page(opened: Open, report: Path) -> None:
+OUTSIDE = """() => [...document.querySelectorAll('body *')].filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.height && (box.left < -0.5 || box.right > innerWidth + 0.5) && !e.matches('.skip');
+}).map(e => `${e.tagName} ${e.getAttribute('class') || ''}: ${e.textContent.slice(0, 60)}`)"""
+SCROLLED = """() => [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)
+  .map(e => e.getAttribute('aria-label') || e.firstChild.tagName)"""
+CUT = """() => [...document.querySelectorAll('svg.picture')].flatMap(svg => {
+  const whole = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text, circle')].filter(e => {
+    const box = e.getBoundingClientRect();
+    return box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 1;
+  }).map(e => e.textContent || e.dataset.tip);
+})"""
+COVERED = """() => [...document.querySelectorAll('svg.picture')].flatMap(svg => {
+  const texts = [...svg.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], i) => texts.slice(i + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4
+  ).map(([other]) => `${one} / ${other}`));
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_all_numbers_are_inside_of_the_screen(opened: Open, report: Path, width: int) -> None:
+    """Pictures, tables, those behind pictures too: no part of them lies outside, nor has to be scrolled to."""
+    page = opened(report, width=width)
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate(SCROLLED) == []
+    assert page.evaluate(CUT) == []
+    assert page.evaluate(COVERED) == [], "no text lies over another one"
+    heights = "[...document.querySelectorAll('svg.picture text')].map(e => e.getBoundingClientRect().height)"
+    assert min(page.evaluate(heights)) > 11, "pixels: texts can be read at any width"
+    rows = page.locator("#first table.wide tbody tr")
+    if rows.count():
+        cells = rows.first.locator("td")
+        assert cells.count() == 8
+        boxes = [cells.nth(at).bounding_box() for at in range(8)]
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+        said = rows.first.evaluate("row => getComputedStyle(row.cells[1], '::before').content")
+        assert (said == '"rate"') == (width < 960), "where headings are not above it, each cell says what it is"
+    assert page.locator("#file svg text", has_text="byte 0").count() == 1
+
+
+def test_a_table_of_blocks_is_sorted_too(opened: Open, report: Path) -> None:
     page = opened(report, width=390)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("document.querySelector('figure .scroll').scrollWidth") > 500
+    page.locator("#filters details").first.locator("summary").click()
+    table = page.locator("#filters table").nth(1)
+    table.locator("th button", has_text="row group").click()
+    numbers = table.evaluate("table => [...table.tBodies[0].rows].map(row => Number(row.cells[1].dataset.v))")
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_a_page_shows_no_card_that_says_nothing(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": np.arange(10)}), tmp_path / "bare.parquet")
+    write_report(tmp_path / "bare.parquet", tmp_path / "report.html")
+    page = opened(tmp_path / "report.html", width=390)
+    assert page.locator("#cost, #filters, .box").count() == 0
+    assert page.locator("nav a", has_text="What it costs").count() == 0
+    assert "It has no filters." in page.locator("#file p").first.inner_text()
+    texts = page.evaluate("[...document.querySelectorAll('dd, .legend li')].map(e => e.textContent.trim())")
+    assert not {"none", "0 %", "filters"} & set(texts)
 
 
 @pytest.mark.more

@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element, tostring
 from parquet_bloom.report.text import json_text, visible
 from parquet_bloom.storage.secrets import without_secret
 
+WIDE = 7  # columns of a table whose rows become blocks on a narrow screen
 MOST_ROWS = 200  # of a table; a page stays small whatever the files hold
 _MOST_TEXT = 2000  # characters of one text, and of a name
 _MOST_NAME = 80
@@ -101,21 +102,27 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]],
         caption = f"{caption} ({len(kept):,} of {total:,})"
     numeric = [not isinstance(cell, str) for cell in kept[0]] if kept else [False] * len(headings)
     classes = ["number" if one else None for one in numeric]
+    wide = len(headings) >= WIDE
     head = element(
         "tr", *(element("th", text, scope="col", class_=one) for text, one in zip(headings, classes, strict=True))
     )
-    body = [element("tr", *(_cell(cell, first=at == 0) for at, cell in enumerate(row))) for row in kept]
+    body = [
+        element("tr", *(_cell(cell, at == 0, headings[at] if wide and at else None) for at, cell in enumerate(row)))
+        for row in kept
+    ]
     whole = element(
-        "table", element("caption", caption), element("thead", head), element("tbody", *body), class_="sortable"
-    )
+        "table", element("caption", caption), element("thead", head), element("tbody", *body),
+        class_="sortable wide" if wide else "sortable",
+    )  # fmt: skip
     return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
-def _cell(cell: Cell, first: bool) -> Element:
+def _cell(cell: Cell, first: bool, heading: str | None) -> Element:
+    """heading  that the cell has before it where its row is a block"""
     text, key = (cell, None) if isinstance(cell, str) else cell
     tag, scope = ("th", "row") if first else ("td", None)
     value = None if key is None else json.dumps(float(key))
-    return element(tag, text, scope=scope, class_=None if key is None else "number", data_v=value)
+    return element(tag, text, scope=scope, class_=None if key is None else "number", data_v=value, data_h=heading)
 
 
 def figure(picture: Element, caption: str, *behind: Element, controls: Element | None = None) -> Element:
@@ -127,19 +134,30 @@ def figure(picture: Element, caption: str, *behind: Element, controls: Element |
     )  # fmt: skip
 
 
-def svg(width: int, height: int, label: str, *children: Child, **attributes: object) -> Element:
-    """A picture; the script makes each element with data-tip a mark to hover over, or to walk to by arrow keys."""
+def svg(height: int, label: str, *children: Child, **attributes: object) -> Element:
+    """A picture, as wide as there is room; the script makes each element with data-tip a mark to hover over or walk to.
+
+    From left to right positions are shares of the width, from top to bottom they are pixels: on a telephone bars are
+    shorter, and texts as large as anywhere.
+    """
     return element(
-        "svg", element("title", label), *children, viewBox=f"0 0 {width} {height}", class_="picture", role="img",
+        "svg", element("title", label), *children, width="100%", height=height, class_="picture", role="img",
         aria_label=label, **attributes,
     )  # fmt: skip
 
 
+def percent(share: float) -> str:
+    """A share of a picture's width."""
+    return f"{100 * share:.3f}%"
+
+
 def rect(x: float, y: float, width: float, height: float, class_: str, tip: str | None = None) -> Element:
-    """A rectangle; with a tip it is a mark."""
-    return element("rect", x=x, y=y, width=max(0.0, width), height=height, class_=class_, data_tip=tip)
+    """A rectangle, x and width as shares of the picture's width; with a tip it is a mark."""
+    return element(
+        "rect", x=percent(x), y=y, width=percent(max(0.0, width)), height=height, class_=class_, data_tip=tip
+    )
 
 
 def label(x: float, y: float, text: str, anchor: str = "start") -> Element:
-    """A text in a picture."""
-    return element("text", text, x=x, y=y, text_anchor=anchor)
+    """A text in a picture, x as a share of its width."""
+    return element("text", text, x=percent(x), y=y, text_anchor=anchor)

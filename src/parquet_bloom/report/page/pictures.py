@@ -12,11 +12,11 @@ from parquet_bloom.kernels.split_block import expected_rate
 from parquet_bloom.report.page.funnel import Step
 from parquet_bloom.report.page.heat import COLUMNS, Cell, ColumnHeat, Point
 from parquet_bloom.report.page.layout import KINDS, Layout
-from parquet_bloom.report.page.markup import Child, element, label, name, rect, svg
+from parquet_bloom.report.page.markup import Child, element, label, name, percent, rect, svg
 from parquet_bloom.report.tables import plural, share, size
 
-WIDTH, LEFT, RIGHT = 720, 170, 60  # of pictures with names at their left
 _STRIP, _SPANS, _CELLS = 56, 300, 240  # height of a file's strip; spans that are drawn one by one; else cells
+_EDGED = 1 / 240  # share of the width from which a span has an edge
 _BARS = 20
 
 
@@ -26,21 +26,20 @@ _BARS = 20
 def funnel(steps: Sequence[Step]) -> Element:
     """A bar a step, as long as the share of row groups that is left."""
     most = max(1, steps[0].row_groups)
-    room = WIDTH - LEFT - RIGHT
     drawn: list[Child] = []
     for at, step in enumerate(steps):
-        y, left = 8 + 38 * at, step.row_groups / most
+        y, left = 46 * at, step.row_groups / most
         tip = (
             f"{step.name}: {plural(step.row_groups, 'row group')} in {plural(step.files, 'file')}, "
             f"{plural(step.rows, 'row')}, {size(step.bytes)}"
         )
         drawn += [
-            label(LEFT - 10, y + 19, step.name, "end"),
-            rect(LEFT, y, room, 28, "ground"),
-            rect(LEFT, y, room * left, 28, f"step{min(at, 3)}", tip),
-            label(LEFT + room + 8, y + 19, share(left)),
+            label(0, y + 14, step.name),
+            label(1, y + 14, share(left), "end"),
+            rect(0, y + 19, 1, 20, "ground"),
+            rect(0, y + 19, left, 20, f"step{min(at, 3)}", tip),
         ]
-    return svg(WIDTH, 8 + 38 * len(steps), "Row groups that are left after each kind of evidence", *drawn)
+    return svg(46 * len(steps), "Row groups that are left after each kind of evidence", *drawn)
 
 
 # --- a file's bytes -------------------------------------------------------------------------------
@@ -50,12 +49,12 @@ def strip(layout: Layout, low: int, high: int, what: str) -> Element:
     """A range of a file's bytes from left to right, to scale: areas are bytes."""
     here = np.flatnonzero((layout.starts < high) & (layout.ends > low))
     drawn = _spans(layout, here, low, high) if len(here) <= _SPANS else _cells(layout, low, high)
-    ends = [label(0, _STRIP + 18, f"byte {low:,}"), label(WIDTH, _STRIP + 18, f"{high:,}", "end")]
-    return svg(WIDTH, _STRIP + 24, what, rect(0, 0, WIDTH, _STRIP, "ground"), *drawn, *ends)
+    ends = [label(0, _STRIP + 18, f"byte {low:,}"), label(1, _STRIP + 18, f"{high:,}", "end")]
+    return svg(_STRIP + 24, what, rect(0, 0, 1, _STRIP, "ground"), *drawn, *ends)
 
 
 def _spans(layout: Layout, here: np.ndarray[tuple[int], np.dtype[np.intp]], low: int, high: int) -> list[Child]:
-    scale = WIDTH / max(1, high - low)
+    scale = 1 / max(1, high - low)
     drawn: list[Child] = []
     for at in here.tolist():
         start, end, kind = int(layout.starts[at]), int(layout.ends[at]), int(layout.kinds[at])
@@ -64,14 +63,14 @@ def _spans(layout: Layout, here: np.ndarray[tuple[int], np.dtype[np.intp]], low:
         of = f" of {name(layout.names[column])}, row group {group:,}" if group >= 0 else ""
         tip = f"{what}{of}: {end - start:,} bytes at {start:,}"
         x, width = (max(start, low) - low) * scale, (min(end, high) - max(start, low)) * scale
-        class_ = f"kind{kind} edge" if width > 3 else f"kind{kind}"
+        class_ = f"kind{kind} edge" if width > _EDGED else f"kind{kind}"
         drawn.append(rect(x, 0, width, _STRIP, class_, tip))
     return drawn
 
 
 def _cells(layout: Layout, low: int, high: int) -> list[Child]:
     shares = layout.cells(low, high, _CELLS)
-    width, part = WIDTH / _CELLS, (high - low) / _CELLS
+    width, part = 1 / _CELLS, (high - low) / _CELLS
     drawn: list[Child] = []
     for at in range(_CELLS):
         y, there = 0.0, [(kind, float(shares[kind, at])) for kind in range(len(KINDS)) if shares[kind, at] > 0.001]
@@ -89,20 +88,20 @@ def bars(layout: Layout) -> Element:
     """The bytes of the columns that take most, with those of their filters."""
     total = layout.chunk_bytes + layout.filter_bytes
     order = np.argsort(-total, kind="stable")[:_BARS].tolist()
-    most, room = max(1, int(total.max(initial=0))), WIDTH - LEFT - RIGHT - 20
+    most = max(1, int(total.max(initial=0)))
     drawn: list[Child] = []
     for at, column in enumerate(order):
-        data, filters, y = int(layout.chunk_bytes[column]), int(layout.filter_bytes[column]), 4 + 22 * at
+        data, filters, y = int(layout.chunk_bytes[column]), int(layout.filter_bytes[column]), 38 * at
         title = name(layout.names[column])
         drawn += [
-            label(LEFT - 10, y + 13, _short(title), "end"),
-            rect(LEFT, y, room * data / most, 17, "kind0", f"{title}: column chunks, {size(data)}"),
-            label(LEFT + room * (data + filters) / most + 6, y + 13, size(data + filters)),
+            label(0, y + 14, _short(title)),
+            label(1, y + 14, size(data + filters), "end"),
+            rect(0, y + 19, data / most, 13, "kind0", f"{title}: column chunks, {size(data)}"),
         ]
         if filters:
             tip = f"{title}: filters, {size(filters)}, {share(filters / max(1, data))} of its column chunks"
-            drawn.append(rect(LEFT + room * data / most, y, room * filters / most, 17, "kind1", tip))
-    return svg(WIDTH, 8 + 22 * len(order), "Bytes by column, filters beside column chunks", *drawn)
+            drawn.append(rect(data / most, y + 19, filters / most, 13, "kind1", tip))
+    return svg(38 * len(order), "Bytes by column, filters beside column chunks", *drawn)
 
 
 def _short(text: str) -> str:
@@ -116,28 +115,29 @@ def heat_map(columns: Sequence[ColumnHeat], row_groups: int) -> Element:
     """A row a column, a cell a bin of row groups; the script changes which figure shades them."""
     shown = columns[:COLUMNS]
     n = len(shown[0].cells)
-    width = (WIDTH - LEFT) / n
+    width = 1 / n
     drawn: list[Child] = []
     for row, column in enumerate(shown):
-        drawn.append(label(LEFT - 10, 16 + 24 * row, _short(name(column.column)), "end"))
+        drawn.append(label(0, 14 + 42 * row, _short(name(column.column))))
         for at, cell in enumerate(column.cells):
-            drawn.append(_heat_cell(column, cell, LEFT + at * width, 24 * row, width))
-    bottom = 24 * len(shown) + 16
-    drawn += [label(LEFT, bottom, "row group 0"), label(WIDTH, bottom, f"{row_groups - 1:,}", "end")]
+            drawn.append(_heat_cell(column, cell, at * width, 19 + 42 * row, width))
+    bottom = 42 * len(shown) + 16
+    last = [label(1, bottom, f"{row_groups - 1:,}", "end")] if row_groups > 1 else []
+    drawn += [label(0, bottom, "row group 0"), *last]
     what = "Filters by column and row group"
-    return svg(WIDTH, bottom + 6, what, *drawn, data_figure="fpp", data_stride=n)
+    return svg(bottom + 6, what, *drawn, data_figure="fpp", data_stride=n)
 
 
 def _heat_cell(column: ColumnHeat, cell: Cell | None, x: float, y: float, width: float) -> Element:
-    gap = 1 if width > 4 else 0
+    drawn = width * (0.92 if width > _EDGED else 1)
     if cell is None:
-        return rect(x, y, width - gap, 22, "none", f"{name(column.column)}: no filter in these row groups")
+        return rect(x, y, drawn, 18, "none", f"{name(column.column)}: no filter in these row groups")
     of = f"row group {cell.first:,}" if cell.first == cell.last else f"row groups {cell.first:,} to {cell.last:,}"
     tip = (
         f"{name(column.column)}, {of}: rate {cell.fpp:.2g}, {share(cell.fill)} of bits set, {size(round(cell.bytes))} "
         f"a filter, {plural(cell.filters, 'filter')}"
     )
-    made = rect(x, y, width - gap, 22, "cell", tip + (f", {plural(cell.problems, 'problem')}" if cell.problems else ""))
+    made = rect(x, y, drawn, 18, "cell", tip + (f", {plural(cell.problems, 'problem')}" if cell.problems else ""))
     for figure in ("fpp", "fill", "bytes"):
         made.set(f"data-{figure}", str(cell.level(figure)) if cell.filters else "wrong")
     if cell.problems:
@@ -148,17 +148,19 @@ def _heat_cell(column: ColumnHeat, cell: Cell | None, x: float, y: float, width:
 # --- size against rate ----------------------------------------------------------------------------
 
 _BITS, _RATES = (2.0, 64.0), (1.0, 1e-6)
-_HEIGHT, _BELOW = 300, 44
+_TOP, _HEIGHT, _BELOW = 20, 300, 44
+_FIRST, _LAST = 0.03, 0.97  # of the width: so marks and numbers at the edges are whole
 
 
 def _x(bits: float) -> float:
+    """As a share of the width."""
     low, high = map(math.log2, _BITS)
-    return 60 + (WIDTH - 80) * (min(max(math.log2(bits), low), high) - low) / (high - low)
+    return _FIRST + (_LAST - _FIRST) * (min(max(math.log2(bits), low), high) - low) / (high - low)
 
 
 def _y(rate: float) -> float:
     low, high = map(math.log10, _RATES)
-    return 10 + (_HEIGHT - 10) * (min(max(math.log10(rate), high), low) - low) / (high - low)
+    return _TOP + (_HEIGHT - _TOP) * (min(max(math.log10(rate), high), low) - low) / (high - low)
 
 
 def curve(points: Sequence[Point], order: Sequence[str]) -> Element:
@@ -167,14 +169,17 @@ def curve(points: Sequence[Point], order: Sequence[str]) -> Element:
     for power in range(0, -7, -1):
         y = _y(10.0**power)
         text = {0: "100 %", -1: "10 %", -2: "1 %", -3: "0.1 %", -4: "0.01 %"}.get(power, f"1e{power}")
-        drawn += [_line(60, y, WIDTH - 20, y), label(52, y + 4, text, "end")]
+        drawn += [_line(0, y, 1, y), label(0, y - 4, text)]
     for bits in (2, 4, 8, 16, 32, 64):
         x = _x(bits)
-        drawn += [_line(x, 10, x, _HEIGHT), label(x, _HEIGHT + 18, str(bits), "middle")]
-    drawn.append(label(60 + (WIDTH - 80) / 2, _HEIGHT + 38, "bits of a filter for each distinct value", "middle"))
+        drawn += [_line(x, _TOP, x, _HEIGHT), label(x, _HEIGHT + 18, str(bits), "middle")]
+    drawn.append(label(0.5, _HEIGHT + 38, "bits of a filter for each distinct value", "middle"))
     at = np.geomspace(*_BITS, 80).tolist()
-    path = " ".join(f"{_x(bits):.1f},{_y(expected_rate(1e6, bits * 125_000)):.1f}" for bits in at)
-    drawn.append(element("polyline", points=path, class_="curve"))
+    path = " ".join(f"{1000 * _x(bits):.1f},{_y(expected_rate(1e6, bits * 125_000)):.1f}" for bits in at)
+    line = element("polyline", points=path, class_="curve", vector_effect="non-scaling-stroke")
+    drawn.append(
+        element("svg", line, width="100%", height=_HEIGHT, viewBox=f"0 0 1000 {_HEIGHT}", preserveAspectRatio="none")
+    )
     for one in sorted(points, key=lambda one: (one.bits, one.column)):
         tip = (
             f"{name(one.column)}: {plural(one.filters, 'filter')} with {one.bits:.1f} bits for each distinct value, "
@@ -182,10 +187,12 @@ def curve(points: Sequence[Point], order: Sequence[str]) -> Element:
         )
         colour = min(7, order.index(one.column))
         drawn.append(
-            element("circle", cx=_x(one.bits), cy=_y(one.fpp), r=5, class_=f"point column{colour}", data_tip=tip)
+            element(
+                "circle", cx=percent(_x(one.bits)), cy=_y(one.fpp), r=5, class_=f"point column{colour}", data_tip=tip
+            )
         )
-    return svg(WIDTH, _HEIGHT + _BELOW, "Rate of false positives against bits for each distinct value", *drawn)
+    return svg(_HEIGHT + _BELOW, "Rate of false positives against bits for each distinct value", *drawn)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float) -> Element:
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="rule")
+    return element("line", x1=percent(x1), y1=y1, x2=percent(x2), y2=y2, class_="rule")

@@ -117,8 +117,8 @@ def _number(one: Interval) -> Cell:
 # --- cost -----------------------------------------------------------------------------------------
 
 
-def cost(content: Content) -> Element:
-    """What filters take today, what those that are advised would take."""
+def cost(content: Content) -> Element | None:
+    """What filters take today, what those that are advised would take; None where there are neither."""
     advised = [column for column in content.advice.columns if column.advised]
     sums = [Interval(0.0, 0.0, 0.0)] * 2
     for column in advised:
@@ -127,14 +127,20 @@ def cost(content: Content) -> Element:
         both = zip(sums, (column.filter_bytes, column.seconds), strict=True)
         sums = [Interval(*(a + b for a, b in zip(one, other, strict=True))) for one, other in both]
     today = content.file.filter_bytes
-    groups = content.advice.row_groups
-    lines = [
-        ("Filters in the largest file today", f"{size(today)}, {share(today / max(1, content.file.size))} of it"),
-        ("Filters that are advised", _bytes(sums[0])[0] if advised else "none"),
-        ("Of all column chunks", share(sums[0].likely / max(1, content.advice.bytes)) if advised else "0 %"),
-        ("Time to add them here", in_seconds(sums[1]) if advised else "none"),
-        ("Bytes that one lookup reads of filters", f"about {size(48 * groups)} (48 of each that is asked)"),
-    ]
+    lines = []
+    if today:
+        taken = f"{size(today)}, {share(today / max(1, content.file.size))} of it"
+        lines.append(("Filters in the largest file today", taken))
+    if advised:
+        lines += [
+            ("Filters that are advised", _bytes(sums[0])[0]),
+            ("Of all column chunks", share(sums[0].likely / max(1, content.advice.bytes))),
+            ("Time to add them here", in_seconds(sums[1])),
+        ]
+    if not lines:
+        return None
+    asked = f"about {size(48 * content.advice.row_groups)} (48 of each that is asked)"
+    lines.append(("Bytes that one lookup reads of filters", asked))
     pairs = [element("div", element("dt", term), element("dd", text)) for term, text in lines]
     return section("cost", "What it costs", element("dl", *pairs, class_="box"))
 
@@ -196,7 +202,10 @@ def drawn_file(content: Content) -> Element:
     )
     if content.advice.files > 1:
         says += f" It is the largest of {plural(content.looked_at, 'file')} whose size was looked at."
-    parts: list[Child] = [paragraph(says), _legend([(f"kind{at}", text) for at, text in enumerate(KINDS)])]
+    if not content.heat:
+        says += " It has no filters." if content.advice.files == 1 else " The largest file has no filters."
+    there = [(f"kind{at}", text) for at, text in enumerate(KINDS) if layout.of_kind(at)]
+    parts: list[Child] = [paragraph(says), _legend(there)]
     parts.append(figure(pictures.strip(layout, 0, layout.size, "The file's bytes"), "All bytes, to scale.", behind))
     if 0 < layout.tail < layout.size and 2 * layout.tail > layout.size:
         tail = pictures.strip(layout, layout.tail, layout.size, "The bytes behind the column chunks")
@@ -217,10 +226,10 @@ def _legend(entries: Sequence[tuple[str, str]]) -> Element:
 # --- its filters ----------------------------------------------------------------------------------
 
 
-def filters(content: Content) -> Element:
-    """The filters of the largest file by column and row group, and between size and rate."""
+def filters(content: Content) -> Element | None:
+    """The filters of the largest file by column and row group, and between size and rate; None where it has none."""
     if not content.heat:
-        return section("filters", "Its filters", paragraph("The largest file has no filters."))
+        return None
     map_ = figure(
         pictures.heat_map(content.heat, content.file.row_groups), _heat_caption(content), _column_table(content),
         _outlier_table(content), controls=_figures(),
