@@ -10,12 +10,14 @@ import struct
 import subprocess
 import sys
 import termios
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from samples import command
 
 import parquet_bloom
@@ -119,7 +121,7 @@ def test_no_line_is_wider_than_the_terminal(folder: Path, words: tuple[str, ...]
 def test_names_are_cut_in_the_middle_and_it_is_said(folder: Path) -> None:
     lines = plain(on_terminal(folder, "inspect", "names.parquet"))
     names = [re.split(r" {2,}", line)[0] for line in lines[-5:-1]]
-    assert names == ["größe", "漢字の列名", "a_very_l…more_at_all_really", "nested.l…ee_has_a_long_name"]
+    assert names == ["größe", "漢字の列名", "a_very_lo…ore_at_all_really", "nested.le…e_has_a_long_name"]
     assert lines[-1] == HINT
 
 
@@ -162,6 +164,81 @@ def test_many_verdicts_are_a_line_a_reason(folder: Path) -> None:
     assert sum(int(row[0].replace(",", "")) for row in rows) == GROUPS
     assert {(row[2], row[3]) for row in rows} <= {("skip", "bounds"), ("skip", "filter"), ("read", "-")}
     assert done.stdout.splitlines()[-1] == "a line a row group: check --explain --all"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """lake/: 20 files of 5 row groups, as Spark names them; a predicate that the row groups of 3 files may match."""
+    folder = tmp_path_factory.mktemp("lake")
+    (folder / "lake").mkdir()
+    rng = np.random.default_rng(7)
+    wanted = [2**61, 2**61 + 1, 2**61 + 2]
+    for i in range(20):
+        ids = np.concatenate([[1], rng.integers(2, 2**62, 498), [2**62]] * 5)  # all bounds admit everything
+        if i < 3:
+            ids[1234] = wanted[i]
+        name = f"part-00000-{uuid.UUID(int=int(rng.integers(2**62)) ** 2)}-c000.snappy.parquet"
+        bloom = {"bloom_filter_options": {"id": {"ndv": 4000, "fpp": 1e-4}}}
+        pq.write_table(pa.table({"id": ids}), folder / "lake" / name, row_group_size=500, use_dictionary=False, **bloom)
+    return folder, f"id IN ({', '.join(map(str, wanted))})"
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_what_is_read_comes_first_and_the_rest_is_summed(lake: tuple[Path, str], width: int) -> None:
+    """100 row groups of 20 files were 100 lines, each of them folded at 80 columns, and 97 of them the same."""
+    folder, predicate = lake
+    lines = plain(on_terminal(folder, "check", "lake", predicate, "--explain", width=width))
+    assert max(map(cells, lines)) <= width
+    assert len(lines) <= 12
+    assert lines[0].startswith("97 of 100 row groups skipped (filter 97), ")
+    head = next(i for i, line in enumerate(lines) if re.split(r" {2,}", line) == ["file", "row groups", "why"])
+    assert head <= 2
+    kept = [re.split(r" {2,}", line) for line in lines[head + 2 : head + 5]]
+    assert [row[1:] for row in kept] == [["2", "the filter admits the value"]] * 3
+    assert len({row[0] for row in kept}) == 3
+    names = sorted(str(path.relative_to(folder)) for path in (folder / "lake").iterdir())
+    whole = [row[0] in names for row in kept]
+    assert all(whole) == (width >= 120), "the room is used"
+    assert re.split(r" {2,}", lines[-2].strip()) == ["97", "20 files", "skip", "filter", "the filter denies the value"]
+    assert lines[-1] == "a line a row group: check --explain --all"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_all_row_groups_have_a_line_each_that_fits(lake: tuple[Path, str], width: int) -> None:
+    folder, predicate = lake
+    lines = plain(on_terminal(folder, "check", "lake", predicate, "--explain", "--all", width=width))
+    assert max(map(cells, lines)) <= width
+    rows = [line for line in lines if re.search(r"  (read|skip)  ", line)]
+    assert [line for line in lines if "the filter" in line] == rows, "none is folded"
+    assert ["read" in row for row in rows] == [True] * 3 + [False] * 97
+    assert len({row.split()[0] for row in rows}) == 20, "no two files look the same"
+
+
+def test_read_explains_in_the_same_words(lake: tuple[Path, str]) -> None:
+    folder, predicate = lake
+    said = command("check", "lake", predicate, "--explain", cwd=folder).stdout.splitlines()
+    done = command("read", "lake", "--where", predicate, "--explain", "--format", "ndjson", cwd=folder)
+    assert done.stderr.splitlines()[: len(said) - 1] == said[1:]
+    assert done.stdout.count("\n") == 3
+
+
+def test_files_that_were_not_opened_are_summed(tmp_path: Path) -> None:
+    write_deltalake(
+        tmp_path / "delta", pa.table({"id": range(60), "day": [i // 2 for i in range(60)]}), partition_by=["day"]
+    )
+    lines = plain(on_terminal(tmp_path, "check", "delta:delta", "day = 7 AND id = 14", "--explain"))
+    assert max(map(cells, lines)) <= 80
+    summed = [re.split(r" {2,}", line.strip()) for line in lines if line.lstrip().startswith("-")]
+    assert summed == [["-", "29 files", "not opened", "partition", "the table's log excludes it by its par…"]]
+    assert sum(".parquet" in line for line in lines) == 1
+
+
+def test_many_files_that_are_read_are_shown_in_part(folder: Path) -> None:
+    lines = plain(on_terminal(folder, "check", "many", "id >= 0", "--explain"))
+    assert sum(line.endswith("every row matches") for line in lines) == 20
+    assert "... and 480 row groups more, in 480 files" in lines
+    every = plain(on_terminal(folder, "check", "many", "id >= 0", "--explain", "--all"))
+    assert sum(line.endswith("every row matches") for line in every) == 500
 
 
 def test_colours_are_for_terminals_that_take_them(folder: Path) -> None:

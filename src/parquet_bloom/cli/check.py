@@ -29,7 +29,7 @@ from parquet_bloom.cli.progress import Watch
 @click.command("check", cls=Command)
 @click.argument("sources", nargs=-1, type=FILE, metavar="PATH...")
 @click.argument("predicate", metavar="PREDICATE")
-@click.option("--explain", is_flag=True, help="One line a row group: what it fell to.")
+@click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
 @raw_files_option
 @table_options
 @range_option

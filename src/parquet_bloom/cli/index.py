@@ -136,14 +136,14 @@ def _print_index(info: IndexInfo, show_all: bool) -> None:
 
 def _print_rows(
     headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int], show_all: bool,
-    paths: Sequence[int] = (),
+    names: Sequence[int] = (),
 ) -> None:  # fmt: skip
     """The first rows of a table, or all, and how many there are more."""
     from parquet_bloom.report.tables import print_table
 
     shown = rows if show_all else rows[:_ROWS_SHOWN]
     if shown:
-        print_table(headings, shown, right, paths=paths)
+        print_table(headings, shown, right, names=names)
     if len(shown) < len(rows):
         say(f"... and {len(rows) - len(shown):,} more; --all has all")
 
@@ -182,7 +182,7 @@ def query(
             f"{found.rows:,} of {found.total_rows:,} rows"
         )
         rows = [(z.fragment, z.start, z.length, z.path or "") for z in found.zones]
-        _print_rows(("fragment", "start", "rows", "file"), rows, (0, 1, 2), show_all, paths=(3,))
+        _print_rows(("fragment", "start", "rows", "file"), rows, (0, 1, 2), show_all, names=(3,))
         if found.uncovered:
             numbers = listed(list(map(str, found.uncovered)), None if show_all else _FRAGMENTS_SHOWN)
             say(f"no index covers fragments {numbers}: read them whole")

@@ -86,8 +86,7 @@ def command(
                 written = rows.write_rows(batches, schema, form, out)
         more = cut and next(iter(found), None) is not None
     if explain and not quiet():
-        skipping.print_excluded(scan.excluded_files, file=sys.stderr)
-        skipping.print_verdicts(scan.verdicts, file=sys.stderr)
+        skipping.print_explained(scan.verdicts, scan.excluded_files, file=sys.stderr)
     if more:
         note(f"the first {_TABLE_ROWS:,} rows; --limit N for more, or another --format")
     if table is not None and (table.cut or table.columns < len(schema)):

@@ -89,7 +89,7 @@ def _written(way: str, files: Sequence[Any]) -> str:
 def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], everything: bool, say: Say) -> None:
     """A line a file, of many files the first; the first column is the path, the others are numbers."""
     shown = rows if everything else rows[:FILES_SHOWN]
-    print_table(headings, shown, right=range(1, len(headings)), paths=(0,))
+    print_table(headings, shown, right=range(1, len(headings)), names=(0,))
     if len(shown) < len(rows):
         say(f"... and {len(rows) - len(shown):,} files more; --all has all")
 

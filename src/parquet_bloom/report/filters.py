@@ -87,8 +87,8 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
     # Columns of nothing but zeros would push others together.
     shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
     first = 1 + len(forms)
-    bad = [number for number, row in enumerate(rows) if row[-1]]
-    print_table(headings[:shown], [row[:shown] for row in rows], range(first, shown), names=(0,), bad=bad)
+    bad = dict.fromkeys([number for number, row in enumerate(rows) if row[-1]], "red")
+    print_table(headings[:shown], [row[:shown] for row in rows], range(first, shown), names=(0,), styles=bad)
 
 
 def _print_every(filters: Sequence[Any], with_form: bool) -> None:
@@ -101,8 +101,8 @@ def _print_every(filters: Sequence[Any], with_form: bool) -> None:
         rows.append((f.row_group, f.column, *form, offset, size(f.num_bytes), bits, rate, count(f.estimated_ndv)))
     first = 3 if with_form else 2
     headings = ("row group", "column", *["form"] * with_form, "offset", "bytes", "bits set", "fpp", "distinct")
-    bad = [number for number, f in enumerate(filters) if f.problems]
-    print_table(headings, rows, right=(0, *range(first, first + 5)), names=(1,), bad=bad)
+    bad = dict.fromkeys([number for number, f in enumerate(filters) if f.problems], "red")
+    print_table(headings, rows, right=(0, *range(first, first + 5)), names=(1,), styles=bad)
 
 
 def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -138,8 +138,8 @@ def _print_verdicts(filters: Sequence[Any]) -> None:
             for f in filters
         ]
         headings = ("row group", "column", "spec", "values", "missed", "measured fpp", "verdict")
-        bad = [number for number, f in enumerate(filters) if f.status == "wrong"]
-        print_table(headings, rows, right=(0, 3, 4, 5), names=(1,), bad=bad)
+        bad = dict.fromkeys([number for number, f in enumerate(filters) if f.status == "wrong"], "red")
+        print_table(headings, rows, right=(0, 3, 4, 5), names=(1,), styles=bad)
 
 
 def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
@@ -153,8 +153,8 @@ def _print_verdicts_by_column(filters: Sequence[Any]) -> None:
         counts = (len(found), sum(f.values for f in found), sum(f.missed for f in found))
         rows.append((column, specs, *map("{:,}".format, counts), share(admitted / absent if absent else None), verdict))
     headings = ("column", "spec", "filters", "values", "missed", "measured fpp", "verdict")
-    bad = [number for number, row in enumerate(rows) if "wrong" in row[-1]]
-    print_table(headings, rows, right=(2, 3, 4, 5), names=(0,), bad=bad)
+    bad = dict.fromkeys([number for number, row in enumerate(rows) if "wrong" in row[-1]], "red")
+    print_table(headings, rows, right=(2, 3, 4, 5), names=(0,), styles=bad)
 
 
 def _by_column(filters: Iterable[Any]) -> dict[str, list[Any]]:

@@ -19,7 +19,16 @@ import pyarrow.types as pt
 
 from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.report.tables import table_lines
-from parquet_bloom.report.text import UNBOUNDED, cells, inert_lines, json_text, shortened, visible
+from parquet_bloom.report.text import (
+    ELLIPSIS,
+    UNBOUNDED,
+    cells,
+    inert_lines,
+    json_text,
+    shortened,
+    shortened_names,
+    visible,
+)
 
 BINARY = ("parquet", "arrow")
 SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
@@ -66,8 +75,8 @@ class Table:
 def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | None = None) -> Table:
     """Lay out rows as a table of at most `width` columns of a terminal; None: as wide as they are.
 
-    Texts that are too long end in an ellipsis, numbers and times never do. Columns of the data for which there is
-    no room are left out in the middle.
+    Texts that are too long end in an ellipsis, names of columns lose their middle, numbers and times are never cut.
+    Columns of the data for which there is no room are left out in the middle.
     """
     rows: list[list[str]] = []
     for batch in batches:
@@ -89,15 +98,17 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | 
     left_out = len(chosen) < len(names)
     middle = next((k for k, (a, b) in enumerate(pairwise(chosen), 1) if b > a + 1), len(chosen))
 
-    def line(texts: Sequence[str]) -> list[str]:
-        shown = [shortened(texts[i], widths[i]) for i in chosen]
-        return [*shown[:middle], "…", *shown[middle:]] if left_out else shown
+    def line(shown: list[str]) -> list[str]:
+        return [*shown[:middle], ELLIPSIS, *shown[middle:]] if left_out else shown
+
+    head = line(shortened_names([names[i] for i in chosen], [widths[i] for i in chosen]))
+    body = [line([shortened(row[i], widths[i]) for i in chosen]) for row in rows]
 
     order = [*chosen[:middle], -1, *chosen[middle:]] if left_out else chosen
     aligned = [k for k, i in enumerate(order) if i in right]
     if not order:
         return Table("", len(rows), 0, False)
-    lines = table_lines(line(names), [line(row) for row in rows], aligned, (), width)
+    lines = table_lines(head, body, aligned, (), width)
     return Table(inert_lines(lines) + "\n", len(rows), len(chosen), cut)
 
 

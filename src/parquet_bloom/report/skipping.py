@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from parquet_bloom.report.tables import plural, print_table, ranges, size
-from parquet_bloom.report.text import Say, gist, headline
+from parquet_bloom.report.tables import plural, print_table, ranges, ranges_within, size
+from parquet_bloom.report.text import LEAST_WIDTH, Say, gist, headline, width_of
 from parquet_bloom.search.check import totals
 from parquet_bloom.storage.secrets import may_be_secret
 from parquet_bloom.tables.named.names import named_table
 
-VERDICTS_SHOWN = 50
 _FILES_SHOWN = 20
 _RUNS_SHOWN = 20
 _REASONS_SHOWN = 20
-_SPANS = 3  # of row groups in a row of reasons
+_WHICH = 18  # columns of row groups' numbers, of a terminal of 80
 _SOURCES_SHOWN = 60  # characters
 
 
@@ -43,8 +42,7 @@ def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> N
     """
     say(line(verdicts, verdicts.excluded))
     if explain:
-        print_excluded(verdicts.excluded, None if everything else VERDICTS_SHOWN)
-        print_verdicts(verdicts, None if everything else VERDICTS_SHOWN)
+        print_explained(verdicts, verdicts.excluded, everything)
         return
     left: dict[str, list[int]] = {}
     of = Counter(v.path for v in verdicts)
@@ -59,58 +57,103 @@ def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> N
         say(f"left: {plural(sum(map(len, left.values())), 'row group')} in {len(left):,} of {plural(len(of), 'file')}")
         shown = list(left.items()) if everything else list(left.items())[:_FILES_SHOWN]
         rows = [(path, f"{len(groups):,} of {of[path]:,}", ranges(groups, most)) for path, groups in shown]
-        print_table(("file", "left", "row groups"), rows, right=(1,), paths=(0,))
+        print_table(("file", "left", "row groups"), rows, right=(1,), names=(0,))
         if len(shown) < len(left):
             say(f"... and {plural(len(left) - len(shown), 'file')} more; --all has all")
 
 
-def print_verdicts(verdicts: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
-    """One line a row group: what it fell to. Where these are more than `most` (None: any), one line a reason."""
-    if most is not None and len(verdicts) > most:
-        _print_reasons(verdicts, file)
+def print_explained(
+    verdicts: Sequence[Any], excluded: Sequence[Any], everything: bool = False, file: IO[str] | None = None
+) -> None:
+    """Row groups that are read, and why; then how many are skipped by what, and files that were not opened.
+
+    One line a reason, and of several files one a file that is read; with `everything` one a row group and a file.
+    No line is folded.
+    """
+    if everything:
+        _print_every(verdicts, excluded, file)
         return
+    out = file or sys.stdout
+    reasons: dict[tuple[bool, str, str], list[Any]] = {}
+    for v in verdicts:
+        reasons.setdefault((v.skipped, v.decided_by or "-", gist(v.reason)), []).append(v)
+    ordered = sorted(reasons.items(), key=lambda item: (item[0][0], len(item[1])))
+    many = len({v.path for v in verdicts}) + len(excluded) > 1
+    lines = _print_kept([group for (skipped, _, _), group in ordered if not skipped], out) if many else 0
+    room = max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
+    rows = []
+    for (skipped, by, _), group in ordered:
+        if many and not skipped:
+            continue
+        where = _files(list(dict.fromkeys(v.path for v in group))) if many else _which(group, room)
+        rows.append((f"{len(group):,}", where, "skip" if skipped else "read", by, _reason(group)))
+    closed: dict[tuple[str, str], list[Any]] = {}
+    for one in excluded:
+        closed.setdefault((one.decided_by, gist(one.reason)), []).append(one)
+    for (by, _), ones in sorted(closed.items(), key=lambda item: len(item[1])):
+        rows.append(("-", _files([one.path for one in ones]), "not opened", by, _reason(ones)))
+    if rows:
+        headings = ("row groups", "in" if many else "which", "verdict", "by", "why")
+        shown = rows[:_REASONS_SHOWN]
+        styles = {i: "green" for i, row in enumerate(shown) if row[2] != "read"}
+        print_table(headings, shown, (0,), file, names=(1,) if many else (), ends=(4,), styles=styles)
+        if len(rows) > len(shown):
+            print(f"... and {plural(len(rows) - len(shown), 'reason')} more", file=out)
+    if lines + len(rows) < len(verdicts) + len(excluded):
+        print("a line a row group: check --explain --all", file=out)
+
+
+def _print_kept(groups: Sequence[Sequence[Any]], out: IO[str]) -> int:
+    """A line a file and a reason why row groups of it are read; returns how many lines that would be of all."""
+    by_file: dict[tuple[str, int], list[Any]] = {}
+    for number, group in enumerate(groups):
+        for v in group:
+            by_file.setdefault((v.path, number), []).append(v)
+    kept = list(by_file.values())
+    room = max(_WHICH, width_of(out) // 5)
+    shown = kept[:_FILES_SHOWN]
+    if shown:
+        rows = [(some[0].path, _which(some, room), some[0].reason) for some in shown]
+        print_table(("file", "row groups", "why"), rows, (), out, names=(0,), ends=(2,))
+    if len(shown) < len(kept):
+        others = kept[len(shown) :]
+        more = plural(sum(map(len, others)), "row group")
+        print(f"... and {more} more, in {plural(len({some[0].path for some in others}), 'file')}", file=out)
+    return len(kept)
+
+
+def _which(group: Sequence[Any], room: int) -> str:
+    """The row groups of a file, as many as have room."""
+    return ranges_within([v.row_group for v in group], room)
+
+
+def _files(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else plural(len(paths), "file")
+
+
+def _reason(group: Sequence[Any]) -> str:
+    """Why, in words; some of the others may differ in numbers."""
+    first: str = group[0].reason
+    return first if all(one.reason == first for one in group) else f"{first} (the first)"
+
+
+def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str] | None) -> None:
+    """A line a row group, those that are read first, and a line a file that was not opened."""
+    ordered = sorted(verdicts, key=lambda v: v.skipped)  # stable
     many = len({v.path for v in verdicts}) > 1
     rows = []
-    for v in verdicts:
-        row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-", v.bytes_read, v.reason)
+    for v in ordered:
+        row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-", f"{v.bytes_read:,}", v.reason)
         rows.append((v.path, *row) if many else row)
-    headings = ("row group", "verdict", "decided by", "bytes read", "why")
+    headings = ("row group", "verdict", "by", "bytes read", "why")
     if rows:
-        right, paths = ((1, 4), (0,)) if many else ((0, 3), ())
-        print_table(("file", *headings) if many else headings, rows, right, file, paths)
-
-
-def _print_reasons(verdicts: Sequence[Any], file: IO[str] | None) -> None:
-    """One line for all row groups that fell to the same, or are read: those that are read first, then the fewest."""
-    groups: dict[tuple[bool, str, str], list[Any]] = {}
-    for v in verdicts:
-        groups.setdefault((v.skipped, v.decided_by or "-", gist(v.reason)), []).append(v)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
-    many = len({v.path for v in verdicts}) > 1
-    rows = []
-    for (skipped, by, _), group in ordered[:_REASONS_SHOWN]:
-        paths = list(dict.fromkeys(v.path for v in group))
-        if many:
-            where = paths[0] if len(paths) == 1 else plural(len(paths), "file")
-        else:
-            where = ranges([v.row_group for v in group], _SPANS)
-        verdict = "skip" if skipped else "read"
-        rows.append((f"{len(group):,}", where, verdict, by, size(sum(v.bytes_read for v in group)), group[0].reason))
-    headings = ("row groups", "in" if many else "which", "verdict", "decided by", "bytes read", "why (the first)")
-    print_table(headings, rows, (0, 4), file, names=(1,) if many else ())
-    if len(ordered) > len(rows):
-        print(f"... and {plural(len(ordered) - len(rows), 'reason')} more", file=file or sys.stdout)
-    print("a line a row group: check --explain --all", file=file or sys.stdout)
-
-
-def print_excluded(excluded: Sequence[Any], most: int | None = VERDICTS_SHOWN, file: IO[str] | None = None) -> None:
-    """One line a file that was not opened: why. At most so many of them (None: all), and how many more there are."""
-    rows = [(one.path, "skip", one.decided_by, one.reason) for one in excluded[:most]]
-    if rows:
-        print_table(("file", "verdict", "decided by", "why"), rows, (), file, (0,))
-    if len(rows) < len(excluded):
-        more = f"... and {plural(len(excluded) - len(rows), 'file')} more; check --explain --all has all"
-        print(more, file=file or sys.stdout)
+        right, names, ends = ((1, 4), (0,), (5,)) if many else ((0, 3), (), (4,))
+        styles = {i: "green" for i, v in enumerate(ordered) if v.skipped}
+        print_table(("file", *headings) if many else headings, rows, right, file, names, ends, styles)
+    closed = [(one.path, "not opened", one.decided_by, one.reason) for one in excluded]
+    if closed:
+        green = dict.fromkeys(range(len(closed)), "green")
+        print_table(("file", "verdict", "by", "why"), closed, (), file, (0,), (3,), green)
 
 
 def unfiltered_lines(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO
 
-from parquet_bloom.report.text import cells, inert, painted, shortened_path, visible, width_of, wrapped
+from parquet_bloom.report.text import cells, inert, painted, shortened, shortened_names, visible, width_of, wrapped
 
 _GAP = 3  # columns between two columns of a table; less where it does not fit
 _CUT = "… was cut to fit; a wider terminal or a pipe (| cat) has it whole"
+_LEAST_NAME = 24  # columns that a name keeps while other texts are whole
 _LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
 
 
@@ -36,28 +37,28 @@ def print_table(
     rows: Iterable[Sequence[object]],
     right: Sequence[int] = (),
     file: IO[str] | None = None,
-    paths: Sequence[int] = (),
     names: Sequence[int] = (),
-    bad: Sequence[int] = (),
+    ends: Sequence[int] = (),
+    styles: Mapping[int, str] | None = None,
 ) -> None:
     """Print rows under headings, within the terminal's width; elsewhere as wide as they are, and nothing is cut.
 
-    right  columns of numbers: aligned to the right, never cut
-    paths  columns of paths, names: of names: shortened in the middle, which is said; all other texts are folded
-    bad    rows that are red on a terminal
+    right   columns of numbers: aligned to the right, never cut
+    names   columns of names or paths, shortened in the middle where there is no room, which is said; no two the same
+    ends    columns of texts of which the end gives way, which is said; all other texts are folded
+    styles  row -> its style on a terminal, as `painted` has them
     """
     if file is None and (draw := _drawn_by.get()) is not None:
         draw(headings, list(rows), right)
         return
     out = file or sys.stdout
     table = [[visible(str(cell)) for cell in row] for row in rows]
-    laid = laid_out(headings, table, right, paths, width_of(out), names)
+    laid = laid_out(headings, table, right, names, width_of(out), ends)
     print("\n".join(painted(inert(line), "bold", out) for line in laid.head), file=out)
     print(painted(_rule(out) * laid.width, "dim", out), file=out)
-    red = set(bad)
     for number, lines in enumerate(laid.rows):
         for line in lines:
-            print(painted(inert(line), "red", out) if number in red else inert(line), file=out)
+            print(painted(inert(line), (styles or {}).get(number, ""), out), file=out)
     if laid.cut:
         print(f"  {_CUT}", file=out)
 
@@ -67,7 +68,7 @@ class Laid:
     """A table in lines.
 
     rows  the lines of each row
-    cut   some name or path is shown in part
+    cut   some text is shown in part
     """
 
     head: list[str]
@@ -77,64 +78,50 @@ class Laid:
 
 
 def laid_out(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], paths: Sequence[int], width: int,
-    names: Sequence[int] = (),
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], names: Sequence[int], width: int,
+    ends: Sequence[int] = (),
 ) -> Laid:  # fmt: skip
     """Lay out a table of at most `width` columns; cells are printable."""
-    columns = [apart(c, width // 2) if i in paths else list(c) for i, c in enumerate(zip(*rows, strict=True))]
-    cut = any(list(column) != [row[i] for row in rows] for i, column in enumerate(columns))
-    rows = list(zip(*columns, strict=True))
     natural = [max(map(cells, column)) for column in zip(headings, *rows, strict=True)]
     gap = next((g for g in (_GAP, 2) if sum(natural) + g * (len(natural) - 1) <= width), 2)
-    widths = fitted(natural, headings, rows, right, width - gap * (len(natural) - 1))
+    widths = fitted(natural, headings, rows, right, width - gap * (len(natural) - 1), names)
     head = _row([wrapped(h, w) for h, w in zip(headings, widths, strict=True)], widths, right, gap)
+    columns = list(zip(*rows, strict=True))
+    for i in range(len(columns)):
+        if i in names:
+            columns[i] = tuple(shortened_names(columns[i], widths[i]))
+        elif i in ends:
+            columns[i] = tuple(shortened(text, widths[i]) for text in columns[i])
+    shown = list(zip(*columns, strict=True))
+    whole = [i not in names and i not in ends for i in range(len(widths))]
     laid = []
-    for row in rows:
-        folded = []
-        for i, (cell, size) in enumerate(zip(row, widths, strict=True)):
-            whole = i not in paths and i not in names
-            cut = cut or (not whole and cells(cell) > size)
-            folded.append(wrapped(cell, size) if whole else [shortened_path(cell, size)])
+    for row in shown:
+        folded = [wrapped(cell, size) if fold else [cell] for cell, size, fold in zip(row, widths, whole, strict=True)]
         laid.append(_row(folded, widths, right, gap))
-    return Laid(head, sum(widths) + gap * (len(widths) - 1), laid, cut)
+    return Laid(head, sum(widths) + gap * (len(widths) - 1), laid, shown != list(map(tuple, rows)))
 
 
 def table_lines(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], paths: Sequence[int], width: int
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], names: Sequence[int], width: int
 ) -> list[str]:
     """A table as lines; cells are printable."""
-    laid = laid_out(headings, rows, right, paths, width)
+    laid = laid_out(headings, rows, right, names, width)
     return [*laid.head, "─" * laid.width, *(line for row in laid.rows for line in row)]
 
 
-def apart(paths: Sequence[str], width: int) -> list[str]:
-    """Paths of which some are wider than `width`: without what they begin and end with alike."""
-    if len(set(paths)) < 2 or max(map(cells, paths)) <= width:
-        return list(paths)
-    start = paths[0].rfind("/", 0, _alike(paths)) + 1
-    end = _alike([path[start:][::-1] for path in paths])
-    head, tail = "…" * bool(start), "…" * bool(end)
-    return [f"{head}{path[start : len(path) - end]}{tail}" for path in paths]
-
-
-def _alike(texts: Sequence[str]) -> int:
-    """How many characters all texts begin with alike."""
-    low, high = min(texts), max(texts)
-    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
-
-
 def fitted(
-    natural: Sequence[int], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], room: int
-) -> list[int]:
-    """The widths of columns that share `room`: headings are folded first, then the widest texts give way."""
+    natural: Sequence[int], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int], room: int,
+    names: Sequence[int] = (),
+) -> list[int]:  # fmt: skip
+    """The widths of columns that share `room`: headings are folded, then names give way, then the widest texts."""
     widths = list(natural)
     for i in right:
         if sum(widths) > room:
             longest = max(map(cells, headings[i].split()), default=0)
             widths[i] = max([longest, *(cells(row[i]) for row in rows)])
     texts = [i for i in range(len(widths)) if i not in right]
-    for least in _LEAST:
-        while sum(widths) > room and (wide := [i for i in texts if widths[i] > least]):
+    for which, least in ((names, _LEAST_NAME), *((texts, least) for least in _LEAST)):
+        while sum(widths) > room and (wide := [i for i in which if widths[i] > least]):
             widths[max(wide, key=lambda i: widths[i])] -= 1
     return widths
 
@@ -217,3 +204,13 @@ def ranges(numbers: Sequence[int], most: int | None = None) -> str:
     text = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in runs[:most])
     more = sum(b - a + 1 for a, b in runs[len(runs) if most is None else most :])
     return f"{text} and {more:,} more" if more else text
+
+
+def ranges_within(numbers: Sequence[int], width: int) -> str:
+    """Numbers as `ranges` has them, as many stretches of them as `width` columns have room for, and at least one."""
+    whole, most = ranges(numbers), 1
+    if len(whole) <= width:
+        return whole
+    while len(ranges(numbers, most + 1)) <= width:
+        most += 1
+    return ranges(numbers, most)

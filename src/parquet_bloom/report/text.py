@@ -6,12 +6,12 @@ import json
 import os
 import re
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
+ELLIPSIS = "…"
 # Yellow cannot be read on a light ground.
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "magenta": "35"}  # of ECMA-48, SGR
 _VARYING = re.compile(r"""b'(?:[^'\\]|\\.)*'|b"[^"]*"|[0-9]+""")  # bytes as Python shows them, numbers
@@ -68,11 +68,16 @@ def width_of(file: IO[str], least: int = LEAST_WIDTH) -> int:
 
 
 def coloured(file: IO[str]) -> bool:
-    """Whether a file takes colours: a terminal, but for NO_COLOR (no-color.org) and TERM=dumb."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    """Whether a file takes colours: NO_COLOR (no-color.org) says no, then FORCE_COLOR yes; else a terminal does.
+
+    Both count where they are set and not empty, as for rich and pip. TERM=dumb is a terminal without colours.
+    """
+    if os.environ.get("NO_COLOR"):
         return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
     try:
-        return file.isatty()
+        return os.environ.get("TERM") != "dumb" and file.isatty()
     except (AttributeError, ValueError):
         return False
 
@@ -84,10 +89,11 @@ def painted(text: str, style: str, file: IO[str]) -> str:
 
 def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
-    if text.isascii():
+    if text.replace(ELLIPSIS, "").isascii():
         return len(text)
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+    from rich.cells import cell_len  # here, as most names are ASCII
+
+    return cell_len(text)
 
 
 def wrapped(text: str, width: int, indent: str = "", cut: bool = True) -> list[str]:
@@ -145,13 +151,125 @@ def shortened(text: str, width: int) -> str:
     """A text of at most `width` columns; an ellipsis stands for its end."""
     if cells(text) <= width:
         return text
-    return next(_cut(text, width - 1)) + "…"
+    return next(_cut(text, width - 1)) + ELLIPSIS if width > 0 else ""
 
 
-def shortened_path(path: str, width: int) -> str:
-    """A path of at most `width` columns; an ellipsis stands for its middle, as its end tells most."""
-    if cells(path) <= width:
-        return path
-    head = next(_cut(path, max(1, (width - 1) // 3)))
-    tail = next(_cut(path[::-1], max(1, width - 1 - cells(head))))[::-1]
-    return f"{head}…{tail}"
+# --- names ------------------------------------------------------------------------------------------
+
+# The share of a name's room that its beginning gets, the likeliest first: the end of a path tells most.
+_HEADS = (1 / 3, 1 / 2, 1 / 6, 2 / 3, 1 / 4, 3 / 4, 1 / 12, 5 / 6, 0, 1)
+
+
+def shortened_names(names: Sequence[str], widths: int | Sequence[int]) -> list[str]:
+    """Names of at most so many columns each, one below the other; an ellipsis stands for the middle of a long one.
+
+    widths  of all, or of each
+
+    Two different names never become the same text, so all are cut at the same place, where they differ. What they
+    begin and end with alike goes if no such place is found. The last resort is a number behind the ellipsis; names
+    are the same only where there is no room for that either.
+    """
+    wide = [widths] * len(names) if isinstance(widths, int) else list(widths)
+    long = [i for i, (name, width) in enumerate(zip(names, wide, strict=True)) if cells(name) > width]
+    if not long:
+        return list(names)
+    start, end = _shared([names[i] for i in long])
+    best: list[str] = []
+    fewest = len(names) + 1
+    for around in (False, True) if start or end else (False,):
+        for head in _HEADS:
+            found = list(names)
+            for i in long:
+                name = names[i]
+                if around:
+                    found[i] = _around(name, start, len(name) - end, wide[i], head)
+                else:
+                    found[i] = _without_middle(name, wide[i], head)
+            same = len(_repeated(names, found))
+            if same < fewest:
+                best, fewest = found, same
+            if not same:
+                return found
+    return _numbered(names, best, wide)
+
+
+def _shared(names: Sequence[str]) -> tuple[int, int]:
+    """How many characters all names begin with alike, and how many the rest of each ends with alike."""
+    if len(set(names)) < 2:
+        return 0, 0
+    start = _alike(names)
+    return start, _alike([name[start:][::-1] for name in names])
+
+
+def _alike(texts: Sequence[str]) -> int:
+    """How many characters all texts begin with alike."""
+    low, high = min(texts), max(texts)
+    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+
+
+def _without_middle(name: str, width: int, head: float) -> str:
+    """A name of at most `width` columns, of which its beginning gets a share; it is too wide as it is."""
+    if width < 1:
+        return ""
+    first = _first_cells(name, round(head * (width - 1)))
+    return first + ELLIPSIS + _last_cells(name[len(first) :], width - 1 - cells(first))
+
+
+def _around(name: str, start: int, stop: int, width: int, head: float) -> str:
+    """What lies from start to stop of a name between ellipses, and as much around it as has room."""
+    if width < 3:
+        return _without_middle(name, width, head)
+    width -= (start > 0) + (stop < len(name))
+    core = name[start:stop]
+    if cells(core) > width:
+        core = _without_middle(core, width, head)
+    else:
+        before = _last_cells(name[:start], (width - cells(core)) // 2)
+        after = _first_cells(name[stop:], width - cells(core) - cells(before))
+        core, start, stop = before + core + after, start - len(before), stop + len(after)
+    return ELLIPSIS * (start > 0) + core + ELLIPSIS * (stop < len(name))
+
+
+def _repeated(names: Sequence[str], shown: Sequence[str]) -> list[int]:
+    """Which texts stand for a name although another name has that text already, or is that text itself."""
+    owner = {name: name for name, text in zip(names, shown, strict=True) if name == text}
+    return [i for i, (name, text) in enumerate(zip(names, shown, strict=True)) if owner.setdefault(text, name) != name]
+
+
+def _numbered(names: Sequence[str], shown: list[str], widths: Sequence[int]) -> list[str]:
+    """Give each text that stands for a second name a number behind its ellipsis."""
+    taken = set(shown)
+    numbers: dict[tuple[str, int], str] = {}
+    number = 1
+    for i in _repeated(names, shown):
+        key = names[i], widths[i]
+        while key not in numbers:
+            number += 1
+            mark = f"{ELLIPSIS}{number}"
+            if len(mark) > widths[i]:
+                break
+            text = _first_cells(names[i], widths[i] - len(mark)) + mark
+            if text not in taken:
+                numbers[key] = text
+                taken.add(text)
+        shown[i] = numbers.get(key, shown[i])
+    return shown
+
+
+def _first_cells(text: str, width: int) -> str:
+    """As many characters of its beginning as have room in `width` columns."""
+    if text.isascii():
+        return text[: max(0, width)]
+    return next(_cut(text, width)) if width > 0 else ""
+
+
+def _last_cells(text: str, width: int) -> str:
+    """As many characters of its end as have room in `width` columns; no mark that belongs to the one before it."""
+    if text.isascii():
+        return text[len(text) - max(0, min(width, len(text))) :]
+    found = len(text)
+    while found and cells(text[found - 1 :]) <= width:
+        found -= 1
+    while found < len(text) and not cells(text[found]):
+        found += 1
+    return text[found:]
