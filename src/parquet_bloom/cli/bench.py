@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import footer_limits, json_option, listed, print_json, quiet, raw_files_option, say
 from parquet_bloom.cli.groups import FILE, Command
+from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
 
 
@@ -26,6 +27,7 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     The file stays as it is: the other one, with filters on the predicate's columns or without any, is a copy in a
     temporary folder. Exit status 1 if an engine finds other rows with filters.
     """
+    split((file, predicate), required=True, what="FILE")  # which raises where the second one is a file
     from parquet_bloom.report.bench import print_bench
     from parquet_bloom.worth.bench import bench
     from parquet_bloom.worth.engines import installed_engines

@@ -22,13 +22,13 @@ from parquet_bloom.cli.common import (
     say_unused,
     table_options,
 )  # fmt: skip
-from parquet_bloom.cli.groups import FILE, Command, needs_predicate
+from parquet_bloom.cli.groups import FILE, Command
+from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("check", cls=Command)
-@click.argument("sources", nargs=-1, type=FILE, metavar="PATH...")
-@click.argument("predicate", metavar="PREDICATE")
+@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
 @click.option("--explain", is_flag=True, help="What is read and why, then the rest by reason; --all: a line each.")
 @raw_files_option
 @table_options
@@ -40,7 +40,6 @@ from parquet_bloom.cli.progress import Watch
 @footer_limits
 def command(
     sources: tuple[str, ...],
-    predicate: str,
     explain: bool,
     raw_files: bool,
     catalog_properties: dict[str, str] | None,
@@ -63,9 +62,10 @@ def command(
     from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check
 
-    needs_predicate(sources, predicate, 'FILES "id = 42"')
+    words = sources
+    sources, predicate = split(words, required=True)
     shown = format_of(as_json, output_format)
-    with Watch("check", quiet=shown == "json") as watch:
+    with Watch("check", quiet=shown == "json") as watch, either_way(words, predicate):
         verdicts = check(
             sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files,
             catalog_properties=catalog_properties, allow_roots=allow_roots,

@@ -214,17 +214,3 @@ def _columns(names: list[str]) -> list[str]:
             with contextlib.suppress(ParquetBloomError, OSError), Source(name) as source:
                 return [leaf.name for leaf in source.footer().leaves]
     return []
-
-
-def needs_predicate(sources: tuple[str, ...], predicate: str, example: str) -> None:
-    """Say which of the two is missing where only one argument came, which click takes for the predicate.
-
-    Raises UsageError.
-    """
-    if sources:
-        return
-    looks = re.search(r"\s|=|<|>|'", predicate) and not os.path.exists(predicate)
-    missing = "files" if looks else "predicate"
-    after = "before the predicate" if looks else f"after {predicate}"
-    ctx = click.get_current_context()
-    raise click.UsageError(f"no {missing} {after}, as in: {ctx.command_path} {example}", ctx)

@@ -19,7 +19,8 @@ from parquet_bloom.cli.common import (
     say_unused,
     table_options,
 )
-from parquet_bloom.cli.groups import COLUMN, FILE, Commands, needs_predicate
+from parquet_bloom.cli.groups import COLUMN, FILE, Commands
+from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.report.text import headline
 
@@ -149,8 +150,7 @@ def _print_rows(
 
 
 @command.command("query")
-@click.argument("index", nargs=-1, type=FILE, metavar="INDEX...")
-@click.argument("predicate")
+@click.argument("index", nargs=-1, required=True, type=FILE, metavar="INDEX... PREDICATE")
 @_column_option
 @_type_option
 @_root_option
@@ -158,7 +158,7 @@ def _print_rows(
 @all_option
 @json_option
 def query(
-    index: tuple[str, ...], predicate: str, column: str | None, kind: str | None, root: str | None, no_check: bool,
+    index: tuple[str, ...], column: str | None, kind: str | None, root: str | None, no_check: bool,
     show_all: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Say which zones may hold a row that matches: =, IN, IS NULL, AND, OR.
@@ -172,7 +172,7 @@ def query(
     from parquet_bloom.report.tables import plural
     from parquet_bloom.zones.query import query_index
 
-    needs_predicate(index, predicate, 'INDEX "id = 42"')
+    index, predicate = split(index, required=True, what="INDEX")
     found = query_index(index, predicate, column=column, type=kind, check=not no_check, root=root)
     if as_json:
         print_json("index-query", found)

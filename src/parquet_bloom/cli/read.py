@@ -22,6 +22,7 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
+from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
 from parquet_bloom.report.text import visible
@@ -31,8 +32,8 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 
 
 @click.command("read", cls=Command)
-@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="PATH...")
-@click.option("--where", metavar="PREDICATE", help="SQL text: the rows that match.")
+@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... [PREDICATE]")
+@click.option("--where", metavar="PREDICATE", help="The predicate, if it is not the last argument.")
 @click.option("--columns", type=COLUMN, metavar="A,B", help="Only these columns.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write here, not to standard output.")
@@ -54,11 +55,12 @@ def command(
     """Read rows, from the row groups that can hold them.
 
     \b
-    parquet-bloom read events.parquet --where "trace_id = '4bf92f3577b34da6'"
-    parquet-bloom read data/ --where "user.id = 42" --columns at,user -o rows.csv
+    parquet-bloom read events.parquet "trace_id = '4bf92f3577b34da6'"
+    parquet-bloom read data/ "user.id = 42" --columns at,user -o rows.csv
     parquet-bloom read delta:lake/events@0 --where "user.id = 42"
 
-    What was skipped is told on stderr. With --index only pages that hold rows of surviving zones are read.
+    The last argument is the predicate, SQL text, unless it is a file, folder, glob, table or URI. What was skipped is
+    printed on stderr. With --index only pages that hold rows of surviving zones are read.
     """
     from parquet_bloom.read import scan_of
     from parquet_bloom.report import rows, skipping
@@ -66,10 +68,12 @@ def command(
     from parquet_bloom.report.text import width_of
 
     form = _format(output, form)
+    words = sources
+    sources, where = split(words, where)
     cut = form == "table" and limit is None
     names = [name.strip() for name in columns.split(",")] if columns else None
     table: rows.Table | None = None
-    with Watch("read") as watch:
+    with Watch("read") as watch, either_way(words, where):
         scan = scan_of(
             sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files,
             progress=watch.files, catalog_properties=catalog_properties, allow_roots=allow_roots,

@@ -12,18 +12,18 @@ from parquet_bloom.cli.common import (
     raw_files_option,
     say,
     say_failed,
-    sources_argument,
     table_options,
 )  # fmt: skip
 from parquet_bloom.cli.groups import FILE, Command
+from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("report", cls=Command)
-@sources_argument
+@click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... [PREDICATE]")
 @click.option("--output", "-o", required=True, type=FILE, metavar="FILE", help="Write the page here.")
-@click.option("--where", metavar="PREDICATE", help="Show what folders' names, bounds and filters leave of it.")
-@click.option("--count-rows", is_flag=True, help="With --where: read what is left, and count the rows that match.")
+@click.option("--where", metavar="PREDICATE", help="The predicate, if it is not the last argument.")
+@click.option("--count-rows", is_flag=True, help="With a predicate: read what is left, and count the rows that match.")
 @click.option("--overwrite", is_flag=True, help="Replace an --output that exists.")
 @raw_files_option
 @table_options
@@ -45,15 +45,18 @@ def command(
 
     \b
     parquet-bloom report events/ -o report.html
-    parquet-bloom report events/ --where "trace_id = '4bf92f35'" -o report.html
+    parquet-bloom report events/ "trace_id = '4bf92f35'" -o report.html
     parquet-bloom report delta:lake/events -o report.html
 
+    With a predicate (SQL text, the last argument) it shows what folders' names, bounds and filters leave of it.
     The page is one file that needs no network; the data behind its pictures is in it as JSON.
     """
     from parquet_bloom.report.page.write import write_report
     from parquet_bloom.report.tables import plural, size
 
-    with Watch("report", quiet=as_json) as watch:
+    words = sources
+    sources, where = split(words, where)
+    with Watch("report", quiet=as_json) as watch, either_way(words, where):
         page = write_report(
             sources,
             output,

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from parquet_bloom.edit.plan import HAS_FILTER
 from parquet_bloom.report.tables import growth, plural, print_table, share, size
 from parquet_bloom.report.text import Say, gist, headline
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
+_KEPT = "filters are there already and stay; --replace builds them anew"
 _UNWRITTEN = "no byte of them changes, the commit alone names another size of each"
 
 
@@ -41,22 +43,26 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Tell of RemovedFiles: of one in a line, of several totals first."""
     for file in files if len(files) == 1 else ():
-        would = "would remove" if file.dry_run else "removed"
-        saved = "" if file.dry_run else f", {size(file.bytes_before - file.bytes_after)} less"
-        stay = f"; {file.bytes_stay} left their bytes behind, as nothing could be cut safely" if file.bytes_stay else ""
-        headline(_arrow(file), f"{would} {plural(file.removed, 'filter')}{saved}{stay}", say)
+        headline(_arrow(file), _removed([file]), say)
         say_travel(file, say)
     if len(files) < 2:
         return
-    would = "would remove" if files[0].dry_run else "removed"
-    saved = "" if files[0].dry_run else f", {size(sum(f.bytes_before - f.bytes_after for f in files))} less"
-    say(f"{plural(len(files), 'file')}: {would} {plural(sum(f.removed for f in files), 'filter')}{saved}")
-    stay = sum(f.bytes_stay for f in files)
-    if stay:
-        say(f"  {stay:,} left their bytes behind, as nothing could be cut safely")
+    say(f"{plural(len(files), 'file')}: {_removed(files)}")
     _say_travel_of_all(files, say)
     rows = [(f.source, f.removed, size(f.bytes_before - f.bytes_after)) for f in files]
-    print_files(("file", "filters", "less"), rows, everything, say)
+    shown = 2 if files[0].dry_run else 3  # how much less that is, only the work shows
+    print_files(("file", "filters", "less")[:shown], [row[:shown] for row in rows], everything, say)
+
+
+def _removed(files: Sequence[Any]) -> str:
+    """What was removed of files, or would be."""
+    removed, dry = sum(f.removed for f in files), files[0].dry_run
+    if not removed:
+        return "nothing to remove"
+    saved = "" if dry else f", {size(sum(f.bytes_before - f.bytes_after for f in files))} less"
+    stay = sum(f.bytes_stay for f in files)
+    behind = f"; {stay:,} left their bytes behind, as nothing could be cut safely" if stay else ""
+    return f"{'would remove' if dry else 'removed'} {plural(removed, 'filter')}{saved}{behind}"
 
 
 def print_commits(report: Any, say: Say) -> None:
@@ -106,9 +112,13 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
             if one.row_group is not None:
                 left.row_groups += 1
                 left.row_group = one.row_group
-    return [
-        f"  no filter on {left.columns_shown(names_shown, len(files))}: " + left.reason for left in reasons.values()
-    ]
+    lines = []
+    for left in reasons.values():
+        columns = left.columns_shown(names_shown, len(files))
+        lines.append(
+            f"  {columns}: {_KEPT}" if left.reason == HAS_FILTER else f"  no filter on {columns}: {left.reason}"
+        )
+    return lines
 
 
 @dataclass
@@ -148,14 +158,15 @@ def listed(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
 
 def _print_one(file: Any, say: Say) -> None:
     names = listed(file.columns)
-    if file.dry_run:
-        on = f" on {names}" if names else ""
+    if not (file.planned_filters if file.dry_run else file.filters):
+        what = "nothing to add"
+        if file.dry_run and file.source != file.output:
+            what += f"; a copy needs up to {size(file.bytes_needed)} of disk"
+    elif file.dry_run:
         what = (
-            f"would add {plural(file.planned_filters, 'filter')}{on}; up to {size(file.planned_bytes)}; "
+            f"would add {plural(file.planned_filters, 'filter')} on {names}; up to {size(file.planned_bytes)}; "
             f"needs up to {size(file.bytes_needed)} of disk"
         )
-    elif not file.filters:
-        what = "nothing to add"
     else:
         what = (
             f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
@@ -181,14 +192,17 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
     nothing = sum(not (f.planned_filters if dry else f.filters) for f in files)
     of_files = f"{plural(len(files), 'file')}, {size(before)}"
     if dry:
-        say(f"{of_files}: would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}")
-        say(f"  needs up to {size(disk_for(files))} of disk")
+        say(f"{of_files}: would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}"
+            if filters else f"{of_files}: nothing to add")  # fmt: skip
+        if filters or any(f.source != f.output for f in files):
+            say(f"  needs up to {size(disk_for(files))} of disk")
     else:
         added = sum(f.filter_bytes for f in files)
         grown = growth(before, sum(f.bytes_after for f in files))
         seconds = sum(f.seconds for f in files)
-        say(f"{of_files}: {plural(filters, 'filter')}, {size(added)} (files {grown}), {seconds:.2f} s")
-    if nothing:
+        what = f"{plural(filters, 'filter')}, {size(added)} (files {grown})" if filters else "nothing to add"
+        say(f"{of_files}: {what}, {seconds:.2f} s")
+    if 0 < nothing < len(files):
         say(f"  {plural(nothing, 'file')}: nothing to add")
     _say_travel_of_all(files, say)
 

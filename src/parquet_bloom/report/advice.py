@@ -33,7 +33,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     others = [column for column in advice.columns if not column.advised]
     shown = others if show_all or len(others) <= 20 else others[:20]
     if shown:
-        print_table(("column", "no filter, as"), [(column.column, column.reason) for column in shown], names=(0,))
+        print_table(("column", "not advised, as"), [(column.column, column.reason) for column in shown], names=(0,))
     if len(shown) < len(others):
         say(f"... and {plural(len(others) - len(shown), 'column')} more; --all has all")
     for line in advice.flags:
