@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -268,7 +269,7 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "committed version 4 of" in said
     assert run(["add", name, "-c", "id"]) == 0
     said = capfd.readouterr().out
-    assert "3 files: nothing to add" in said
+    assert re.match(r"3 files, [\d.,]+ (B|KiB): nothing to add, ", said)
     assert "committed" not in said
     assert run(["add", name, "-c", "id", "--in-place"]) == 2
     assert "--in-place is for files; a table's change is its commit" in capfd.readouterr().err
