@@ -397,7 +397,8 @@ def test_a_delta_table_is_advised_on_by_its_live_files(tmp_path: Path) -> None:
     assert advise(folder).advised == advice.advised, "a folder with a log is its table"
     [add, _] = advice.commands
     assert "--in-place" not in add
-    parquet_bloom.add_filters(f"delta:{folder}", columns=advice.advised, fpp="auto")
+    rates = {column.column: column.fpp for column in advice.columns if column.advised}
+    parquet_bloom.add_filters(f"delta:{folder}", columns=advice.advised, fpp=rates)
     assert advise(f"delta:{folder}").advised == []
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.edit.plan import HAS_FILTER
 from parquet_bloom.report.tables import growth, plural, print_table, share, size
 from parquet_bloom.report.text import Say, gist, headline
 
@@ -112,6 +111,8 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
             if one.row_group is not None:
                 left.row_groups += 1
                 left.row_group = one.row_group
+    from parquet_bloom.edit.plan import HAS_FILTER  # here, as inspect and verify print files with this module too
+
     lines = []
     for left in reasons.values():
         columns = left.columns_shown(names_shown, len(files))

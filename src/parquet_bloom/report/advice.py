@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parquet_bloom.edit.sample import Interval
-from parquet_bloom.report.tables import plural, print_table, size
+from parquet_bloom.report.tables import plural, print_table, share, size
 from parquet_bloom.report.text import Say
 from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice
 
@@ -51,7 +51,7 @@ def _row(column: ColumnAdvice) -> tuple[str, ...]:
     least, most = size(round(low)), size(round(high))
     taken = least if least == most else f"{least} to {most}"
     return (
-        column.column, f"{column.fpp:g}", taken, in_seconds(column.seconds), in_percent(column.absent.row_groups),
+        column.column, share(column.fpp), taken, in_seconds(column.seconds), in_percent(column.absent.row_groups),
         in_percent(column.present.row_groups), f"{column.in_vain:.2g}",
     )  # fmt: skip
 

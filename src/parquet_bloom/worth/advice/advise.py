@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -56,7 +57,8 @@ class ColumnAdvice(Printed):
     distinct_share  distinct values of a row group, as a share of its values
     overlap       the share of row groups whose bounds admit a present value
     row_groups_of_a_key  how many hold it
-    fpp           the rate that is advised, see worth.advice.gain.least_rate
+    fpp           the rate that is advised, see worth.advice.gain.least_rate; the commands of an Advice name it, and no
+                  filter that they add errs more often
     filter_bytes  that all filters take; seconds: for decoding and hashing, here
     present       what a lookup of a present value is spared: of any distinct value of any row group that holds values.
                   Its keys are equally likely, however many rows have them
@@ -291,10 +293,17 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     words = ["parquet-bloom", "add", *(os.fspath(path) for path in changed)]
     for column in advised:
         words += ["--column", column.column]
+    # The rates that the table names. --fpp auto would choose anew for each file, and another one than this.
+    rates = Counter(f"{column.fpp:g}" for column in advised)
+    [(most, _)] = rates.most_common(1)
+    words += ["--fpp", most]
+    for column in advised:
+        if (rate := f"{column.fpp:g}") != most:
+            words += ["--column-fpp", f"{column.column}={rate}"]
     first = advised[0].column
     where = [] if table is not None else ["--in-place"]
     return [
-        shlex.join([*words, "--fpp", "auto", *where]),
+        shlex.join([*words, *where]),
         shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
     ]
 
