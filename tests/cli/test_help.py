@@ -1,7 +1,8 @@
-"""Help pages: each ends with examples, and each example runs as it stands there."""
+"""Help pages: each begins with what the command does and examples, and each example runs as it stands there."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from deltalake import write_deltalake
 
 import parquet_bloom
 from parquet_bloom import cli
-from parquet_bloom.cli.groups import _Telling
+from parquet_bloom.cli.groups import SECTIONS, _Telling
 from parquet_bloom.report.text import cells
 
 TRACE = "4bf92f3577b34da6"
@@ -44,16 +45,64 @@ SPARKS = [line for command in PAGES.values() for line in command.examples if " s
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_and_ends_with_examples(name: str) -> None:
+def page_of(name: str) -> str:
     command = PAGES[name]
     context = click.Context(command, info_name=name, terminal_width=78, help_option_names=["-h", "--help"])
-    page = command.get_help(context)
+    return command.get_help(context)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_begins_with_what_the_command_does_and_examples(name: str) -> None:
+    command, page = PAGES[name], page_of(name)
     assert max(map(cells, page.splitlines())) <= 80
-    last = page.rpartition("\n\nExamples:\n")[2]
-    assert [line.strip() for line in last.splitlines()] == command.examples
+    usage, first, examples, *_ = page.split("\n\n")
+    assert usage.startswith("Usage: ")
+    assert first.endswith(".")
+    assert [line.strip() for line in examples.splitlines()] == command.examples
     assert any(line.startswith(name) for line in command.examples), "of this very command"
     for option in ("-q, --quiet", "-v, --verbose", "-h, --help"):
-        assert option in page
+        assert page.count(option) == 1
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_limits_come_last_and_what_most_need_first(name: str) -> None:
+    """`advise --help` began with the lengths of lists in footers."""
+    titles = re.findall(r"^(\w[^\n]*):$", page_of(name), re.MULTILINE)
+    assert titles
+    assert "Limits, for files that one trusts" not in titles[:-1]
+    order = [title for title in SECTIONS if title in titles]
+    assert [title for title in titles if title in SECTIONS] == order
+    assert titles[0] in (
+        "Which columns",
+        "Where the result goes",
+        "Options",
+        "What is printed",
+        "Make filters",
+        "Commands",
+    )
+
+
+def test_the_first_page_lists_each_command_once_in_a_line() -> None:
+    page = page_of("parquet-bloom")
+    listed = re.findall(r"^  (\w+) +[A-Z][^\n]*\.$", page, re.MULTILINE)
+    assert sorted(listed) == sorted(cli.group.list_commands(click.Context(cli.group)))
+    assert page.index("Make filters:") < page.index("Use filters:") < page.index("More commands:")
+    assert page.index("More commands:") < page.index("--traceback") < page.index("Exit status: 0 done")
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("add", "--column"),
+        ("advise", "--queries"),
+        ("check", "--explain"),
+        ("read", "--columns"),
+        ("bench", "--engine"),
+    ],
+)
+def test_the_first_option_of_a_page(name: str, first: str) -> None:
+    page = page_of(f"parquet-bloom {name}")
+    assert re.findall(r"^  (?:-\w, )?(--[\w-]+)", page, re.MULTILINE)[0] == first
 
 
 def events(rows: int = 4000) -> pa.Table:

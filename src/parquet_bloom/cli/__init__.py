@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -48,6 +49,12 @@ _NoArguments = getattr(click.exceptions, "NoArgsIsHelpError", ())  # click 8.1 p
 
 class _Commands(Commands):
     """Loads a command's module when it is asked for: `--help` must not wait for pyarrow."""
+
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Make filters": ("advise", "add", "remove"),
+        "Use filters": ("check", "read"),
+        "Look at filters": ("status", "inspect", "verify", "report", "bench", "engines"),
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -64,7 +64,7 @@ def command(
     sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
     fpp: Rate | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
 ) -> int:  # fmt: skip
-    """Add Bloom filters to Parquet files; all other bytes stay as they are.
+    """Add Bloom filters to Parquet files; no other byte changes.
 
     \b
     parquet-bloom add events.parquet --column trace_id --output bloom.parquet

@@ -38,15 +38,15 @@ def command(
     sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool,
     catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...], show_all: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Say which columns should have filters, what they gain and what they cost; nothing is written.
+    """Say which columns should have filters, what they gain and cost.
 
     \b
     parquet-bloom advise events/
     parquet-bloom advise events/ --queries queries.sql --engine duckdb
     parquet-bloom advise delta:lake/events
 
-    Reads footers, and a sample of each column in up to six row groups. Figures are told as the interval that they
-    are likely to lie in.
+    Reads footers, and a sample of each column in up to six row groups; nothing is written. Figures are intervals that
+    they are likely to lie in. The last lines are commands to paste, with the rates of the table.
     """
     from parquet_bloom.report.advice import print_advice
     from parquet_bloom.worth.advice.advise import advise

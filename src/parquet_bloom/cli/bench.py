@@ -19,7 +19,7 @@ from parquet_bloom.cli.progress import Watch
 @json_option
 @footer_limits
 def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_files: bool, as_json: bool) -> int:
-    """Run a query with filters and without, by the engines that are installed here.
+    """Run a query with filters and without, by the engines installed.
 
     \b
     parquet-bloom bench events.parquet "trace_id = '4bf92f3577b34da6'"

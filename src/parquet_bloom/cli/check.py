@@ -50,14 +50,15 @@ def command(
     show_all: bool,
     as_json: bool,
 ) -> int:
-    """Say which row groups can match, from footers and a block of each filter; no data is read.
+    """Say which row groups can match a predicate; no data is read.
 
     \b
     parquet-bloom check events.parquet "trace_id = '4bf92f3577b34da6'"
     parquet-bloom check data/ "user.id IN (42, 43) AND day = DATE '2026-01-31'"
     parquet-bloom check delta:lake/events "trace_id = '4bf92f3577b34da6'"
 
-    Exit status 1 if no row group of any file can match; with --min-skipped, only if fewer are skipped.
+    Reads footers, and a block of each filter. Exit status 1 if no row group of any file can match; with --min-skipped,
+    only if fewer are skipped.
     """
     from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check

@@ -14,7 +14,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:
-    """Print a script that lets a shell complete commands, options, files and names of columns.
+    """Print a script by which a shell completes commands and columns.
 
     \b
     parquet-bloom completion bash >> ~/.bashrc

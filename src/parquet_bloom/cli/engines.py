@@ -15,14 +15,15 @@ from parquet_bloom.cli.progress import Watch
 @click.option("--kind", "kinds", multiple=True, metavar="TYPE", help="This type of column; may be repeated.")
 @json_option
 def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json: bool) -> int:
-    """Tell which engine uses Bloom filters on which type of column, and which releases break on them.
+    """Show which engine uses Bloom filters on which type of column.
 
     \b
     parquet-bloom engines
     parquet-bloom engines --test --engine duckdb --kind int64
 
-    With --test each engine is asked for stored values over files whose filters deny everything: one that does not find
-    a row has used the filter. Exit status 1 if an engine crashed or hung.
+    Shows releases that break on filters, too. With --test each engine is asked for stored values over files whose
+    filters deny everything: one that does not find a row has used the filter. Exit status 1 if an engine crashed or
+    hung.
     """
     from parquet_bloom.report.engines import print_engines
     from parquet_bloom.worth.engines import LOST, engines, installed_engines

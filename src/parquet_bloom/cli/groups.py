@@ -1,4 +1,4 @@
-"""How commands look: options that all have, in sections; near names of what is no command; whole sentences in lists."""
+"""How commands look: help pages, options that all have, in sections; near names of what is no command."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import difflib
 import inspect
 import os
 import re
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -21,21 +22,22 @@ if TYPE_CHECKING:
 
     from parquet_bloom.formats.forms.form import Rate
 
-# Options by what they are for, in the order of the help page; all others are "Options".
+# Options by what they are for, in the order of the help page: what most people need first, limits last. All others
+# are "Options".
 SECTIONS = {
     "Which columns": ("columns", "exclude"),
     "Where the result goes": (
-        "output", "in_place", "append", "last", "commit", "files_per_commit", "overwrite", "force", "sync", "form",
+        "output", "in_place", "overwrite", "dry_run", "append", "last", "force", "sync", "read_back", "form",
     ),
+    "Options": (),
     "Form and size of the filters": (
         "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
     ),
+    "What is printed": ("show_all", "as_json", "output_format", "report", "quiet", "verbose", "help"),
+    "Gates, for continuous integration": ("min_skipped", "assert_filters"),
+    "Tables": ("commit", "files_per_commit", "raw_files", "catalog_properties", "allow_roots"),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-    "What is told": (
-        "dry_run", "explain", "show_all", "as_json", "output_format", "report", "engine", "quiet", "verbose",
-    ),
-    "Gates, for continuous integration": ("min_skipped", "assert_filters"),
 }  # fmt: skip
 
 
@@ -59,27 +61,44 @@ _TELLING = (
 
 
 class _Telling(click.Command):
-    """A command that has the options which every command has, and whose page ends with the examples of its help.
+    """A command that has the options which every command has, and whose page begins with what it does, and examples.
 
     Examples are the paragraphs of commands that click leaves as they are, behind a \\b.
     """
 
     def __init__(self, name: str | None = None, *, help: str | None = None, **options: Any) -> None:
+        super().__init__(name, help=help, **options)
         texts = inspect.cleandoc(help or "").split("\n\n")
+        self.first = texts[0]
         examples = [text for text in texts if text.startswith("\b\nparquet-bloom ")]
-        super().__init__(name, help="\n\n".join(text for text in texts if text not in examples), **options)
         self.examples = [line for text in examples for line in text.splitlines()[1:]]
+        self.more = [text for text in texts[1:] if text not in examples]
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, a line each."""
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What it does, the examples, a line each, and the rest."""
+        self._format_beginning(formatter)
+        self._format_more(formatter)
+
+    def _format_beginning(self, formatter: click.HelpFormatter) -> None:
+        _write(formatter, self.first)
         if self.examples:
-            with formatter.section("Examples"):
-                formatter.write_text("\b\n" + "\n".join(self.examples))
+            _write(formatter, "\b\n" + "\n".join(self.examples))
+
+    def _format_more(self, formatter: click.HelpFormatter) -> None:
+        for text in self.more:
+            _write(formatter, text)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, those of all, --help."""
         own = super().get_params(ctx)
         return [*own[: len(self.params)], *_TELLING, *own[len(self.params) :]]
+
+
+def _write(formatter: click.HelpFormatter, text: str) -> None:
+    """A paragraph, with an empty line before it."""
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(text)
 
 
 class Command(_Telling):
@@ -92,8 +111,9 @@ class Command(_Telling):
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
-                records.setdefault(sections.get(param.name or "", "Options"), []).append(record)
-        for title in (*SECTIONS, "Options"):
+                name = "help" if "--help" in param.opts else param.name or ""  # click has a name of its own for it
+                records.setdefault(sections.get(name, "Options"), []).append(record)
+        for title in SECTIONS:
             if title in records:
                 with formatter.section(title):
                     formatter.write_dl(records[title])
@@ -103,6 +123,7 @@ class Commands(_Telling, click.Group):
     """A group that knows what a mistyped command may have meant, and lists its commands in whole sentences."""
 
     command_class = Command
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {}  # by what they are for; all others are "More commands"
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -116,11 +137,29 @@ class Commands(_Telling, click.Group):
             ctx.fail(f"no command {name}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What it is for, and examples; the rest comes behind the commands."""
+        self._format_beginning(formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, and then the few options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What there is to know of all commands."""
+        self._format_more(formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List each command with the first sentence of its help."""
-        rows = [(name, first_sentence(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        names = self.list_commands(ctx)
+        rest = [name for name in names if not any(name in some for some in self.sections.values())]
+        sections = {**self.sections, "More commands" if self.sections else "Commands": rest}
+        wide = max(map(len, names))
+        for title, some in sections.items():
+            rows = [(name.ljust(wide), first_sentence(self.get_command(ctx, name))) for name in some if name in names]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 def first_sentence(command: click.Command | None) -> str:

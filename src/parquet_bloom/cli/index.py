@@ -45,10 +45,10 @@ _root_option = click.option(
 
 @click.group("index", cls=Commands)
 def command() -> None:
-    """Zone indexes as Lance has them: for data that must not be touched, or in steps finer than row groups.
+    """Zone indexes beside the data, as Lance has them.
 
-    INDEX is a bloomfilter.lance, a folder of them, or a Lance data set that has such indexes. Needs pylance
-    (extra `lance`).
+    They are for data that must not be touched, or for steps finer than row groups. INDEX is a bloomfilter.lance, a
+    folder of them, or a Lance data set that has such indexes. Needs pylance (extra `lance`).
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/

@@ -44,7 +44,7 @@ def command(
     assert_filters: tuple[str, ...], output_format: str,
     raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Show the Bloom filters of Parquet files and what is wrong with them.
+    """Show the filters of Parquet files, and what is wrong with them.
 
     \b
     parquet-bloom inspect events-bloom.parquet

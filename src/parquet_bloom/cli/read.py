@@ -52,7 +52,7 @@ def command(
     overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
     range_values: int, raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Read rows, from the row groups that can hold them.
+    """Read the rows that match a predicate, or all rows.
 
     \b
     parquet-bloom read events.parquet "trace_id = '4bf92f3577b34da6'"

@@ -41,15 +41,16 @@ def command(
     allow_roots: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Write one HTML page about files and their filters: what to do, gain and cost, pictures of the largest file.
+    """Write one HTML page about files and their filters.
 
     \b
     parquet-bloom report events/ -o report.html
     parquet-bloom report events/ "trace_id = '4bf92f35'" -o report.html
     parquet-bloom report delta:lake/events -o report.html
 
-    With a predicate (SQL text, the last argument) it shows what folders' names, bounds and filters leave of it.
-    The page is one file that needs no network; the data behind its pictures is in it as JSON.
+    It shows what to do, gain and cost, and pictures of the largest file. With a predicate (SQL text, the last
+    argument) it shows what folders' names, bounds and filters leave of it. The page is one file that needs no
+    network; the data behind its pictures is in it as JSON.
     """
     from parquet_bloom.report.page.write import write_report
     from parquet_bloom.report.tables import plural, size

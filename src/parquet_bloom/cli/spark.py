@@ -35,10 +35,11 @@ class _Commands(Commands):
 
 @click.group("spark", cls=_Commands)
 def command() -> None:
-    """The same for data sets of any size, on Spark (extra `spark`, Java 17 or later).
+    """The same on Spark, for data sets of any size.
 
-    PATHS are named as Spark names them: plain, file:, hdfs:, s3a:, abfss:, gs:. Without a session (spark-submit,
-    a notebook) one is started, and stopped at the end. Executors on other machines need this package, too.
+    Needs the extra `spark` and Java 17 or later. PATHS are named as Spark names them: plain, file:, hdfs:, s3a:,
+    abfss:, gs:. Without a session (spark-submit, a notebook) one is started, and stopped at the end. Executors on
+    other machines need this package, too.
 
     \b
     parquet-bloom spark add s3a://bucket/events --column trace_id --in-place

@@ -45,14 +45,15 @@ def command(
     as_json: bool, output_format: str, raw_files: bool, catalog_properties: dict[str, str] | None,
     allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Check that every stored value is admitted by its filter; measure how many absent ones are.
+    """Check that each filter admits every stored value of its column.
 
     \b
     parquet-bloom verify events-bloom.parquet
     parquet-bloom verify data/ --sample 3
     parquet-bloom verify delta:lake/events --sample 3
 
-    Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
+    Measures as well how many values are admitted that are not stored. Exit status 1 if a filter is wrong: it costs
+    rows in every engine that uses it.
     """
     from parquet_bloom.audit.verify import verify
     from parquet_bloom.report import gates

@@ -116,9 +116,8 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
     lines = []
     for left in reasons.values():
         columns = left.columns_shown(names_shown, len(files))
-        lines.append(
-            f"  {columns}: {_KEPT}" if left.reason == HAS_FILTER else f"  no filter on {columns}: {left.reason}"
-        )
+        kept = left.reason == HAS_FILTER
+        lines.append(f"  {columns}: {_KEPT}" if kept else f"  no filter on {columns}: " + left.reason)  # a Message
     return lines
 
 
