@@ -85,8 +85,10 @@ def test_what_the_library_logs_is_told(keys: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("terminal", "environment", "takes"),
     [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"NO_COLOR": ""}, True),
-     (True, {"TERM": "dumb"}, False)],
-    ids=["terminal", "pipe", "NO_COLOR", "NO_COLOR is empty", "dumb"],
+     (True, {"TERM": "dumb"}, False), (False, {"FORCE_COLOR": "1"}, True), (False, {"FORCE_COLOR": ""}, False),
+     (True, {"FORCE_COLOR": "1", "TERM": "dumb"}, True), (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+    ids=["terminal", "pipe", "NO_COLOR", "NO_COLOR is empty", "dumb", "FORCE_COLOR", "FORCE_COLOR is empty",
+         "dumb, but forced", "both"],
 )  # fmt: skip
 def test_only_terminals_that_want_them_get_colours(
     terminal: bool, environment: dict[str, str], takes: bool, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,17 @@ def test_names_are_cut_in_the_middle_and_it_is_said(folder: Path) -> None:
     assert lines[-1] == HINT
 
 
+def test_two_columns_of_rows_never_have_the_same_heading(tmp_path: Path) -> None:
+    """A heading lost its end: of these all that `read` showed was that they are long."""
+    names = [f"measured_values_of_sensor_{i}_in_the_{side}_hall" for i in range(3) for side in ("left", "right")]
+    pq.write_table(pa.table({name: ["text"] for name in names}), tmp_path / "x.parquet")
+    heading = plain(on_terminal(tmp_path, "read", "x.parquet"))[0].split()
+    shown = [name for name in heading if name != "…"]
+    assert len(shown) >= 4
+    assert len(set(shown)) == len(shown)
+    assert all("…" in name for name in shown)
+
+
 def test_a_wider_terminal_and_a_pipe_have_them_whole(folder: Path) -> None:
     wide = plain(on_terminal(folder, "inspect", "names.parquet", width=200))
     assert sum(LONG in line for line in wide) == 1
@@ -252,6 +263,42 @@ def test_colours_are_for_terminals_that_take_them(folder: Path) -> None:
             assert "\x1b" not in "".join(on_terminal(folder, *words, **environment))
         piped = command(*words, cwd=folder)
         assert "\x1b" not in piped.stdout + piped.stderr
+
+
+COLOURED = {
+    ("check", "lake", "id = 5", "--explain"): "\x1b[32m",
+    ("check", "lake", "id = 5"): "\x1b[32m",
+    ("inspect", "lake"): "\x1b[32m",
+    ("verify", "lake", "--sample", "1"): "\x1b[32m",
+    ("add", "lake", "--in-place", "--dry-run", "-c", "id", "--replace"): "\x1b[32m",
+    ("remove", "lake", "--in-place", "--dry-run"): "\x1b[32m",
+    ("advise", "lake"): "\x1b[32m",
+    ("engines", "--engine", "duckdb"): "\x1b[31m",
+    ("inspect", "nowhere.parquet"): "\x1b[31m",
+}
+
+
+@pytest.mark.parametrize("words", COLOURED, ids=" ".join)
+def test_each_command_has_colours_on_a_terminal_alone(lake: tuple[Path, str], words: tuple[str, ...]) -> None:
+    """Not only headings in bold: a colour. NO_COLOR, a pipe and a dumb terminal have none, and the same text."""
+    folder, _ = lake
+    colours = on_terminal(folder, *words)
+    assert COLOURED[words] in "".join(colours)
+    without = on_terminal(folder, *words, NO_COLOR="1")
+    assert "\x1b" not in "".join(without)
+    assert [line.split() for line in plain(colours)] == [line.split() for line in without]
+    piped = command(*words, cwd=folder, COLUMNS="80")
+    assert "\x1b" not in piped.stdout + piped.stderr
+    forced = command(*words, cwd=folder, COLUMNS="80", FORCE_COLOR="1")
+    assert COLOURED[words] in forced.stdout + forced.stderr
+    assert plain((forced.stdout, forced.stderr)) == [piped.stdout, piped.stderr]
+
+
+@pytest.mark.parametrize(
+    "words", [("read", "lake", "id >= 0", "--limit", "3"), ("inspect", "lake", "--json")], ids=" ".join
+)
+def test_what_programs_read_has_no_colour_even_if_forced(lake: tuple[Path, str], words: tuple[str, ...]) -> None:
+    assert "\x1b" not in command(*words, cwd=lake[0], FORCE_COLOR="1").stdout
 
 
 def test_an_error_is_folded_on_terminals_and_one_line_elsewhere(folder: Path) -> None:

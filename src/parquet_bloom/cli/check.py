@@ -82,7 +82,7 @@ def command(
         texts = skipping.unfiltered_lines(verdicts.columns, sources, catalog_properties)
         whole = 1 if texts and catalog_properties else 0  # a command that is long: it is pasted, and so not folded
         for text in texts[: len(texts) - whole]:
-            say(text)
+            say(text, "magenta")
         print_lines(texts[len(texts) - whole :])
     say_unused(verdicts.unused)
     say_notes(verdicts.notes)

@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,7 +20,7 @@ from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWa
 from parquet_bloom.limits import RANGE_VALUES, set_limits
 from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
-from parquet_bloom.report.text import UNBOUNDED, folded, inert, inert_lines, json_text, painted, visible, width_of
+from parquet_bloom.report.text import UNBOUNDED, coloured, folded, inert, json_text, painted, visible, width_of
 from parquet_bloom.storage.secrets import without_secret
 
 if TYPE_CHECKING:
@@ -187,17 +187,26 @@ def quiet() -> bool:
     return talk.quiet
 
 
-def say(text: str) -> None:
-    """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey."""
+def say(text: str, style: str = "") -> None:
+    """Print a line for people: folded at spaces to the terminal's width, with nothing that a terminal would obey.
+
+    style  of report.text.painted, where standard output takes colours
+    """
     if talk.quiet:
         return
-    click.echo(inert_lines(folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))))
+    lines = folded(visible(without_secret(worded(text, option_of))), width_of(sys.stdout))
+    _echo("\n".join(painted(inert(line), style, sys.stdout) for line in lines), sys.stdout)
 
 
-def paste(command: str) -> None:
+def paste(text: str, style: str = "") -> None:
     """Print a command that people will paste: never folded, with nothing that a terminal would obey."""
     if not talk.quiet:
-        click.echo(inert("  " + visible(without_secret(command))))
+        _echo(painted(inert("  " + visible(without_secret(text))), style, sys.stdout), sys.stdout)
+
+
+def _echo(text: str, file: IO[str]) -> None:
+    """Print what is painted where the file takes colours; click by itself strips codes of what is no terminal."""
+    click.echo(text, file=file, color=coloured(file))
 
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
@@ -238,7 +247,7 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     lines = list(map(inert, folded(head + first, width)))
     lines[0] = painted(head.rstrip(), style, sys.stderr) + lines[0][len(head.rstrip()) :]
     with Watch.room():
-        click.echo("\n".join([*lines, *map(inert, rest)]), err=True)
+        _echo("\n".join([*lines, *map(inert, rest)]), sys.stderr)
 
 
 def print_json(document: str, value: Any) -> None:

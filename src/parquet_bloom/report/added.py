@@ -42,15 +42,19 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
     """Tell of RemovedFiles: of one in a line, of several totals first."""
     for file in files if len(files) == 1 else ():
-        headline(_arrow(file), _removed([file]), say)
+        headline(_arrow(file), _removed([file]), say, _style(file.removed))
         say_travel(file, say)
     if len(files) < 2:
         return
-    say(f"{plural(len(files), 'file')}: {_removed(files)}")
+    say(f"{plural(len(files), 'file')}: {_removed(files)}", _style(sum(f.removed for f in files)))
     _say_travel_of_all(files, say)
     rows = [(f.source, f.removed, size(f.bytes_before - f.bytes_after)) for f in files]
     shown = 2 if files[0].dry_run else 3  # how much less that is, only the work shows
     print_files(("file", "filters", "less")[:shown], [row[:shown] for row in rows], everything, say)
+
+
+def _style(filters: int) -> str:
+    return "green" if filters else ""
 
 
 def _removed(files: Sequence[Any]) -> str:
@@ -172,7 +176,7 @@ def _print_one(file: Any, say: Say) -> None:
             f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
             f"{size(file.filter_bytes)} (file {_growth(file)}), {file.seconds:.2f} s"
         )
-    headline(_arrow(file), what, say)
+    headline(_arrow(file), what, say, _style(file.planned_filters if file.dry_run else len(file.filters)))
     say_travel(file, say)
     worst: dict[str, list[Any]] = {}
     for f in file.filters:
@@ -192,8 +196,8 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
     nothing = sum(not (f.planned_filters if dry else f.filters) for f in files)
     of_files = f"{plural(len(files), 'file')}, {size(before)}"
     if dry:
-        say(f"{of_files}: would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}"
-            if filters else f"{of_files}: nothing to add")  # fmt: skip
+        would = f"would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}"
+        say(f"{of_files}: {would if filters else 'nothing to add'}", _style(filters))
         if filters or any(f.source != f.output for f in files):
             say(f"  needs up to {size(disk_for(files))} of disk")
     else:
@@ -201,7 +205,7 @@ def _print_totals(files: Sequence[Any], say: Say) -> None:
         grown = growth(before, sum(f.bytes_after for f in files))
         seconds = sum(f.seconds for f in files)
         what = f"{plural(filters, 'filter')}, {size(added)} (files {grown})" if filters else "nothing to add"
-        say(f"{of_files}: {what}, {seconds:.2f} s")
+        say(f"{of_files}: {what}, {seconds:.2f} s", _style(filters))
     if 0 < nothing < len(files):
         say(f"  {plural(nothing, 'file')}: nothing to add")
     _say_travel_of_all(files, say)

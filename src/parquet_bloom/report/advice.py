@@ -19,9 +19,10 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
         understood, lost = advice.queries
         say(f"{understood:,} of the log's {understood + lost:,} queries are understood")
     advised = [column for column in advice.columns if column.advised]
-    say(
-        f"{plural(len(advised), 'column')} should have filters" if advised else "no column needs a filter that it lacks"
-    )
+    if advised:
+        say(f"{plural(len(advised), 'column')} should have filters", "magenta")
+    else:
+        say("no column needs a filter that it lacks", "green")
     if advised:
         rows = [_row(column) for column in advised]
         head = ("column", "fpp", "filters", "to add", "absent key", "present key", "in vain")
@@ -39,7 +40,7 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
     for line in advice.flags:
         say("note: " + line)
     for command in advice.commands:
-        paste(command)
+        paste(command, "bold")
 
 
 def _row(column: ColumnAdvice) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ def print_bench(report: Any, say: Say) -> None:
         if gain.note:
             say(f"{gain.title}: {gain.note}")
     for gain in report.lost_rows:
-        say(f"{gain.title} finds other rows with filters than without")
-    say(report.sentence)
+        say(f"{gain.title} finds other rows with filters than without", "red")
+    say(report.sentence, "red" if report.lost_rows else "green")
 
 
 def _row(gain: Any) -> tuple[str, ...]:

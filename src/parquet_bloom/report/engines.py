@@ -116,7 +116,7 @@ def _print_hazards(hazards: Sequence[Any], say: Say) -> None:
     if not hazards:
         return
     width, few = width_of(sys.stdout), len(hazards) <= _FEW
-    say("releases that break on right filters, or write wrong ones:")
+    say("releases that break on right filters, or write wrong ones:", "red")
     for hazard in hazards:
         if few:
             for line in folded(f"  {_hazard(hazard)}; {hazard.avoid} ({hazard.how}, {hazard.source})", width):

@@ -52,15 +52,16 @@ def _say_total(files: Sequence[Any], filters: Sequence[Any], form: str, say: Say
     of = "it" if len(files) == 1 else "them"
     part = f", {size(taken)} ({share(taken / whole if whole else 0)} of {of})"
     found = f"{plural(len(filters), 'filter')}{form}{part}" if filters else "no filter"
-    _say_of(files, f"{rows:,} rows, {plural(groups, 'row group')}, {found}{bad}", say)
+    style = "red" if problems else "green" if filters else ""
+    _say_of(files, f"{rows:,} rows, {plural(groups, 'row group')}, {found}{bad}", say, style)
 
 
-def _say_of(files: Sequence[Any], what: str, say: Say) -> None:
+def _say_of(files: Sequence[Any], what: str, say: Say, style: str) -> None:
     """Say something of one file, or of all."""
     if len(files) == 1:
-        headline(files[0].path, what, say)
+        headline(files[0].path, what, say, style)
     else:
-        say(f"{plural(len(files), 'file')}: {what}")
+        say(f"{plural(len(files), 'file')}: {what}", style)
 
 
 def _form(filters: Sequence[Any]) -> str:
@@ -113,7 +114,8 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
     looked, groups = sum(f.sampled for f in files), sum(f.row_groups for f in files)
     some = f", {looked:,} of {groups:,} row groups looked at" if looked < groups else ""
     if files:
-        _say_of(files, f"{plural(len(filters), 'filter')}, {bad}{some}", say)
+        style = "red" if wrong else "green" if filters else ""
+        _say_of(files, f"{plural(len(filters), 'filter')}, {bad}{some}", say, style)
     if everything:
         for file in files:
             if len(files) > 1:

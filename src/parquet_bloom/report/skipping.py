@@ -40,7 +40,7 @@ def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> N
 
     verdicts  of search.check, with the files that were not opened
     """
-    say(line(verdicts, verdicts.excluded))
+    say(line(verdicts, verdicts.excluded), "green" if verdicts.skipped or verdicts.excluded else "")
     if explain:
         print_explained(verdicts, verdicts.excluded, everything)
         return

@@ -6,8 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, Protocol
 
 LEAST_WIDTH = 80
 UNBOUNDED = 1 << 30  # columns: what no terminal shows is not cut
@@ -20,7 +20,12 @@ _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 
-Say = Callable[[str], None]  # prints a line
+
+class Say(Protocol):
+    """What prints lines."""
+
+    def __call__(self, text: str, style: str = "") -> None:
+        """Print a line; of a style that `painted` knows, on what takes colours."""
 
 
 def visible(text: str) -> str:
@@ -138,13 +143,13 @@ def gist(text: str) -> str:
     return _VARYING.sub("", text)
 
 
-def headline(name: str, what: str, say: Say) -> None:
+def headline(name: str, what: str, say: Say, style: str = "") -> None:
     """Say "name: what", on two lines where one is too short: names are often paths."""
     if cells(name) + cells(what) + 2 <= width_of(sys.stdout):
-        say(f"{name}: {what}")
+        say(f"{name}: {what}", style)
     else:
-        say(name)
-        say(f"  {what}")
+        say(name, style)
+        say(f"  {what}", style)
 
 
 def shortened(text: str, width: int) -> str:
