@@ -67,6 +67,8 @@ def test_nothing_to_add_needs_no_disk(said: Say) -> None:
     assert re.match(r"2 files, [\d.]+ KiB: nothing to add\n  id \(2 files\): " + KEPT, out)
     assert "of disk" not in out
     assert "would add" not in out
+    assert "full/a.parquet" not in out, "no list of files to which nothing happens"
+    assert "full/a.parquet" in said("add", "full", "--in-place", "--dry-run", "-c", "id", "--all")
     out = said("add", "data", "--in-place", "--dry-run", "-c", "id")
     assert re.match(r"3 files, [\d.]+ KiB: would add 8 filters, up to [\d,.]+ (B|KiB)\n", out)
     assert "  1 file: nothing to add\n" in out

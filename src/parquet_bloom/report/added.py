@@ -26,12 +26,12 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
         say(line)
     if everything:
         _print_filters(files, say)
-    if len(files) > 1:
-        files = sorted(files, key=lambda f: not (f.planned_filters if f.dry_run else f.filters))  # stable
+    if len(files) > 1 and (everything or any(map(_number, files))):
+        files = sorted(files, key=lambda f: not _number(f))  # stable
         print_files(
             ("file", "filters", "bytes", "grows"),
             [
-                (f.source, f.planned_filters if f.dry_run else len(f.filters),
+                (f.source, _number(f),
                  size(f.planned_bytes if f.dry_run else f.filter_bytes), _growth(f))
                 for f in files
             ],
@@ -160,9 +160,14 @@ def listed(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
     return f"{', '.join(names[:most])} and {len(names) - most:,} more"
 
 
+def _number(file: Any) -> int:
+    """How many filters a file got, or would get."""
+    return file.planned_filters if file.dry_run else len(file.filters)
+
+
 def _print_one(file: Any, say: Say) -> None:
     names = listed(file.columns)
-    if not (file.planned_filters if file.dry_run else file.filters):
+    if not _number(file):
         what = "nothing to add"
         if file.dry_run and file.source != file.output:
             what += f"; a copy needs up to {size(file.bytes_needed)} of disk"
@@ -176,7 +181,7 @@ def _print_one(file: Any, say: Say) -> None:
             f"{plural(len(file.filters), 'filter')} on {names} in {plural(file.row_groups, 'row group')}, "
             f"{size(file.filter_bytes)} (file {_growth(file)}), {file.seconds:.2f} s"
         )
-    headline(_arrow(file), what, say, _style(file.planned_filters if file.dry_run else len(file.filters)))
+    headline(_arrow(file), what, say, _style(_number(file)))
     say_travel(file, say)
     worst: dict[str, list[Any]] = {}
     for f in file.filters:
@@ -191,9 +196,9 @@ def _print_one(file: Any, say: Say) -> None:
 
 def _print_totals(files: Sequence[Any], say: Say) -> None:
     dry = files[0].dry_run
-    filters = sum(f.planned_filters if dry else len(f.filters) for f in files)
+    filters = sum(map(_number, files))
     before = sum(f.bytes_before for f in files)
-    nothing = sum(not (f.planned_filters if dry else f.filters) for f in files)
+    nothing = sum(not _number(f) for f in files)
     of_files = f"{plural(len(files), 'file')}, {size(before)}"
     if dry:
         would = f"would add {plural(filters, 'filter')}, up to {size(sum(f.planned_bytes for f in files))}"

@@ -14,7 +14,7 @@ from parquet_bloom.report.text import cells, inert, painted, shortened, shortene
 
 _GAP = 3  # columns between two columns of a table; less where it does not fit
 _CUT = "… was cut to fit; a wider terminal or a pipe (| cat) has it whole"
-_LEAST_NAME = 24  # columns that a name keeps while other texts are whole
+_LEAST_NAME = 20  # columns that a name keeps while other texts are whole
 _LEAST = (12, 5, 2)  # columns that a text keeps at least, if it has as many; less only where there are many texts
 
 
