@@ -7,7 +7,7 @@ import string
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -30,7 +30,7 @@ def least_width(n: int) -> int:
     return 1 + len(str(2 * n + 1))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(NAMES, ALIKE), st.integers(0, 90))
 def test_any_names_fit_and_stay_apart(names: list[str], width: int) -> None:
     shown = shortened_names(names, width)
@@ -44,7 +44,7 @@ def test_any_names_fit_and_stay_apart(names: list[str], width: int) -> None:
         assert len(set(zip(names, shown, strict=True))) == len(set(names)), "one name has one text"
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ALIKE, st.randoms())
 def test_names_of_columns_that_have_their_own_widths(names: list[str], rng: random.Random) -> None:
     names = list(dict.fromkeys(names))
@@ -116,6 +116,7 @@ def test_a_table_is_no_wider_than_the_terminal_and_names_give_way_first() -> Non
     assert long.rows[0][0].endswith("…")
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 60), unique=True, min_size=1), st.integers(0, 120))
 def test_numbers_of_row_groups_within_a_width(numbers: list[int], width: int) -> None:
     numbers = sorted(numbers)
