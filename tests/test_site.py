@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from sites import build, copy_pages
 
-ROOT = Path(__file__).resolve().parents[1]
-WHAT = (
-    "docs",
-    "benchmarks",
-    "fixtures/README.md",
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "mkdocs.yml",
-)
-
+pytest.importorskip("zensical", reason="zensical is not installed (pip install zensical)")
 pytestmark = pytest.mark.more
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The pages, in a folder of their own: docs/site writes into build/ beside docs/."""
-    pytest.importorskip("zensical")
-    for name in WHAT:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile)(ROOT / name, tmp_path / name)
-    return tmp_path
-
-
-def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(folder / "docs" / "site")], capture_output=True, text=True, check=False, timeout=120
-    )
+    return copy_pages(tmp_path)
 
 
 def test_the_site_builds_and_stays_at_home(copy: Path) -> None:
