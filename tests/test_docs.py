@@ -67,6 +67,14 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md" or page.parent != ROOT], ids=_name)
+def test_no_line_of_code_is_longer_than_a_screen(page: Path) -> None:
+    """160 characters: what a wide terminal shows, and what a reader copies without losing its end."""
+    blocks = re.findall(r"^ *```\w.*\n((?:.*\n)*?) *```$", page.read_text(), re.MULTILINE)
+    assert blocks or "```" not in page.read_text(), "the pattern meets the blocks"
+    assert not [line for block in blocks for line in block.splitlines() if len(line) > 160]
+
+
 @cache
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives to a page's headings."""
