@@ -20,6 +20,21 @@ _MORE = (
     ("field of a struct", FIELD, EQUAL),
     ("element of a list", ELEMENT, CONTAINS),
 )
+# Kinds that readers take for one: a name, and the kinds with what tells each from the others.
+_FAMILIES: tuple[tuple[str, dict[str, str]], ...] = (
+    ("signed integers", {f"int{bits}": f"{bits} bits" for bits in (8, 16, 32, 64)}),
+    ("unsigned integers", {f"uint{bits}": f"{bits} bits" for bits in (8, 16, 32, 64)}),
+    ("floats", {"float16": "16 bits", "float": "32 bits", "double": "64 bits"}),
+    ("texts", {"string": ""}),
+    ("bytes", {"binary": "of any length", "fixed": "of a fixed length"}),
+    ("UUIDs", {"uuid": ""}),
+    ("dates", {"date": ""}),
+    ("times", {f"time[{unit}]": unit for unit in ("ms", "us", "ns")}),
+    ("timestamps without a zone", {f"timestamp[{unit}]": unit for unit in ("ms", "us", "ns")}),
+    ("timestamps in UTC", {f"timestamp[{unit}, UTC]": unit for unit in ("ms", "us", "ns")}),
+    ("decimals", {f"decimal as {stored}": f"as {stored}" for stored in ("INT32", "INT64", "FIXED")}),
+)
+_NESTED = (("fields of structs", FIELD, EQUAL), ("elements of lists", ELEMENT, CONTAINS))
 _OTHER = "?"
 _FEW = 6  # hazards that are told in full
 
@@ -28,6 +43,15 @@ _PAGE = """# Engines
 Which engine uses Bloom filters, by type of column. Made by `docs/generate` from what the package keeps;
 `parquet-bloom engines` prints the same, and `parquet-bloom engines --test` asks the engines that are installed where
 it runs.
+
+## By engine
+
+"""
+_HOW = """
+The question is `x = 5`; others are below. A type in neither cell: the engine cannot be asked. `parquet_bloom` is this
+package: engines that use no filters by themselves gain through its `read_table`, `scan_polars` and `dataset`.
+
+## By type
 
 **How it is found out.** A file with one row group has filters that deny every value. An engine is asked for a value
 that is stored, with a literal of the column's own type, between min and max. If it does not find the row, it has used
@@ -96,6 +120,29 @@ def table_rows(report: Any, engines: Sequence[Any]) -> list[list[str]]:
         if any(cells):
             rows.append([title, *cells])
     return rows
+
+
+def _by_engine(report: Any, engine: Any) -> list[str]:
+    """The engine, the types on which it uses filters, and those on which it does not, in words."""
+    answers = _answers(report)
+    said = {kind: _word(answers.get((engine.name, kind, PLAIN, EQUAL))) for kind in KINDS}
+    if "yes" not in said.values():
+        return [f"{engine.title} {engine.version}", "nothing", "all types that were asked"]
+    nested = {title: _more(answers, engine.name, stored, question) for title, stored, question in _NESTED}
+    cells = []
+    for word in ("yes", "no"):
+        parts = [_of_family(name, kinds, {k for k in kinds if said[k] == word}) for name, kinds in _FAMILIES]
+        parts += [title for title, found in nested.items() if found == word]
+        parts += [f"some {title}" for title, found in nested.items() if found == "some" and word == "yes"]
+        cells.append(", ".join(filter(None, parts)))
+    return [f"{engine.title} {engine.version}", *cells]
+
+
+def _of_family(name: str, kinds: dict[str, str], these: set[str]) -> str:
+    """The family's name, with those of its kinds if it is not all of them; empty without any."""
+    if not these or len(these) == len(kinds):
+        return name if these else ""
+    return f"{name} ({', '.join(detail for kind, detail in kinds.items() if kind in these)})"
 
 
 def print_engines(report: Any, say: Say) -> None:
@@ -169,7 +216,9 @@ def _print_reasons(report: Any, say: Say) -> None:
 def markdown(report: Any) -> str:
     """The page docs/engines.md."""
     measured = [e for e in report.engines if e.how != SOURCES]
-    text = _PAGE + _markdown_row(["type", *(f"{e.title} {e.version}" for e in measured)])
+    text = _PAGE + _markdown_row(["engine", "uses filters on", "not on"]) + _markdown_row(["---"] * 3)
+    text += "".join(_markdown_row(_by_engine(report, e)) for e in measured)
+    text += _HOW + _markdown_row(["type", *(f"{e.title} {e.version}" for e in measured)])
     text += _markdown_row(["---"] * (len(measured) + 1))
     text += "".join(map(_markdown_row, table_rows(report, measured)))
     text += _EXPLAIN + "\n## From sources\n\nRead in their source or documents, not run.\n\n"
