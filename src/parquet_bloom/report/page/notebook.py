@@ -37,17 +37,17 @@ class Sheet:
         self._lines: list[str] = []
         self._left = 0
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """A line; what a command says of its options becomes what one calls here."""
         if len(self._parts) + len(self._lines) >= _LINES:
             self._left += 1
         else:
             self._lines.append(_FOR_COMMANDS.sub("to_dict() has all", text))
 
-    def paste(self, command: str) -> None:
+    def paste(self, text: str, style: str = "") -> None:
         """A command, to be pasted into a shell: never cut."""
         self._end_lines()
-        self._parts.append(element("pre", command))
+        self._parts.append(element("pre", text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> None:
         """A table, of many rows the first."""
