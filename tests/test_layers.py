@@ -1,8 +1,8 @@
 """Which room may import which, how long a module may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
-names; errors, extras, limits, _thrift and _version are for all. No modules import each other in a circle. Imports under
-TYPE_CHECKING count for none of this.
+names; arguments, errors, extras, limits, _thrift and _version are for all. No modules import each other in a circle.
+Imports under TYPE_CHECKING count for none of this.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "read": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
     "polars_scan": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
 }
-FOR_ALL = {"errors", "extras", "limits", "_thrift", "_version"}
+FOR_ALL = {"arguments", "errors", "extras", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 600
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.removing import remove_on_table
@@ -35,8 +36,8 @@ def add_filters(
     source: PathLike | Sequence[PathLike],
     output: PathLike | None = None,
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     spec: str = "final",
     placement: str | None = None,
     hash_family: str | None = None,
@@ -68,7 +69,7 @@ def add_filters(
     source      path or paths, or URIs (file:, s3:, gs:, hdfs: and others); or one table:
                 "delta:PATH_OR_URI", "iceberg:CATALOG/namespace.table", "ducklake:CATALOG/schema.table"
     output      a new file, or a folder for several; or else in_place=True. Of a table neither: a commit is the change
-    columns     names or patterns, of a table its own; None: what an Iceberg table's properties
+    columns     one name or pattern, or a list, of a table its own; None: what an Iceberg table's properties
                 write.parquet.bloom-filter-* wish, or else every column that a filter helps, by its bounds and a
                 sample of its values (edit.choose)
     spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
@@ -131,8 +132,8 @@ def remove_filters(
     source: PathLike | Sequence[PathLike],
     output: PathLike | None = None,
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     in_place: bool = False,
     overwrite: bool = False,
     sync: bool = True,
@@ -163,8 +164,8 @@ def remove_filters(
     write = WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append)
     name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     options = RemoveOptions(
-        columns=columns, exclude=exclude, last=last, in_place=in_place or name is not None, dry_run=dry_run, how=write,
-        tables=Tables(),
+        columns=names_of(columns, "columns"), exclude=names_of(exclude, "exclude"), last=last,
+        in_place=in_place or name is not None, dry_run=dry_run, how=write, tables=Tables(),
     )  # fmt: skip
     if name is not None:
         how = commit_options("remove", commit, files_per_commit, dry_run)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 Sources = PathLike | Sequence[PathLike]
+Columns = str | Sequence[str] | None
 Index = PathLike | Sequence[PathLike] | None
 
 
@@ -34,7 +35,7 @@ def scan_of(
 
 
 def read_table(
-    source: Sources, predicate: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None, *,
+    source: Sources, predicate: Any = None, columns: Columns = None, filesystem: Any = None, *,
     filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
 ) -> pa.Table:  # fmt: skip
     """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
@@ -44,7 +45,8 @@ def read_table(
                 ducklake:CATALOG/schema.table[@snapshot], whose log then says which rows live
     predicate   SQL text, "id = 5 AND name IN ('a', 'b')"; DNF lists as pyarrow takes them; or a pyarrow
                 Expression. None: all rows
-    columns     names; of a field of a struct place.x, which is then called x, as pyarrow has it. None: all
+    columns     one name, or a list; place.x for a field of a struct, which is then called x, as pyarrow has it.
+                None: all
     filesystem  any pyarrow or fsspec file system; source then names files on it
     filters     pyarrow's name of `predicate`
     index       a zone index that parquet_bloom.lance.build_index made of the source, its folder, or several: only
@@ -60,7 +62,7 @@ def read_table(
 
 
 def read_batches(
-    source: Sources, predicate: Any = None, columns: Sequence[str] | None = None, filesystem: Any = None,
+    source: Sources, predicate: Any = None, columns: Columns = None, filesystem: Any = None,
     batch_rows: int = 1 << 16, *, filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""

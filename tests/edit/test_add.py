@@ -296,9 +296,10 @@ def test_row_group_verdicts_follow_the_stored_rows(keys: Path) -> None:
         assert kept == [at // ROWS], "a list's filter speaks of its elements"
 
 
-def test_columns_given_as_one_text(keys: Path) -> None:
-    with pytest.raises(RequestError, match="list of names"):
-        added(keys, columns="id")
+def test_a_name_that_is_no_text(keys: Path) -> None:
+    for wrong in (5, [5], [None, "id"]):
+        with pytest.raises(RequestError, match="columns takes a name or a list of names, not "):
+            added(keys, columns=wrong)
 
 
 def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:

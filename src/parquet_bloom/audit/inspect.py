@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
@@ -129,9 +130,9 @@ class InspectReport(Printed):
 def inspect(
     source: PathLike | Sequence[PathLike],
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
-    assert_filters: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
+    assert_filters: str | Sequence[str] | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
@@ -141,7 +142,8 @@ def inspect(
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
     source      paths or URIs (file:, s3:, gs:, hdfs: and others)
-    assert_filters  names or patterns of columns; what they lack is said in `lacking` of each file
+    columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
+    assert_filters  one name or pattern of a column, or a list; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
     raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
     catalog_properties  of the catalog of an iceberg: or ducklake: table
@@ -155,12 +157,14 @@ def inspect(
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
             named = shown_leaves(opened.footer(), found.snapshot, file)
-            info = _inspect(opened, select_leaves(named, columns, exclude), meter)
-            info.lacking = lacking_filters(opened.footer(), named, info.filters, assert_filters, exclude)
+            info = _inspect(opened, select_leaves(named, wanted, left_out), meter)
+            info.lacking = lacking_filters(opened.footer(), named, info.filters, asserted, left_out)
             return info
 
-    if columns is not None and assert_filters is not None:
-        columns = [*columns, *assert_filters]
+    wanted, left_out = names_of(columns, "columns"), names_of(exclude, "exclude")
+    asserted = names_of(assert_filters, "assert_filters")
+    if wanted is not None and asserted is not None:
+        wanted += asserted
     tables = Tables()
     access = TableAccess.of(catalog_properties, allow_roots)
     found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)

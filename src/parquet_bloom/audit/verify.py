@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.logged import open_logged
@@ -102,8 +103,8 @@ class VerifyReport(Printed):
 def verify(
     source: PathLike | Sequence[PathLike],
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     sample: int | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
@@ -113,6 +114,7 @@ def verify(
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
 
+    columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
     sample      look at so many row groups a file only, spread evenly
     filesystem  of pyarrow or fsspec; source then names files on it
     raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
@@ -123,12 +125,13 @@ def verify(
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
+    wanted, left_out = names_of(columns, "columns"), names_of(exclude, "exclude")
 
     def work(file: DataFile) -> VerifiedFile:
         with open_logged(file) as opened:
             if found.snapshot is None:
                 tables.see(opened.path, opened.footer())
-            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), columns, exclude)
+            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), wanted, left_out)
             return _verify(opened, leaves, sample, meter)
 
     tables = Tables()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine, danger_of
@@ -107,8 +108,8 @@ class Request:
     def checked(
         cls,
         *,
-        columns: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
         spec: str = "final",
         placement: str | None = None,
         hash_family: str | None = None,
@@ -123,7 +124,8 @@ class Request:
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
-        form, at = check_request(columns, exclude, spec, placement, fpp, threads)
+        form, at = check_request(spec, placement, fpp, threads)
+        columns, exclude = names_of(columns, "columns"), names_of(exclude, "exclude")
         _check_append(at, how)
         if engine is not None:
             check_engine(engine)
@@ -192,8 +194,6 @@ def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["
 
 
 def check_request(
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
     spec: str,
     placement: str | None,
     fpp: Rate | Mapping[str, Rate] | None,
@@ -208,8 +208,6 @@ def check_request(
     if threads is not None and threads < 1:
         raise RequestError(f"threads {threads} is not positive")
     check_fpp(fpp, form)
-    if isinstance(columns, str) or isinstance(exclude, str):
-        raise RequestError("columns and exclude take a list of names, not one text")
     return form, at or "footer"
 
 

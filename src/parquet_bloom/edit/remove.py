@@ -50,8 +50,6 @@ class RemoveOptions:
     tables: Tables
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str) or isinstance(self.exclude, str):
-            raise RequestError("columns and exclude take a list of names, not one text")
         if self.last and (self.columns is not None or self.exclude is not None):
             raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
         if self.how.append and not self.in_place:

@@ -21,11 +21,6 @@ def path_of(name: str, schema: pa.Schema) -> list[str]:
     return [name] if name in schema.names else name.split(".")
 
 
-def listed(names: Iterable[str] | None) -> list[str] | None:
-    """A list, which pyarrow wants; None stays None."""
-    return None if names is None else list(names)
-
-
 def check_fields(names: Iterable[str], schema: pa.Schema) -> None:
     """Raise UnknownColumnError for the first name of a field that its struct does not have."""
     for name in names:

@@ -17,11 +17,12 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.columns import check_fields, finished, for_scanner, listed, path_of
+from parquet_bloom.search.columns import check_fields, finished, for_scanner, path_of
 from parquet_bloom.search.expression_filter import ExpressionFilter, filter_of
 from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
 from parquet_bloom.search.in_table import InTable
@@ -202,11 +203,12 @@ class Scan:
             raise read_error(str(found), error) from error
         return with_partitions(schema, self._search.keys, found)
 
-    def projected_schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+    def projected_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
+        columns = names_of(columns, "columns")
         self._check_columns(columns)
         empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
-        return empty.scanner(columns=listed(columns)).projected_schema
+        return empty.scanner(columns=columns).projected_schema
 
     def dataset(self) -> ds.FileSystemDataset:
         """A pyarrow Dataset of only the row groups in which a row can match; its rows are not filtered yet.
@@ -242,8 +244,9 @@ class Scan:
         schema = DatasetSchema(self.first_leaves, self.keys, path)
         return SearchedDataset(*made_of, versions, narrowing_of(parts, schema, how))
 
-    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows that match, of the columns named (None: all)."""
+    def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
+        """The rows that match, of the columns named, one or a list (None: all)."""
+        columns = names_of(columns, "columns")
         if self.progress is not None or self._rows is not None:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
@@ -251,13 +254,16 @@ class Scan:
         with self._reading():
             dataset = self._dataset(self._open())
             if rows is None:
-                return dataset.to_table(columns=listed(columns))
+                return dataset.to_table(columns=columns)
             scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))
             batches = [kept for b in scanner.to_batches() if (kept := rows.filter_batch(b)).num_rows]
             return finished(pa.Table.from_batches(batches, scanner.projected_schema), columns, schema)
 
-    def to_batches(self, columns: Sequence[str] | None = None, batch_rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
+    def to_batches(
+        self, columns: str | Sequence[str] | None = None, batch_rows: int = 1 << 16
+    ) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
+        columns = names_of(columns, "columns")
         schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
@@ -336,8 +342,6 @@ class Scan:
         return filter_of(as_expression(self._given), self.predicate, self.schema)
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
-        if isinstance(columns, str):
-            raise RequestError("columns takes a list of names, not one text")
         self.require(columns)
         names = self.schema.names
         wanted = names if columns is None else [path_of(name, self.schema)[0] for name in columns]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
+from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
@@ -75,7 +76,7 @@ def locate(sources: PathLike | Sequence[PathLike], filesystem: Any = None, table
     Raises RequestError for none, or for several on different file systems; StorageError for one
     name alone that is not there or holds no Parquet file, TableFormatError for a table's folder.
     """
-    many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    many = several(sources)
     files = [source for source in many if isinstance(source, DataFile)]
     if many and len(files) == len(many):
         return FileSet(files[0].filesystem, files, len(files) == 1, [])
@@ -94,7 +95,7 @@ def expand(
 
 class _Search:
     def __init__(self, sources: PathLike | Sequence[PathLike], stores: Stores, tables: Tables | None) -> None:
-        many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+        many = several(sources)
         if not many:
             raise RequestError("no file was named")
         self._named = [stores.locate(os.fspath(source)) for source in many]

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.chunks.content import CHANGED
-from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.formats import lance as form
 from parquet_bloom.formats import roaring
 from parquet_bloom.kernels.hashes import hash_array
@@ -161,9 +162,17 @@ def index_path(folder: PathLike, column: str) -> str:
     return os.path.join(os.fspath(folder), column.replace("/", "%2F"), form.FILE_NAME)
 
 
+def index_columns(columns: str | Sequence[str]) -> list[str]:
+    """The columns of an index, as a caller names them. Raises RequestError for none."""
+    names = names_of(columns, "columns")
+    if not names:
+        raise RequestError(parameter("columns") + " takes a name or a list of names, at least one")
+    return names
+
+
 def build_index(
     source: PathLike | Sequence[PathLike],
-    columns: Sequence[str],
+    columns: str | Sequence[str],
     output: PathLike,
     *,
     items: int = 8192,
@@ -181,7 +190,7 @@ def build_index(
 
     source       files, folders, globs, URIs; one table (delta:, iceberg:, ducklake:), whose live files are indexed; or
                  one Lance data set
-    columns      names or patterns
+    columns      one name or pattern, or a list
     output       folder; the index of `user.id` becomes `output/user.id/bloomfilter.lance`
     items        live rows a zone
     probability  false positive rate that the size of a zone's filter is chosen for
@@ -198,9 +207,8 @@ def build_index(
     """
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
-    if isinstance(columns, str) or not columns:
-        raise RequestError("columns takes a list of names, at least one")
-    data = open_data(source, columns, filesystem, raw_files, TableAccess.of(catalog_properties, allow_roots))
+    access = TableAccess.of(catalog_properties, allow_roots)
+    data = open_data(source, index_columns(columns), filesystem, raw_files, access)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:

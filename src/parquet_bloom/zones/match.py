@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import several
 from parquet_bloom.chunks.content import difference
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, StorageError, parameter
 from parquet_bloom.formats import lance as form
@@ -45,7 +46,7 @@ def parse_kind(text: str) -> pa.DataType:
 def find_indexes(paths: PathLike | Sequence[PathLike]) -> list[str]:
     """The index files that are named, or lie in named folders. Raises StorageError for a name without any."""
     found: list[str] = []
-    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+    for path in several(paths):
         text = os.fspath(path)
         if not os.path.isdir(text):
             found.append(text)

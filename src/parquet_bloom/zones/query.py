@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.bind import Bound, Opaque, bind, terms_of
@@ -93,7 +94,7 @@ def query_index(
     Raises StaleIndexError, DamagedFileError, StorageError, TextError, RequestError.
     """
     nan = Options(nan).nan
-    many = [index] if isinstance(index, str | os.PathLike) else list(index)
+    many = several(index)
     tree = as_predicate(predicate)
     if len(many) == 1 and is_lance(many[0]):
         return _query_dataset(os.fspath(many[0]), tree, nan)

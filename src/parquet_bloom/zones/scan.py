@@ -114,8 +114,8 @@ class IndexedScan(Scan):
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def to_table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows that match, of the columns named (None: all)."""
+    def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
+        """The rows that match, of the columns named, one or a list (None: all)."""
         schema = self.projected_schema(columns)
         return pa.Table.from_batches(list(self.to_batches(columns)), schema)
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from parquet_bloom.arguments import several
 from parquet_bloom.chunks.content import Content, Recording
 from parquet_bloom.chunks.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.errors import (
@@ -128,7 +129,7 @@ def open_data(
     raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
     Raises UnknownColumnError, RefusedTypeError, RequestError, FileError; TableFormatError without raw_files.
     """
-    many = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    many = several(sources)
     named = [path for path in many if is_lance(path)]
     if not named:
         alone = many[0] if len(many) == 1 else many

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parquet_bloom.arguments import several
 from parquet_bloom.audit.inspect import FileInfo, inspect
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.errors import ParquetBloomError, RequestError
@@ -86,9 +87,9 @@ def gather(request: Request, output: str) -> Content:
     with open_logged(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
-    named = [source] if isinstance(source, str | os.PathLike) else source
+    named = [os.fspath(one) for one in several(source)]
     return Content(
-        [os.fspath(one) for one in named], None if request.where is None else str(request.where), advice, verdicts,
+        named, None if request.where is None else str(request.where), advice, verdicts,
         matching, file, len(some), outline.leaves, layout, columns_of(file), engines(),
     )  # fmt: skip
 

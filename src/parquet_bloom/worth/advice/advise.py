@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import several
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.edit.sample import Interval
@@ -287,7 +288,7 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     advised = [column for column in advice.columns if column.advised]
     if not advised:
         return []
-    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths = several(source)
     table = named_table(source)
     changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
     words = ["parquet-bloom", "add", *(os.fspath(path) for path in changed)]
