@@ -88,8 +88,8 @@ def test_columns_that_are_not_there(path: Path, tmp_path: Path) -> None:
             read(file, "part = 0", columns=["id", "colur"])
         with pytest.raises(UnknownColumnError, match="no column zzzzzz; there are: id, name"):
             read(file, "part = 9", columns=["zzzzzz"])
-        with pytest.raises(RequestError, match="not one text"):
-            read(file, "part = 0", columns="id")
+        with pytest.raises(UnknownColumnError, match="no column colur; near names: colour"):
+            read(file, "part = 0", columns="colur")
 
 
 def test_a_part_that_rows_cannot_be_filtered_by(path: Path) -> None:

@@ -146,8 +146,6 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
         bloom.check(nothing, ["x"], "id = ")
     with pytest.raises(TextError):
         bloom.prune(nothing, ["x"], "id = ")
-    with pytest.raises(RequestError, match="list of names"):
-        bloom.check(nothing, "x", "id = 5")
     with pytest.raises(RequestError, match="sample 0"):
         bloom.verify_filters(nothing, ["x"], sample=0)
 

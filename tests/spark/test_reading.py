@@ -268,8 +268,8 @@ def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
     nothing: Any = None
     with pytest.raises(TextError):
         bloom.read(nothing, ["x"], "id = ")
-    with pytest.raises(RequestError, match="list of names"):
-        bloom.read(nothing, ["x"], "id = 5", "id")
+    with pytest.raises(RequestError, match="columns takes a name or a list of names, not 5"):
+        bloom.read(nothing, ["x"], "id = 5", 5)  # type: ignore[arg-type]
 
 
 def test_values_that_spark_changes_are_no_evidence(spark: Any) -> None:

@@ -7,15 +7,17 @@ import gc
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark.storages import storages
+from parquet_bloom.spark.workers import context_of, is_own, own_python
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.writing.new_file import new_output
 
@@ -41,7 +43,32 @@ def mapped(frame: Any, run: Batches, schema: Any) -> Any:
     answer the second from the rows that it keeps of the first, though files have changed since.
     """
     step = functools.partial(_in_worker, run=run, call=uuid.uuid4().hex)
-    return frame.mapInArrow(step, ddl(schema) if isinstance(schema, pa.Schema) else schema)
+    with own_python(frame.sparkSession):
+        return frame.mapInArrow(step, ddl(schema) if isinstance(schema, pa.Schema) else schema)
+
+
+_tried: WeakSet[Any] = WeakSet()  # sessions whose workers ran a task of ours
+
+
+def try_workers(spark: Any) -> None:
+    """Run one task, before a DataFrame is returned that runs its tasks later: what workers lack is an error here.
+
+    Once a session, and never where workers have the Python of this process. Raises what Spark raises.
+    """
+    if spark not in _tried and not is_own(spark):
+        mapped(spark.range(1), _nothing, "nothing int").collect()
+        _tried.add(spark)
+
+
+def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"nothing": pa.array([], pa.int32())})
+
+
+def frame_of(spark: Any, rows: Sequence[Sequence[Any]], schema: Any) -> Any:
+    """Rows that the driver has, as a DataFrame. Classic Spark runs Python workers for that too."""
+    with own_python(spark):
+        return spark.createDataFrame(rows, schema)
 
 
 _modules = 0  # that were imported when this process last set its objects aside
@@ -64,10 +91,8 @@ def _in_worker(batches: Iterator[pa.RecordBatch], run: Batches, call: str) -> It
 
 def parallelism(spark: Any) -> int:
     """Processors that work for a session, as far as it knows."""
-    try:
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    except Exception:  # Spark Connect has no context
-        return 16
+    context = context_of(spark)
+    return 16 if context is None else max(1, int(context.defaultParallelism))
 
 
 def width(spark: Any) -> int:

@@ -71,8 +71,6 @@ def list_by_size(
 
     tidy  clean up after killed runs along the way, where this machine can tell that they are dead
     """
-    if isinstance(paths, str) or not paths or not all(isinstance(path, str) for path in paths):
-        raise RequestError("paths takes a list of names")
     sums: dict[str, Callable[[int, int], int]] = {}  # of one level, and how those of two are joined
     listed_kinds = f"kind IN ('{FILE}', '{FAILED}')"
     for half in (f"{listed_kinds} AND size < {split}", f"{listed_kinds} AND size >= {split}"):

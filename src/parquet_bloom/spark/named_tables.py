@@ -45,7 +45,7 @@ class Asked:
 
 def table_of(paths: Sequence[str], access: TableAccess) -> str | None:
     """The name of the table that paths are; None where they are files. Raises RequestError for both at once."""
-    if not isinstance(paths, str) and named_table(list(paths)) is not None:
+    if named_table(list(paths)) is not None:
         return paths[0]
     access.refuse_files()
     return None

@@ -24,7 +24,7 @@ from parquet_bloom.edit.on_table.names import TableNames
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
 from parquet_bloom.errors import ParquetBloomError, StorageError
-from parquet_bloom.spark.frames import mapped, width
+from parquet_bloom.spark.frames import frame_of, mapped, width
 from parquet_bloom.spark.tasks import DONE, UNCHANGED, Row, failed_row, report_row
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
@@ -130,8 +130,8 @@ def _made(
     if not planned:
         return {}
     bare = [(dataclasses.replace(file, bounds={}, deletes=None, entry=None), *rest) for file, *rest in planned]
-    frame = spark.createDataFrame(
-        [(place, bytearray(pickle.dumps(one))) for place, one in enumerate(bare)], "place bigint, result binary"
+    frame = frame_of(
+        spark, [(place, bytearray(pickle.dumps(one))) for place, one in enumerate(bare)], "place bigint, result binary"
     ).repartition(min(len(bare), 4 * width(spark)), "place")
     local = _Local(dataclasses.replace(snapshot, files=[]), request, how.append)
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.spark.frames import kept, mapped, parallelism, width
+from parquet_bloom.spark.frames import frame_of, kept, mapped, parallelism, width
 from parquet_bloom.spark.listing import FewFiles, Listing
 
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
@@ -113,7 +113,7 @@ def _in_bins(listed: Listing, spark: Any, task_bytes: int, task_files: int) -> A
     starts, n = numbered(known, task_bytes, task_files)
     if not starts:
         return frame
-    plan = spark.createDataFrame(starts, f"{_LISTED} int, _full bigint, _start bigint, _rest bigint")
+    plan = frame_of(spark, starts, f"{_LISTED} int, _full bigint, _start bigint, _rest bigint")
     task = sf.when(sf.col(_BIN) < sf.col("_full"), sf.col("_start") + sf.col(_BIN)).otherwise(sf.col("_rest"))
     placed = binned.join(sf.broadcast(plan), _LISTED, "left").withColumn("_task", task.cast("int"))
     return placed.repartitionById(n, "_task").select(*names)

@@ -25,11 +25,11 @@ from parquet_bloom.edit.plan import Request
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, ddl, mapped, mark, parallelism, small_batches, width
+from parquet_bloom.spark.frames import computed, ddl, frame_of, mapped, mark, parallelism, small_batches, width
 from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
 from parquet_bloom.spark.on_table import add_on_table
 from parquet_bloom.spark.packing import dealt, packed
-from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.spark.storages import Storages, path_of, paths_of, storages
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing.litter import remove_stale
@@ -72,10 +72,10 @@ _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 @explained
 def add_filters(
     spark: Any,
-    paths: Sequence[str],
+    paths: PathLike | Sequence[PathLike],
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     spec: str = "final",
     placement: str | None = None,
     hash_family: str | None = None,
@@ -84,7 +84,7 @@ def add_filters(
     ndv: int | None = None,
     conf: Mapping[str, str] | None = None,
     max_bytes: int | None = None,
-    output: str | None = None,
+    output: PathLike | None = None,
     in_place: bool = False,
     overwrite: bool = False,
     replace: bool = False,
@@ -103,8 +103,8 @@ def add_filters(
     """Add Bloom filters to the Parquet files of folders, or of a table, on Spark. Runs at once; returns the report.
 
     spark        a SparkSession
-    paths        files, folders and globs, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:); or one table,
-                 named as parquet_bloom.add_filters names it: its files are not split
+    paths        a file, folder or glob, or a list, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:); or one
+                 table, named as parquet_bloom.add_filters names it: its files are not split
     output       a folder for the new versions, which keeps the tree; or else in_place=True
     columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, overwrite, replace,
     sync, force, raw_files  as parquet_bloom.add_filters has them
@@ -123,7 +123,8 @@ def add_filters(
     wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
     files have no row.
     """
-    name, access = named_table(list(paths)), TableAccess.of(catalog_properties, allow_roots, force)
+    sources = paths_of(paths)
+    name, access = named_table(sources), TableAccess.of(catalog_properties, allow_roots, force)
     if name is not None:
         refuse_outputs(name, output, in_place, overwrite, raw_files)
         arguments: dict[str, Any] = {
@@ -136,20 +137,21 @@ def add_filters(
         rows, _ = add_on_table(spark, latest(name, access, None), arguments, how, progress)
         return _as_report(spark, rows, progress)
     refuse_commits(commit, files_per_commit, access)
-    where = storages(spark, paths, output)
-    paths = [where.absolute(path) for path in paths]
-    output = where.absolute(output) if output is not None else None
     request = Request.checked(
         columns=columns, exclude=exclude, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy,
         fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=output is None,
         overwrite=overwrite, replace=replace, sync=sync, force=force, cached=False,
     )  # fmt: skip
-    job = tasks.Job(where, request, output)
-    tables = look_before(output is not None, raw_files, force)
-    _check_places(paths, output, in_place, force, where, tables or Tables())
+    new = None if output is None else path_of(output, "output")
+    where = storages(spark, sources, new)
+    sources = [where.absolute(path) for path in sources]
+    new = None if new is None else where.absolute(new)
+    job = tasks.Job(where, request, new)
+    tables = look_before(new is not None, raw_files, force)
+    _check_places(sources, new, in_place, force, where, tables or Tables())
     if tables is not None:
-        find_tables(spark, paths, where, tables)
-    few = list_few(spark, paths, where, split_bytes, tidy=in_place)
+        find_tables(spark, sources, where, tables)
+    few = list_few(spark, sources, where, split_bytes, tidy=in_place)
     if few is not None:
         if tables is not None:
             tables.join(few.tables)
@@ -157,13 +159,13 @@ def add_filters(
                 tables.change(force)
         return _as_report(spark, _add_few(spark, few, job, task_bytes, progress), progress)
     for _ in range(_ATTEMPTS):
-        small, large = list_by_size(spark, paths, where, split_bytes, tidy=in_place)
+        small, large = list_by_size(spark, sources, where, split_bytes, tidy=in_place)
         if tables is not None:
             tables.join(small.tables)
             if in_place:
                 tables.change(force)
             tables = None  # once is enough
-        if output is not None and len(paths) > 1:
+        if new is not None and len(sources) > 1:
             _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
         if progress is not None:
             progress.expect(small.files + large.files, small.size + large.size)
@@ -179,8 +181,10 @@ def add_filters(
         # grown by then, and dealt them out otherwise: some were done twice, others by none.
         report.unpersist()
     else:
-        raise StorageError(", ".join(paths), f"executors were lost in each of {_ATTEMPTS} runs; run the job once more")
-    if _may_leave_litter(spark, where, [output] if output is not None else paths):
+        raise StorageError(
+            ", ".join(sources), f"executors were lost in each of {_ATTEMPTS} runs; run the job once more"
+        )
+    if _may_leave_litter(spark, where, [new] if new is not None else sources):
         _sweep(report, job)
     return report
 
@@ -204,7 +208,7 @@ def _as_report(spark: Any, rows: list[tasks.Row], progress: Any) -> Any:
     """Rows that the driver has, as the DataFrame that people get; whoever watches needs no job for them."""
     if progress is not None:
         progress.report = rows
-    return spark.createDataFrame([tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
+    return frame_of(spark, [tuple(row[field] for field in REPORT.names) for row in rows], ddl(REPORT))
 
 
 def _add_to(

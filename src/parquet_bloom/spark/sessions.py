@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from typing import Any
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.spark.failures import one_line
+from parquet_bloom.spark.workers import context_of, environment_for, settle
 
 LEAST_JAVA = 17
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
@@ -73,10 +73,9 @@ def _given(sql: Any) -> Any:
 def _send(spark: Any, py_files: Sequence[str]) -> None:
     """Give executors files with Python code. Raises RequestError."""
     for name in py_files:
+        context = context_of(spark)
         try:
-            try:
-                context = spark.sparkContext
-            except Exception:  # Spark Connect
+            if context is None:
                 spark.addArtifacts(name, pyfile=True)
             else:
                 context.addPyFile(name)
@@ -123,66 +122,15 @@ def _start(sql: Any, master: str | None, settings: Mapping[str, str]) -> Any:
     try:
         if remote:
             return builder.getOrCreate()
-        with _as_worker(_python_for(master or settings.get("spark.master"), settings.get(_PYTHON))):
+        with environment_for(master or settings.get("spark.master"), settings):
             started = builder.getOrCreate()
     except Exception as error:
         message = one_line(error)
         if master is not None and master.startswith("spark://") and "stopped SparkContext" in message:
             message = f"no master answers at {master}"
         raise RequestError(f"Spark did not start: {message}") from error
-    _choose_python(started)
+    settle(started)
     return started
-
-
-# --- which Python the workers run -----------------------------------------------------------------
-
-_PYTHON = "spark.pyspark.python"
-
-
-def _is_local(master: str) -> bool:
-    """Whether all executors are on this machine."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
-
-
-def _python_for(master: str | None, setting: str | None) -> str | None:
-    """The program for PYSPARK_PYTHON; None: as it is. A master that is not known yet counts as local.
-
-    PySpark takes the setting from spark-submit alone, and "python3" is what it runs elsewhere: whatever comes first
-    on PATH, which is not this environment unless somebody has activated it.
-    """
-    if setting is not None:
-        return setting
-    if "PYSPARK_PYTHON" in os.environ or (master is not None and not _is_local(master)):
-        return None
-    return sys.executable
-
-
-@contextlib.contextmanager
-def _as_worker(python: str | None) -> Iterator[None]:
-    """PYSPARK_PYTHON for as long as Spark starts: its JVM keeps the environment that it was started with."""
-    if python is None:
-        yield
-        return
-    old = os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = python
-    try:
-        yield
-    finally:
-        if old is None:
-            del os.environ["PYSPARK_PYTHON"]
-        else:
-            os.environ["PYSPARK_PYTHON"] = old
-
-
-def _choose_python(spark: Any) -> None:
-    """Once the session knows all of its settings, those of spark-defaults.conf too: the program in its functions."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # Spark Connect
-        return
-    setting = context.getConf().get(_PYTHON)
-    python = _python_for(context.master, setting) or os.environ.get("PYSPARK_PYTHON")
-    context.pythonExec = python if python is not None else "python3"
 
 
 # --- Java -----------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.arguments import several
+from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.storage.paths import DataFile, partitions_of
+from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
 
@@ -99,10 +101,31 @@ class Storages:
         return scheme, authority, path
 
 
+def paths_of(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    """The paths of a call, one or several, as texts. Raises RequestError for none, and for what is no path."""
+    many = several(paths) if isinstance(paths, Iterable | os.PathLike) else [paths]
+    if not many:
+        raise RequestError("no file was named")
+    return [path_of(path, "paths") for path in many]
+
+
+def path_of(path: PathLike, name: str) -> str:
+    """One path as a text. A Path is a file's, never a URI or a table's name.
+
+    name  the function's parameter, for the message
+    Raises RequestError for what is no path.
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise RequestError(parameter(name) + f" takes names of files and folders, as texts or Paths, not {path!r}")
+    return text if isinstance(path, str) or os.path.isabs(text) else os.path.join(os.curdir, text)
+
+
 def storages(spark: Any, paths: Sequence[str], output: str | None = None) -> Storages:
     """What executors need to open these names, from the settings of a session. Raises RequestError."""
-    if isinstance(paths, str):
-        raise RequestError("paths takes a list of names")
     names = [*paths, *([output] if output is not None else [])]
     default = _setting(spark, "fs.defaultFS") or "file:///"
     plain = Storages(default=default)

@@ -21,15 +21,15 @@ from parquet_bloom.formats import lance as form
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
-from parquet_bloom.spark.frames import computed, mapped, small_batches, width
+from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, table_of
-from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.spark.storages import Storages, path_of, paths_of, storages
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import TableFile
-from parquet_bloom.zones.build import ZoneBatch, write_indexes, zone_batches_of
+from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
 
 if TYPE_CHECKING:
@@ -41,27 +41,30 @@ _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 @explained
 def build_zone_index(
-    spark: Any, paths: Sequence[str], columns: Sequence[str], output: str, *, items: int = 8192,
-    probability: float = 0.00057, overwrite: bool = False, sync: bool = True, raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], columns: str | Sequence[str], output: PathLike, *,
+    items: int = 8192, probability: float = 0.00057, overwrite: bool = False, sync: bool = True,
+    raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Build a zone index over each column of Parquet files. Runs at once.
 
-    paths    files, folders and globs, as Spark names them; or one table, delta:, iceberg: or ducklake:, whose live
-             files are indexed
+    paths    a file, folder or glob, or a list, as Spark names them; or one table, delta:, iceberg: or ducklake:, whose
+             live files are indexed
+    columns  one name or pattern, or a list
     output   a folder that the executors share with whoever will read the index; local in local mode
     items, probability, overwrite, sync, raw_files, catalog_properties  as parquet_bloom.lance.build_index has them
     returns  DataFrame(path, column, type, zones, bytes), cached, a row an index
 
     Raises as build_index; RequestError for Lance data sets, which build_index is for.
     """
+    paths, columns = paths_of(paths), index_columns(columns)
     for path in paths:
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
     access = TableAccess.of(catalog_properties, allow_roots)
     name = table_of(paths, access)
+    output = path_of(output, "output")
     where = storages(spark, [] if name is not None else paths, output)
     output = where.absolute(output)
     if name is None:
@@ -72,7 +75,7 @@ def build_zone_index(
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
     rows = [(fragment.number, pickle.dumps(fragment)) for fragment in data.fragments]
-    work = spark.createDataFrame(rows, "fragment bigint, pickled binary")
+    work = frame_of(spark, rows, "fragment bigint, pickled binary")
     work = work.repartition(min(len(rows), max(1, 16 * width(spark))))
     pieces = mapped(work, functools.partial(_make, columns=data.columns, parameters=parameters), _PIECE)
     joined = pieces.repartition(1).sortWithinPartitions("fragment", "place")

@@ -29,12 +29,17 @@ from parquet_bloom.spark.data_source.file_rows import RowReader
 from parquet_bloom.spark.data_source.inference import infer_schema
 from parquet_bloom.spark.data_source.table_source import TableRequest, TableScan, columns_of
 from parquet_bloom.spark.data_source.units import files_of, plan, refusal
+from parquet_bloom.spark.failures import in_one_line
+from parquet_bloom.spark.frames import try_workers
 from parquet_bloom.spark.listing import look_around
 from parquet_bloom.spark.named_tables import table_of
 from parquet_bloom.spark.storages import Storages, every_setting
+from parquet_bloom.spark.workers import adopt_python, is_own, own_python
 from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.tables.roots import TableAccess
 
+_NAME = "parquet_bloom"
+_NO_PATH = "name what to read: .load(path)"
 _OPTIONS = (
     "path",
     "paths",
@@ -88,7 +93,7 @@ def request_of(
     names = json.loads(options["paths"]) if "paths" in options else []
     names += [options["path"]] if "path" in options else []
     if not names:
-        raise RequestError("name what to read: .load(path)")
+        raise RequestError(_NO_PATH)
     columns = None
     if "columns" in options:
         columns = tuple(_listed(options["columns"]))
@@ -162,8 +167,9 @@ class ParquetBloomSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `spark.read.format`."""
-        return "parquet_bloom"
+        """The name for `spark.read.format`. Spark asks for it right before it takes this class to its workers."""
+        adopt_python()
+        return _NAME
 
     def schema(self) -> StructType:
         """Of the first file, or of all with mergeSchema; partition columns behind. Of a table its own."""
@@ -201,9 +207,23 @@ def register(spark: Any) -> None:
 
     The settings of s3a, abfss and gs are those of this moment. They travel with the format to where
     plans are made, which knows no session.
+
+    Raises SparkJobError where the Python that plans reads, or the one of an executor on another machine, lacks
+    this package: later Spark would print a traceback.
     """
     settings, default = every_setting(spark)
-    spark.dataSource.register(type("SessionSource", (ParquetBloomSource,), {"settings": settings, "default": default}))
+    source = type("SessionSource", (ParquetBloomSource,), {"settings": settings, "default": default})
+    with own_python(spark):
+        spark.dataSource.register(source)
+    if is_own(spark):
+        return
+    with in_one_line():
+        try:
+            _ = spark.read.format(_NAME).load().schema
+        except Exception as error:
+            if _NO_PATH not in str(error):  # which says that the planner's Python runs this module
+                raise
+        try_workers(spark)
 
 
 class Reader(DataSourceReader):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.audit.inspect import inspect
 from parquet_bloom.audit.verify import verify
 from parquet_bloom.errors import RequestError, TableWarning
@@ -48,7 +49,7 @@ from parquet_bloom.spark.looks.rows import (
 )
 from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.spark.packing import by_name, packed
-from parquet_bloom.spark.storages import Storages
+from parquet_bloom.spark.storages import Storages, paths_of
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables, refusing
@@ -63,23 +64,25 @@ RowsOfSource = Callable[[Any], Iterable[Row]]  # of [file], or of a table's Snap
 
 @explained
 def inspect_filters(
-    spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     *, catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
 
-    paths             files, folders and globs, as Spark names them (s3a://bucket/folder); or one table, delta:,
-                      iceberg: or ducklake:, of which the driver reads the log: its live files, under its names
-    columns, exclude  names or patterns; None: all columns
+    paths             a file, folder or glob, or a list, as Spark names them (s3a://bucket/folder); or one table,
+                      delta:, iceberg: or ducklake:, of which the driver reads the log: its live files, under its names
+    columns, exclude  one name or pattern, or a list; None: all columns
     error             of a file that could not be read, the one thing its row says beside its path
     catalog_properties  of the catalog of an iceberg: or ducklake: table
 
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
+    paths, columns, exclude = paths_of(paths), names_of(columns, "columns"), names_of(exclude, "exclude")
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
-    names = _names(columns, exclude)
+    names = [*(columns or ()), *(exclude or ())]
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
         return _look_at_table(spark, name, access, names, INSPECTED, rows_of)
@@ -89,7 +92,8 @@ def inspect_filters(
 
 @explained
 def verify_filters(
-    spark: Any, paths: Sequence[str], columns: Sequence[str] | None = None, exclude: Sequence[str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
     sample: int | None = None, *, catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
@@ -100,8 +104,9 @@ def verify_filters(
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
+    paths, columns, exclude = paths_of(paths), names_of(columns, "columns"), names_of(exclude, "exclude")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
-    names = _names(columns, exclude)
+    names = [*(columns or ()), *(exclude or ())]
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
         return _look_at_table(spark, name, access, names, VERIFIED, rows_of, packed)
@@ -111,8 +116,9 @@ def verify_filters(
 
 @explained
 def check(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
-    range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], predicate: Any, *, nan: Nan = "largest",
+    use_filters: bool = True, range_values: int = RANGE_VALUES, raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
@@ -126,7 +132,7 @@ def check(
     Raises TextError with the spot marked, UnknownColumnError for a name that no file has; TableFormatError for
     a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
     """
-    tree = as_predicate(predicate)
+    tree, paths = as_predicate(predicate), paths_of(paths)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
@@ -139,8 +145,9 @@ def check(
 
 @explained
 def prune(
-    spark: Any, paths: Sequence[str], predicate: Any, *, nan: Nan = "largest", use_filters: bool = True,
-    range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], predicate: Any, *, nan: Nan = "largest",
+    use_filters: bool = True, range_values: int = RANGE_VALUES, raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
@@ -150,7 +157,7 @@ def prune(
     Files that could not be read are rows with their error: whatever is in them may match.
     The rest, and errors, as check.
     """
-    tree = as_predicate(predicate)
+    tree, paths = as_predicate(predicate), paths_of(paths)
     options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
@@ -189,12 +196,6 @@ def _of_files(listed: Sequence[Row], where: Storages, work: Work) -> Iterator[Ro
         else:
             yield {"path": row["path"], "error": row["error"]}
     yield from each_or_error(files, work)
-
-
-def _names(columns: Sequence[str] | None, exclude: Sequence[str] | None) -> list[str]:
-    if isinstance(columns, str) or isinstance(exclude, str):
-        raise RequestError("columns and exclude take lists of names")
-    return [*(columns or ()), *(exclude or ())]
 
 
 def _looked_at(spark: Any, paths: Sequence[str], names: Sequence[str]) -> Dataset:

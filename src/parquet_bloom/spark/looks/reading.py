@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from parquet_bloom.arguments import names_of
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.limits import RANGE_VALUES
@@ -21,10 +22,12 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
+from parquet_bloom.spark.frames import frame_of
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.looks.jobs import pruned
 from parquet_bloom.spark.looks.table_reading import living_rows
 from parquet_bloom.spark.named_tables import live_files, table_of
+from parquet_bloom.spark.storages import paths_of
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.roots import TableAccess
@@ -37,16 +40,17 @@ _BATCH = 5000  # files of one scan of Spark's
 
 @explained
 def read(
-    spark: Any, paths: Sequence[str], predicate: Any, columns: Sequence[str] | None = None, *, use_filters: bool = True,
-    range_values: int = RANGE_VALUES, raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    spark: Any, paths: PathLike | Sequence[PathLike], predicate: Any, columns: str | Sequence[str] | None = None, *,
+    use_filters: bool = True, range_values: int = RANGE_VALUES, raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
 ) -> DataFrame:  # fmt: skip
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
-    paths      files, folders and globs; a folder that is named is the base of the partitions in it. Or one table,
-               delta:, iceberg: or ducklake:, of which executors read the living rows, as read_table does
+    paths      a file, folder or glob, or a list; a folder that is named is the base of the partitions in it. Or one
+               table, delta:, iceberg: or ducklake:, of which executors read the living rows, as read_table does
     predicate  SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
-    columns    names, `user.id` for a field; None: all
+    columns    one name or a list, `user.id` for a field; None: all
     raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
     catalog_properties  of the catalog of an iceberg: or ducklake: table
 
@@ -60,8 +64,7 @@ def read(
     a table without raw_files.
     """
     tree = as_predicate(predicate)
-    if isinstance(columns, str):
-        raise RequestError("columns takes a list of names, not one text")
+    paths, columns = paths_of(paths), names_of(columns, "columns")
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
         snapshot = live_files(name, access, raw_files)
@@ -79,7 +82,7 @@ def read(
     chosen = None if named is None else [resolve(path, schema)[0].alias(path[-1]) for path in named]
     options = Options("largest", use_filters, range_values=range_values, ignore_case=True)
     frames = list(_frames(data, schema, evident(tree, schema), options))
-    frame = reduce(lambda a, b: a.unionAll(b), frames) if frames else spark.createDataFrame([], schema)
+    frame = reduce(lambda a, b: a.unionAll(b), frames) if frames else frame_of(spark, [], schema)
     frame = frame.where(condition)
     return frame if chosen is None else frame.select(*chosen)
 

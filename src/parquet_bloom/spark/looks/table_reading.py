@@ -14,7 +14,7 @@ import pyarrow as pa
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Options
-from parquet_bloom.spark.frames import mapped
+from parquet_bloom.spark.frames import frame_of, mapped, try_workers
 from parquet_bloom.tables.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def living_rows(
     chosen = None if paths is None else [resolve(path, schema)[0].alias(path[-1]) for path in paths]
     plan = plan_table(snapshot, RowsAsked(rows, pa.schema([]), predicate, options))
     if plan.units:
+        try_workers(spark)
         listed = [(at, bytearray(unit)) for at, unit in enumerate(plan.units)]
-        units = spark.createDataFrame(listed, "place int, unit binary").repartitionById(len(listed), "place")
+        units = frame_of(spark, listed, "place int, unit binary").repartitionById(len(listed), "place")
         frame: DataFrame = mapped(units, functools.partial(_task, reader=plan.reader), schema)
     else:
-        frame = spark.createDataFrame([], schema)
+        frame = frame_of(spark, [], schema)
     frame = frame.where(condition)
     return frame if chosen is None else frame.select(*chosen)
 

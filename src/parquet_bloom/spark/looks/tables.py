@@ -26,7 +26,7 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import DatasetSchema, FileResult, Search
 from parquet_bloom.search.verdicts import excluded_file
 from parquet_bloom.spark.dataset import unresolved_of
-from parquet_bloom.spark.frames import ddl, mapped
+from parquet_bloom.spark.frames import ddl, frame_of, mapped, try_workers
 from parquet_bloom.spark.listing import Listing
 from parquet_bloom.spark.looks.rows import TOGETHER, Row, RowsOf, batches_of, each_or_error, excluded, searched, some_of
 from parquet_bloom.spark.named_tables import Asked, bare, received, sent, sent_table
@@ -84,7 +84,7 @@ def search(spark: Any, name: str, predicate: Any, options: Options, schema: pa.S
     if not asked.told or "skipped" not in schema.names:
         return found
     rows = [tuple(row.get(name) for name in schema.names) for row in asked.told]
-    return found.unionAll(spark.createDataFrame(rows, ddl(schema)))
+    return found.unionAll(frame_of(spark, rows, ddl(schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,8 @@ def _rows(
 ) -> DataFrame:  # fmt: skip
     table = sent_table(snapshot)
     rows = [(str(file), file.size, bytearray(sent(bare(file, outcome), snapshot))) for file, outcome in files]
-    listed = Listing(spark.createDataFrame(rows, _LISTED), len(rows), sum(file.size for file, _ in files))
+    try_workers(spark)
+    listed = Listing(frame_of(spark, rows, _LISTED), len(rows), sum(file.size for file, _ in files))
     run = functools.partial(_task, table=table, schema=schema, work=work)
     frame: DataFrame = mapped(packing(listed, spark), run, schema)
     return frame
