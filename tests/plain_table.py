@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.errors import ConflictError
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.history import History
 from parquet_bloom.tables.snapshot import Change, Field, Snapshot, TableFile, Ways
 
 NEW, SAME = Ways("new-path"), Ways("same-path", "", "row-level deletes name its path")
@@ -78,6 +79,9 @@ class PlainTable:
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         files = [TableFile(str(self.folder / name), size=size) for name, size in self.entries().items()]
         return Snapshot(self.name, str(self.version), self.fields, False, files, self.wishes)
+
+    def history(self, snapshot: Snapshot) -> History:
+        return History()
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         return {file.path: self.open_ways.get(Path(file.path).name, NEW) for file in snapshot.files}

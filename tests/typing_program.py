@@ -43,6 +43,7 @@ from parquet_bloom import (
     Scan,
     SearchOptions,
     SkippedColumn,
+    StatusReport,
     TextError,
     Verdicts,
     VerifiedFile,
@@ -114,6 +115,9 @@ def look(path: Path) -> None:
     info: FileInfo = inspected.files[0]
     found: FilterInfo = info.filters[0]
     print(found.fpp, found.num_bytes, info.to_dict())
+    told = parquet_bloom.status(path, columns=["id"], assert_filters=["id"], progress=watch)
+    assert_type(told, StatusReport)
+    assert_type(told.columns[0].fpp, float | None)
     verified = parquet_bloom.verify(path, sample=3)
     assert_type(verified, VerifyReport)
     file: VerifiedFile = verified.files[0]

@@ -55,6 +55,7 @@ from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
     from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.audit.status import ColumnStatus, StatusReport, status
     from parquet_bloom.audit.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.change import add_filters, remove_filters
     from parquet_bloom.chunks.footer_cache import FooterCache
@@ -87,6 +88,7 @@ _HOMES = {
     "BenchReport": "worth.bench",
     "ColumnAdvice": "worth.advice.advise",
     "ColumnFilters": "search.check",
+    "ColumnStatus": "audit.status",
     "EngineAnswer": "worth.engines",
     "EngineHazard": "worth.engines",
     "EngineGain": "worth.bench",
@@ -111,6 +113,7 @@ _HOMES = {
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
+    "StatusReport": "audit.status",
     "TableCommit": "edit.reports",
     "Verdicts": "search.check",
     "VerifiedFile": "audit.verify",
@@ -130,6 +133,7 @@ _HOMES = {
     "read_table": "read",
     "remove_filters": "change",
     "scan_polars": "polars_scan",
+    "status": "audit.status",
     "verify": "audit.verify",
     "write_report": "report.page.write",
     "write_table": "edit.write",
@@ -146,6 +150,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "prune",
     "inspect",
     "verify",
+    "status",
     "remove_filters",
     "write_table",
     "advise",
@@ -160,6 +165,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "BenchReport",
     "ColumnAdvice",
     "ColumnFilters",
+    "ColumnStatus",
     "EngineAnswer",
     "EngineGain",
     "EngineHazard",
@@ -185,6 +191,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "Scan",
     "SearchOptions",
     "SkippedColumn",
+    "StatusReport",
     "TableCommit",
     "Verdicts",
     "VerifiedFile",

@@ -101,6 +101,12 @@ def test_looking(printed: Any, keys: Path, tmp_path: Path) -> None:
     assert printed("verify", "verify", keys, "--output-format", "json")["gates"][0]["holds"] is True
 
 
+def test_what_is_missing(printed: Any, keys: Path) -> None:
+    found = printed("status", "status", keys, "--assert-filters", "id", "--json", status=1)
+    assert (found["columns"][0]["row_groups_lacking"], found["gates"][0]["holds"]) == (3, False)
+    assert found["mend"] == [f"parquet-bloom add {keys} --column id --in-place"]
+
+
 def test_a_page(printed: Any, keys: Path, tmp_path: Path) -> None:
     printed("report", "report", keys, "-o", tmp_path / "report.html", "--where", "id = 5", "--json")
 

@@ -33,6 +33,7 @@ _COMMANDS = (
     "remove",
     "inspect",
     "verify",
+    "status",
     "check",
     "read",
     "advise",

@@ -34,7 +34,7 @@ SECTIONS = {
         "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
     ),
     "What is printed": ("show_all", "as_json", "output_format", "report", "quiet", "verbose", "help"),
-    "Gates, for continuous integration": ("min_skipped", "assert_filters"),
+    "Gates, for continuous integration": ("min_skipped", "assert_filters", "assert_complete"),
     "Tables": ("commit", "files_per_commit", "raw_files", "catalog_properties", "allow_roots"),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),

@@ -23,6 +23,7 @@ from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
 HAS_FILTER = "has a filter"  # why there is none more
+NO_VALUE = "no value is stored"
 FilterProgress = Callable[[str, int, int], None]  # (path, filters done, filters in all)
 
 
@@ -295,7 +296,7 @@ def _why_not(values: int, nulls: int | None, here: bool, replace: bool) -> str |
     if here:
         return None if replace else HAS_FILTER  # whatever is found, the old one goes
     if values <= 0 or (nulls is not None and nulls >= values):
-        return "no value is stored"
+        return NO_VALUE
     return None
 
 

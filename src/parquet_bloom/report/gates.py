@@ -47,6 +47,30 @@ def assert_filters(files: Sequence[Any], columns: Sequence[str]) -> Gate:
     return Gate("assert-filters", False, f"{path}: {lacking_text(column, groups)}{more}")
 
 
+def status_gates(report: Any, columns: Sequence[str], complete: bool) -> list[Gate]:
+    """Of a StatusReport: whether the columns that were named have all filters, and whether all columns have."""
+    asked = [("assert-filters", {*report.asserted})] if columns else []
+    asked += [("assert-complete", {one.column for one in report.columns})] if complete else []
+    gates = []
+    for name, wanted in asked:
+        lacking = [one for one in report.columns if one.column in wanted and one.row_groups_lacking]
+        more = f"; {plural(len(lacking) - 1, 'more column')}" if len(lacking) > 1 else ""
+        gates.append(Gate(name, not lacking, status_text(lacking[0]) + more if lacking else ""))
+    return gates
+
+
+def status_text(one: Any) -> str:
+    """What a ColumnStatus lacks."""
+    of, files = plural(one.row_groups, "row group"), f"{one.files_lacking:,} of {plural(one.files, 'file')}"
+    if not one.row_groups_lost:
+        lack = "lacks" if one.row_groups_lacking == 1 else "lack"
+        return f"{one.row_groups_lacking:,} of {of} {lack} a filter on {one.column} ({files})"
+    others = one.row_groups_lacking - one.row_groups_lost
+    more = f"; {others:,} more {'lacks' if others == 1 else 'lack'} it" if others else ""
+    have = "has" if one.row_groups_lost == 1 else "have"
+    return f"{one.row_groups_lost:,} of {of} {have} lost {one.column} since version {one.lost_since}{more} ({files})"
+
+
 def lacking_text(column: str, groups: Sequence[int]) -> str:
     """What a column lacks."""
     shown = ", ".join(map(str, groups[:_SHOWN])) + (", ..." if len(groups) > _SHOWN else "")
@@ -95,6 +119,16 @@ def of_inspect(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
             yield annotation("error", lacking_text(column, groups), title, file.path)
     yield from of_failed(report.failed, title)
     yield from _of_gates([gate for gate in gates if gate.gate != "assert-filters"], title)
+
+
+def of_status(report: Any, gates: Sequence[Gate]) -> Iterator[str]:
+    """Columns that lack filters: an error where a gate asks for them, else a warning; files that failed."""
+    title = "parquet-bloom status"
+    for one in report.columns:
+        if one.row_groups_lacking:
+            level = "error" if not all(gate.holds for gate in gates) else "warning"
+            yield annotation(level, status_text(one), title)
+    yield from of_failed(report.failed, title)
 
 
 def of_verify(report: Any) -> Iterator[str]:

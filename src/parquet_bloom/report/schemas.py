@@ -33,6 +33,7 @@ def headed(document: str, content: Mapping[str, Any]) -> dict[str, Any]:
 def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
     from parquet_bloom.audit.inspect import InspectReport
+    from parquet_bloom.audit.status import StatusReport
     from parquet_bloom.audit.verify import VerifyReport
     from parquet_bloom.edit.reports import AddReport, RemoveReport
     from parquet_bloom.report.written import ReportPage
@@ -47,9 +48,10 @@ def documents() -> dict[str, dict[str, Any]]:
         "add": AddReport, "remove": RemoveReport, "inspect": InspectReport, "verify": VerifyReport,
         "advise": Advice, "engines": EnginesReport, "bench": BenchReport, "index-build": BuildReport,
         "index-inspect": IndexInfo, "index-query": Matches, "report": ReportPage,
+        "status": StatusReport,
     }  # fmt: skip
     found = {name: _Maker().document(name, kind) for name, kind in kinds.items()}
-    for name in ("inspect", "verify"):
+    for name in ("inspect", "status", "verify"):
         found[name]["properties"]["gates"] = _GATES
     maker = _Maker()
     verified = {"indexes": {"type": "array", "items": maker.of(VerifiedIndex)}}

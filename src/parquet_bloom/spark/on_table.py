@@ -30,6 +30,7 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.workers import Workers
 from parquet_bloom.storage.writing.target import remove_unnamed
+from parquet_bloom.tables.history import History
 from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile, Ways
 
 _MADE = pa.schema([("place", pa.int64()), ("result", pa.binary())])
@@ -110,6 +111,9 @@ class _Decided:
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         return self._table.snapshot(stored_only)
 
+    def history(self, snapshot: Snapshot) -> History:
+        return self._table.history(snapshot)
+
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         return self._table.ways(snapshot)
 
@@ -182,7 +186,7 @@ class _Local:
             worked = Adding(TableNames(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = DONE if worked.size else UNCHANGED
         row = report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
-        return Worked(RowReport(row=row), worked.size, worked.footer_size)
+        return Worked(RowReport(row=row), worked.size, worked.footer_size, worked.columns, worked.complete)
 
 
 def _given(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
@@ -291,3 +293,17 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [future.result() for future in futures]
     finally:
         wait([future for future in futures if not future.cancel()])
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[Callable[[], R]]:
+    """For each item, in order, what gives its result or raises its error; `most` of them are begun ahead."""
+    begun: deque[Future[R]] = deque()
+    rest = iter(items)
+    try:
+        while True:
+            begun.extend(submit(work, item) for item in islice(rest, most - len(begun)))
+            if not begun:
+                return
+            yield begun.popleft().result
+    finally:
+        wait([future for future in begun if not future.cancel()])

@@ -9,12 +9,14 @@ import dataclasses
 import enum
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.remote import in_order
 from parquet_bloom.storage.shown import Brief, html_of, names_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+_AHEAD = 32  # files that are worked on, or wait for a thread
 
 
 class Results(list[R], Generic[R]):
@@ -38,12 +41,14 @@ def each(
     single: bool,
     failed: Iterable[FailedFile] = (),
     meter: Meter | None = None,
+    ahead: bool = False,
 ) -> Results[R]:
     """Work on every file; one bad file among many does not stop the others.
 
     work    raises RequestError for what was asked of a file before it changes anything
     failed  names that gave no file at all
     meter   is told of every file
+    ahead   work on some files at once, for files on another storage; `work` then tells no meter of parts
 
     Raises what `work` raises where one file was named alone, and UnknownColumnError where the first file that
     can be opened lacks a column: a wrong name is a mistake of the whole call.
@@ -51,10 +56,11 @@ def each(
     results: Results[R] = Results(failed)
     meter = meter or Meter(None)
     names_known = False  # some file has the columns that were named
-    for file in files:
+    done = in_order(work, files, _AHEAD) if ahead else map(partial(partial, work), files)
+    for file, result in zip(files, done, strict=True):
         meter.start()
         try:
-            results.append(work(file))
+            results.append(result())
             names_known = True
         except RequestError as error:  # a column that this file lacks, a type that it has
             named = type(error)(f"{file}: " + error.message)

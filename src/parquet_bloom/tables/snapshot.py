@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.operands import Operand
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
+
+if TYPE_CHECKING:
+    from parquet_bloom.tables.history import History
 
 LeafPath = tuple[str, ...]  # the components of a leaf's name in the table, as `leaves_of` has them
 Way = Literal["same-path", "new-path"]
@@ -207,6 +210,9 @@ class Table(Protocol):
                      are files too, in memory, so that nobody who wants rows misses one
         Raises StorageError, TableFormatError for a table with a feature that is not understood.
         """
+
+    def history(self, snapshot: Snapshot) -> History:
+        """What the log tells of when its files came. Raises StorageError, TableFormatError."""
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""

@@ -11,11 +11,11 @@ from parquet_bloom.edit.add import add_to
 from parquet_bloom.edit.on_table.commits import CommitOptions, Worked, change_table
 from parquet_bloom.edit.on_table.files import THROUGH_LOG, check_size, footer_bytes
 from parquet_bloom.edit.on_table.left import left_as_asked
-from parquet_bloom.edit.on_table.names import FileNames, TableNames
-from parquet_bloom.edit.plan import FilterProgress, Request, Run, SkippedColumn
+from parquet_bloom.edit.on_table.names import CONSTANT, LACKS, FileNames, TableNames
+from parquet_bloom.edit.plan import HAS_FILTER, NO_VALUE, FilterProgress, Request, Run, SkippedColumn
 from parquet_bloom.edit.reports import AddedFile, AddReport
 from parquet_bloom.errors import TableFormatError, parameter
-from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
@@ -118,7 +118,16 @@ class Adding:
             return Worked(report)
         if look_only:
             return Worked(report, 1)
-        return Worked(report, report.bytes_after, footer_bytes(target))
+        columns = frozenset(one.column for one in report.filters)
+        return Worked(report, report.bytes_after, footer_bytes(target), columns, self._complete(report))
+
+    def _complete(self, report: AddedFile) -> frozenset[str]:
+        """Columns that were named, less those of which some row group has no filter though it holds a value."""
+        if self.request.columns is None:
+            return frozenset()
+        wanted = select_leaves(self.names.leaves, self.request.columns, self.request.exclude)
+        lacking = {one.column for one in report.skipped if one.reason not in (HAS_FILTER, NO_VALUE, LACKS, CONSTANT)}
+        return frozenset(leaf.name for leaf in wanted) - lacking
 
     def _as_tail(self, file: TableFile, request: Request) -> Request:
         if "tail" not in request.form.placements:

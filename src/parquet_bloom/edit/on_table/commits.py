@@ -55,11 +55,15 @@ class Worked(Generic[R]):
     """What became of one file.
 
     size, footer_size  of its new version, as Change has them; 0: there is none
+    columns   of the table that got filters in it, or lost them
+    complete  columns that need no filter more in it, or None where that was not the question
     """
 
     report: R
     size: int = 0
     footer_size: int = 0
+    columns: frozenset[str] = frozenset()
+    complete: frozenset[str] | None = None
 
 
 class FileWork(Protocol[R]):
@@ -84,7 +88,12 @@ class _Pending(Generic[R]):
     """A new version that waits for its commit."""
 
     change: Change
-    report: R
+    worked: Worked[R]
+
+    @property
+    def report(self) -> R:
+        """What became of it."""
+        return self.worked.report
 
 
 def change_table(
@@ -204,7 +213,7 @@ class _Run(Generic[R]):
         else:
             worked.report.way, worked.report.why = way, why
         if worked.size and not look_only:
-            self._pending.append(_Pending(Change(file, target, worked.size, worked.footer_size), worked.report))
+            self._pending.append(_Pending(Change(file, target, worked.size, worked.footer_size), worked))
         else:
             self.changed.files.append(worked.report)
 
@@ -227,7 +236,13 @@ class _Run(Generic[R]):
             self._pending = []
 
     def _properties(self) -> Mapping[str, str]:
-        return {"parquet-bloom.operation": self._how.operation, "parquet-bloom.version": __version__}
+        from parquet_bloom.tables.history import properties_of  # nothing is loaded for it where files are changed
+
+        made = [one.worked for one in self._pending]
+        columns = frozenset[str]().union(*(one.columns for one in made))
+        known = [one.complete for one in made if one.complete is not None]
+        complete = frozenset.intersection(*known) if known and len(known) == len(made) else None
+        return {**properties_of(self._how.operation, columns, complete), "parquet-bloom.version": __version__}
 
     def _again(self) -> Snapshot:
         """After another commit: keep what still fits the table, and let the rest be worked on again."""
@@ -240,7 +255,7 @@ class _Run(Generic[R]):
             now = live.get(change.file.path)
             fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
             if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
-                self._pending.append(_Pending(replace(change, file=now), one.report))
+                self._pending.append(_Pending(replace(change, file=now), one.worked))
             else:
                 self._remove(change.location.path)
                 self._seen.discard(change.file.path)

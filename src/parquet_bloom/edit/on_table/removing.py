@@ -65,7 +65,7 @@ class Removing:
         if not worked.size:
             report.output = report.source  # no other file was made
         report.columns = [names.shown.get(name, name) for name in report.columns]
-        return worked
+        return dataclasses.replace(worked, columns=frozenset(report.columns))
 
 
 def _before_tails(file: TableFile, source: Source, options: RemoveOptions) -> tuple[int, int]:

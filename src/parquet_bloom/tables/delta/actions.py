@@ -65,6 +65,7 @@ class Actions:
 
     removed   (path, vector's id or None) of remove actions
     sidecars  names of further files of a checkpoint
+    info      what a commit says of itself
     """
 
     adds: list[Add] = field(default_factory=list)
@@ -72,6 +73,7 @@ class Actions:
     sidecars: list[str] = field(default_factory=list)
     protocol: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    info: dict[str, Any] = field(default_factory=dict)
 
     def take(self, action: Mapping[str, Any]) -> None:
         """Add one action. Raises KeyError, TypeError, ValueError for one that is none."""
@@ -80,6 +82,8 @@ class Actions:
         if (remove := action.get("remove")) is not None:
             vector = _vector(remove.get("deletionVector"))
             self.removed.append((str(remove["path"]), None if vector is None else vector.id))
+        if isinstance(info := action.get("commitInfo"), dict):
+            self.info = info
         if (sidecar := action.get("sidecar")) is not None:
             self.sidecars.append(str(sidecar["path"]))
         if (protocol := action.get("protocol")) is not None:

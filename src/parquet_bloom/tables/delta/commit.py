@@ -34,6 +34,7 @@ from parquet_bloom.storage.secrets import without_secret
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.tables.delta.actions import Actions, Add, read_commits
 from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder, read_file
+from parquet_bloom.tables.history import described
 from parquet_bloom.tables.snapshot import Change
 
 _ATTEMPTS = 20
@@ -72,7 +73,8 @@ class Transaction:
         self._changes = changes
         self._ours = {unquote(change.file.entry.path): change.file for change in changes}
         self._token = uuid.uuid4().hex
-        self._properties = {**properties, _TOKEN: self._token}
+        # deltalake calls the operation WRITE and lets nobody else name it; histories show this text beside it.
+        self._properties = {**properties, "userMetadata": described(properties), _TOKEN: self._token}
 
     def check(self, version: int) -> int:
         """Read what was committed after a version; returns the latest. Raises ConflictError, StorageError."""

@@ -126,6 +126,18 @@ class LogFiles:
         commits = tuple(name for _, name in self._between(first + 1, version, f"version {version} cannot be read: "))
         return Files(version, self._checkpoints.get(first, ()), commits)
 
+    def since_the_beginning(self, version: int) -> Files:
+        """The names that make a version, from the oldest state on that can be read: as `of`, with more commits."""
+        first = version
+        while first in self._commits:
+            first -= 1
+        base = min((v for v in self._checkpoints if first <= v <= version), default=-1)
+        if first >= 0 and base < 0:
+            return self.of(version)  # whose error says what is missing
+        base = -1 if first < 0 else base
+        commits = tuple(self._commits[v] for v in range(base + 1, version + 1))
+        return Files(version, self._checkpoints.get(base, ()), commits)
+
     def commits_after(self, version: int) -> list[tuple[int, str]]:
         """(version, name) of all commits after a version. Raises TableFormatError where one is missing."""
         return self._between(version + 1, self.latest)

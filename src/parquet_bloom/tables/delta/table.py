@@ -15,6 +15,7 @@ from parquet_bloom.tables.delta.actions import Add
 from parquet_bloom.tables.delta.commit import check_log, commit, deltalake, named, opened
 from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes
 from parquet_bloom.tables.delta.features import check_readable, maps_columns
+from parquet_bloom.tables.delta.history import read_history
 from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder
 from parquet_bloom.tables.delta.partition_values import constants_of
 from parquet_bloom.tables.delta.replay import State, replay
@@ -22,6 +23,7 @@ from parquet_bloom.tables.delta.schema import Schema, read_schema
 from parquet_bloom.tables.delta.spelling import respelled
 from parquet_bloom.tables.delta.statistics import Bounds, rows_of
 from parquet_bloom.tables.delta.ways import check_writable, ways_of
+from parquet_bloom.tables.history import History
 from parquet_bloom.tables.new_names import new_name
 from parquet_bloom.tables.roots import ORDINARY, Roots, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
@@ -82,6 +84,10 @@ class DeltaTable:
             self.name, str(state.version), schema.fields, schema.by_id, files, {}, self._folder.at.filesystem,
             frozenset(field.name for field in schema.partition_columns), state.identity,
         )  # fmt: skip
+
+    def history(self, snapshot: Snapshot) -> History:
+        """When the files came, by all commits that the log still has. Raises StorageError, TableFormatError."""
+        return read_history(self._folder, int(snapshot.version), snapshot.files)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version.

@@ -19,6 +19,7 @@ from parquet_bloom.tables.ducklake.catalog import FLAG, LIVE, NUMBER, TEXT, Cata
 from parquet_bloom.tables.ducklake.commit import check_new_files, has_new_files, replace_files
 from parquet_bloom.tables.ducklake.paths import Folders
 from parquet_bloom.tables.ducklake.reading import Reader, TableRow
+from parquet_bloom.tables.history import History
 from parquet_bloom.tables.new_names import new_place
 from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
@@ -68,6 +69,10 @@ class DuckLakeTable:
         """Read the catalog in one transaction. Raises StorageError, TableFormatError."""
         with self.catalog.reading() as queries:
             return Reader(queries, self._row(queries, self._snapshot_id(queries))).snapshot(stored_only)
+
+    def history(self, snapshot: Snapshot) -> History:
+        """Nothing: a commit of ours leaves no sign in the catalog, and merged files have the snapshot of the oldest."""
+        return History()
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """A new file always: deletes name their file by its id, and positions stay.

@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.tables.history import History
 from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
 from parquet_bloom.tables.iceberg.catalogs import (
     find_catalog,
@@ -29,6 +30,7 @@ from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.history import read_history
 from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
 from parquet_bloom.tables.new_names import new_place
@@ -71,6 +73,10 @@ class IcebergTable:
             files = Files.of(self._log, self._name, self._access)
             entries = read_entries(found, self._log.io, self._name) if found else Entries([], [], [])
             return _Reading(self._name, self._log, found, self._version is not None, files).snapshot(entries)
+
+    def history(self, snapshot: Snapshot) -> History:
+        """When the files came, by sequence numbers, and the snapshots of ours that have not expired."""
+        return read_history(self._log, snapshot, self._version is not None)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""

@@ -1,0 +1,349 @@
+"""Which columns have their filters everywhere, which lack some, and which have lost them since what version of a table.
+
+    footers -> per file and column: row groups that hold a value, those of them with a sound filter
+    log     -> when each file came, and our commits        (tables.history)
+            -> lost: the file came after the column had filters; else it lacks them, and that is all one can say
+            -> the command that adds what is missing
+
+Footers are read, and of each filter its header and at most its first 16 KiB; no data.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquet_bloom.chunks.filter_ranges import filter_ranges_of
+from parquet_bloom.chunks.glance import glances
+from parquet_bloom.chunks.logged import open_logged
+from parquet_bloom.chunks.tails import older_footers
+from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.formats.metadata.outline import NONE, Slot
+from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.results import Printed, each, table_of
+from parquet_bloom.storage.secrets import may_be_secret
+from parquet_bloom.storage.source import PathLike, Source
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.tables.columns import shown_leaves
+from parquet_bloom.tables.fields import leaves_of
+from parquet_bloom.tables.history import History, Version
+from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.named.sources import Sources, find
+from parquet_bloom.tables.roots import TableAccess
+from parquet_bloom.tables.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class ColumnStatus(Printed):
+    """One column, over all files.
+
+    files, row_groups    that hold a value of it, or may: those need a filter
+    files_lacking        of these files, those of which a row group lacks a sound filter
+    row_groups_lacking   of these row groups, those that do; `row_groups_lost` counts among them
+    files_lost, row_groups_lost  of a table, those of files that came after the column had filters in the table
+    lost_since           the first version with which such a file came; None where nothing is lost, or nobody can tell
+    filter_bytes         of all bitsets, without headers
+    fpp                  the worst false positive rate: of filters of more than 16 KiB that of their first 16 KiB; None
+                         without filters
+    """
+
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    files_lacking: int = 0
+    row_groups_lacking: int = 0
+    files_lost: int = 0
+    row_groups_lost: int = 0
+    lost_since: str | None = None
+    filter_bytes: int = 0
+    fpp: float | None = None
+
+
+@dataclass(slots=True, repr=False)
+class StatusReport(Printed):
+    """What columns have filters, and where they are missing.
+
+    columns   those that have a filter in some file, had one by the table's log, or were asked for
+    files, row_groups  that were looked at
+    table, version     of which all files are; None: they are files
+    mend      commands for a shell that add what is missing; none where nothing is, or where none would do
+    asserted  the columns that assert_filters named
+    notes     on tables that files lie in, and on what could not be found out
+    """
+
+    columns: list[ColumnStatus]
+    failed: list[FailedFile]
+    files: int = 0
+    row_groups: int = 0
+    table: str | None = None
+    version: str | None = None
+    mend: list[str] = field(default_factory=list)
+    asserted: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no column lacks a filter anywhere."""
+        return not any(one.row_groups_lacking for one in self.columns)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a column."""
+        return table_of(ColumnStatus, self.columns)
+
+    def __repr__(self) -> str:
+        """One line: how much was looked at, and the first columns that lack filters."""
+        lacking = [one for one in self.columns if one.row_groups_lacking]
+        told = [f"{one.column} lacks {one.row_groups_lacking:,} of {one.row_groups:,}" for one in lacking[:3]]
+        more = [f"{len(lacking) - 3:,} more columns lack some"] if len(lacking) > 3 else []
+        sums = {"column": len(self.columns), "file": self.files, "row group": self.row_groups}
+        looked = ", ".join(f"{n:,} {what}{'s' * (n != 1)}" for what, n in sums.items())
+        failed = [f"{len(self.failed):,} files failed"] if self.failed else []
+        return f"StatusReport({'; '.join([looked, *told, *more, *failed])})"
+
+
+@dataclass(slots=True)
+class _Chunks:
+    """The chunks of one column in one file.
+
+    needing  that hold a value, or may
+    lacking  of these, those without a sound filter
+    unsound  of these, those with a filter that is not sound: `add` leaves it unless it is to replace it
+    """
+
+    needing: int
+    lacking: int
+    unsound: int = 0
+    filters: int = 0
+    num_bytes: int = 0
+    fpp: float | None = None
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    row_groups: int
+    has_tail: bool
+    columns: dict[str, _Chunks]
+    asserted: list[str]
+
+
+def status(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    assert_filters: Sequence[str] | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
+    progress: ProgressCallback | None = None,
+) -> StatusReport:
+    """Say for each column which row groups have a filter, lack one, or have lost it, and what command adds them.
+
+    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
+    columns     names or patterns; None: those that have a filter in some file, had one by the table's log, or that the
+                table's properties ask for
+    assert_filters  names or patterns of columns that are to have filters; they are shown in any case
+    filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    progress    is called with a Progress for every file
+
+    Lost means: the file came with a version of the table that is later than one in which the column had filters.
+    Delta's log and Iceberg's metadata tell it as far back as they go; DuckLake's catalog does not.
+    Raises as `inspect`.
+    """
+
+    def work(file: DataFile) -> _File:
+        with open_logged(file) as opened:
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            if found.snapshot is None:
+                asserted = [] if assert_filters is None else select_leaves(named, assert_filters, None)
+                wanted = select_leaves(named, columns, exclude) if columns is not None or exclude is not None else named
+            else:
+                asserted = [leaf for leaf in named if leaf.name in to_assert]
+                wanted = [leaf for leaf in named if leaf.path and leaf.name in chosen]
+            leaves = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
+            return _looked_at(opened, leaves, [leaf.name for leaf in asserted])
+
+    tables = Tables()
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    to_assert, chosen = _of_table(found.snapshot, columns, exclude, assert_filters)
+    file_set = found.file_set
+    meter = Meter(progress, file_set.files)
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter, ahead=file_set.filesystem is not None)
+    report = StatusReport([], results.failed, len(results), sum(one.row_groups for one in results))
+    history = _history(found, report)
+    if found.snapshot is None:
+        report.notes += tables.notes()
+        report.asserted = list(dict.fromkeys(name for one in results for name in one.asserted))
+    else:
+        report.table, report.version = found.snapshot.table, found.snapshot.version
+        report.asserted = [name for name in chosen if name in to_assert]
+    shown = _shown(results, found.snapshot, history, columns is not None, report.asserted)
+    report.columns = [_column(name, results, history) for name in shown]
+    report.mend = _mend(report.columns, results, _Named.of(source, found, filesystem, raw_files, access))
+    return report
+
+
+def _of_table(
+    snapshot: Snapshot | None, columns: Any, exclude: Any, assert_filters: Any
+) -> tuple[set[str], dict[str, None]]:
+    """The columns of a table that must have filters, and all that are to be looked at. Raises UnknownColumnError."""
+    if snapshot is None:
+        return set(), {}
+    leaves = leaves_of(snapshot.fields)
+    asserted = {} if assert_filters is None else {leaf.name for leaf in select_leaves(leaves, assert_filters, None)}
+    wanted = {leaf.name for leaf in select_leaves(leaves, columns, exclude)}
+    return set(asserted), {leaf.name: None for leaf in leaves if leaf.name in wanted or leaf.name in asserted}
+
+
+def _looked_at(source: Source, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
+    outline = source.outline()
+    values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
+    needing = (values > 0) & ((nulls == NONE) | (nulls < values))  # bool[row groups, columns]
+    sums = needing.sum(axis=0)
+    columns = {leaf.name: _Chunks(int(sums[leaf.index]), int(sums[leaf.index])) for leaf in leaves}
+    there = [
+        (int(group), leaf) for leaf in leaves for group in np.flatnonzero(filter_ranges_of(outline, leaf.index).exists)
+    ]
+    names = {leaf.index: leaf.name for leaf in leaves}
+    sound = {(group, leaf.index): False for group, leaf in there}
+    for key, one in glances(source, there):
+        chunks = columns[names[key[1]]]
+        chunks.filters += one.sound
+        chunks.num_bytes += one.num_bytes
+        sound[key] = sound[key] or one.sound
+        if one.fpp is not None:
+            chunks.fpp = max(one.fpp, chunks.fpp or 0.0)
+    for (group, column), is_sound in sound.items():
+        if needing[group, column]:
+            columns[names[column]].lacking -= bool(is_sound)
+            columns[names[column]].unsound += not is_sound
+    return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
+
+
+def _history(found: Sources, report: StatusReport) -> History:
+    """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
+    if found.table is None or found.snapshot is None:
+        return History()
+    try:
+        return found.table.history(found.snapshot)
+    except ParquetBloomError as error:
+        report.notes.append(f"nobody can tell what was lost, as the older part of the log cannot be read: {error}")
+        return History()
+
+
+def _shown(
+    files: Iterable[_File], snapshot: Snapshot | None, history: History, named: bool, asserted: Sequence[str]
+) -> list[str]:
+    """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
+    known: dict[str, bool] = (
+        dict.fromkeys((leaf.name for leaf in leaves_of(snapshot.fields)), False) if snapshot else {}
+    )
+    for file in files:
+        for name, chunks in file.columns.items():
+            known[name] = known.get(name, False) or named or chunks.filters > 0 or chunks.unsound > 0
+    there = {name for file in files for name in file.columns}
+    wished = snapshot.wishes.get("columns", []) if snapshot is not None else []
+    expected = {name for name in known if _had_since(name, (), history) is not None}
+    return [name for name, is_shown in known.items()
+            if name in there and (is_shown or name in expected or name in wished or name in asserted)]  # fmt: skip
+
+
+def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus:
+    told = ColumnStatus(name)
+    having = [file for file in files if name in file.columns]
+    had_since = _had_since(name, having, history)
+    ours = {commit.version for commit in history.commits}
+    lost: list[Version] = []
+    for file in having:
+        chunks = file.columns[name]
+        told.files += chunks.needing > 0
+        told.row_groups += chunks.needing
+        told.filter_bytes += chunks.num_bytes
+        if chunks.fpp is not None:
+            told.fpp = max(chunks.fpp, told.fpp or 0.0)
+        if not chunks.lacking:
+            continue
+        told.files_lacking += 1
+        told.row_groups_lacking += chunks.lacking
+        came = history.since.get(file.path)
+        # What a commit of ours brought has the rows of an older file, which may have lacked them all along.
+        if came is not None and had_since is not None and came.order > had_since and came not in ours:
+            told.files_lost += 1
+            told.row_groups_lost += chunks.lacking
+            lost.append(came)
+    told.lost_since = min(lost).name if lost else None
+    return told
+
+
+def _had_since(name: str, files: Iterable[_File], history: History) -> int | None:
+    """The place of the first version in which a column surely had filters, since `remove` took them last."""
+    commits = [commit for commit in history.commits if commit.current and name in commit.columns]
+    removed = max((commit.version.order for commit in commits if commit.operation == "remove"), default=-1)
+    had = [commit.version.order for commit in commits if commit.operation == "add"]
+    for file in files:
+        there = history.until.get(file.path)
+        if there is not None and name in file.columns and file.columns[name].filters:
+            had += [] if history.grows and file.has_tail else [there.order]
+    return min((order for order in had if order > removed), default=None)
+
+
+# --- the command that adds what is missing -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
+
+    sources: Sequence[str] = ()
+    is_table: bool = False
+    options: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, source: Any, found: Sources, filesystem: Any, raw_files: bool, access: TableAccess) -> _Named:
+        many = list(source) if isinstance(source, list | tuple) else [source]
+        if filesystem is not None or raw_files or not all(isinstance(one, str | os.PathLike) for one in many):
+            return cls()
+        texts = [os.fspath(one) for one in many]
+        table = named_table(source)
+        if table is not None and table.version is not None:  # the past does not change
+            return cls()
+        if table is None and found.snapshot is not None:  # a Delta table's folder
+            texts = [f"delta:{texts[0]}"]
+        pairs = [f"{name}={value}" for name, value in (access.properties or {}).items()]
+        shown = [f"{pair.partition('=')[0]}=..." if may_be_secret(pair) else pair for pair in pairs]
+        options = [word for pair in shown for word in ("--catalog-property", pair)]
+        options += [word for root in access.allow_roots for word in ("--allow-root", str(root))]
+        return cls(texts, found.snapshot is not None, options)
+
+    def command(self, columns: Sequence[str], replace: bool) -> str:
+        """`parquet-bloom add` of these columns, quoted for a shell."""
+        words = [word for name in columns
+                 for word in ([f"--column={name}"] if name.startswith("-") else ["--column", name])]  # fmt: skip
+        words += [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"]), *self.options]
+        behind = any(one.startswith("-") for one in self.sources)
+        words = [*words, "--", *self.sources] if behind else [*self.sources, *words]
+        return shlex.join(["parquet-bloom", "add", *words])
+
+
+def _mend(columns: Sequence[ColumnStatus], files: Sequence[_File], named: _Named) -> list[str]:
+    if not named.sources:
+        return []
+    lacking = [one.column for one in columns if one.row_groups_lacking]
+    unsound = [name for name in lacking if any(f.columns[name].unsound for f in files if name in f.columns)]
+    missing = [name for name in lacking if name not in unsound]
+    return [named.command(names, replace) for names, replace in ((missing, False), (unsound, True)) if names]

@@ -1,0 +1,77 @@
+"""`parquet-bloom status`: library call parquet_bloom.status."""
+
+from __future__ import annotations
+
+import click
+
+from parquet_bloom.cli.common import (
+    columns_options,
+    footer_limits,
+    format_of,
+    gate_status,
+    github_option,
+    json_option,
+    listed,
+    paste,
+    print_json,
+    print_lines,
+    quiet,
+    raw_files_option,
+    say,
+    say_failed,
+    say_notes,
+    sources_argument,
+    table_options,
+)  # fmt: skip
+from parquet_bloom.cli.groups import COLUMN, Command
+from parquet_bloom.cli.progress import Watch
+
+
+@click.command("status", cls=Command)
+@sources_argument
+@columns_options
+@click.option("--assert-filters", multiple=True, type=COLUMN, metavar="C",
+              help="Status 1 if a row group lacks a sound filter on this column; may be repeated.")  # fmt: skip
+@click.option("--assert-complete", is_flag=True, help="Status 1 if a row group lacks a filter on any column shown.")
+@github_option
+@json_option
+@raw_files_option
+@table_options
+@footer_limits
+def command(
+    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
+    assert_filters: tuple[str, ...], assert_complete: bool, output_format: str,
+    raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
+) -> int:  # fmt: skip
+    """Say which columns have their filters everywhere, which lost some, and what command adds them.
+
+    \b
+    parquet-bloom status data/
+    parquet-bloom status delta:lake/events --assert-complete
+
+    Without --column: columns that have a filter in some file, or had one by the table's log. Reads footers, and the
+    beginning of each filter; no data.
+    """
+    from parquet_bloom.audit.status import status
+    from parquet_bloom.report import gates
+    from parquet_bloom.report.status import print_status
+
+    shown = format_of(as_json, output_format)
+    with Watch("status", quiet=shown == "json") as watch:
+        report = status(
+            sources, columns=listed(columns), exclude=listed(exclude), assert_filters=listed(assert_filters),
+            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots, progress=watch.files,
+        )  # fmt: skip
+    asked = gates.status_gates(report, assert_filters, assert_complete)
+    say_notes(report.notes)
+    if shown == "json":
+        print_json("status", {**report.to_dict(), **({"gates": asked} if asked else {})})
+    elif shown == "github":
+        print_lines(gates.of_status(report, asked), as_it_is=True)
+    elif report.files and not quiet():
+        name = sources[0] if len(sources) == 1 else f"{len(sources):,} names"
+        print_status(report, name, say, paste)
+    elif not report.failed and not quiet():
+        say(f"{', '.join(sources)}: has no data file")
+    failed = say_failed(report.failed, report.files + len(report.failed))
+    return failed or gate_status(asked, 0)

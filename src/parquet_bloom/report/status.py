@@ -1,0 +1,41 @@
+"""What `status` found, for people: a line a column, what is missing in words, and the command that adds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquet_bloom.report.gates import status_text
+from parquet_bloom.report.tables import plural, print_table, share, size
+from parquet_bloom.report.text import Say
+
+
+def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
+    """Tell of a StatusReport.
+
+    name   what was named
+    paste  prints a command
+    """
+    version = f", version {report.version}" if report.version else ""
+    say(f"{name}{version}: {plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}")
+    if not report.columns:
+        say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
+        return
+    lost = any(one.row_groups_lost for one in report.columns)
+    rows = []
+    for one in report.columns:
+        gone = [f"{one.row_groups_lost:,}", one.lost_since or "-"] if lost else []
+        whole = f"{one.files - one.files_lacking:,} of {one.files:,}"
+        counts = (f"{one.row_groups - one.row_groups_lacking:,}", f"{one.row_groups_lacking:,}", *gone, whole)
+        rows.append((one.column, *counts, size(one.filter_bytes), share(one.fpp)))
+    headings = ("column", "have", "lack", *(["lost", "since"] if lost else []), "whole files", "bytes", "worst fpp")
+    bad = [number for number, one in enumerate(report.columns) if one.row_groups_lacking]
+    print_table(headings, rows, range(1, len(headings)), names=(0,), bad=bad)
+    for one in report.columns:
+        if one.row_groups_lacking:
+            say(f"  {status_text(one)}")
+    if report.complete:
+        say("  each row group that holds a value has its filters")
+    for number, command in enumerate(report.mend):
+        if number == 0:
+            say("  to add what is missing:")
+        paste(command)
