@@ -50,6 +50,38 @@ def delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "delta:t"
 
 
+UNNOTICED = (
+    "  deltalake's optimize, delete() without a predicate and overwrite do not notice this commit if they began before "
+    "it: let none of them end now"
+)
+
+
+@pytest.mark.parametrize("command", [["add", "--column", "id"], ["remove"]])
+def test_a_commit_says_who_does_not_notice_it(
+    delta: str, warehouse: Warehouse, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That these do not is measured in tables/test_delta_commit.py."""
+    if command == ["remove"]:
+        parquet_bloom.add_filters(delta, columns=["id"])
+    name, *options = command
+    assert run([name, delta, *options, "--dry-run"]) == 0
+    assert UNNOTICED not in capsys.readouterr().out, "nothing was committed"
+    assert run([name, delta, *options]) == 0
+    committed, unnoticed = capsys.readouterr().out.splitlines()[-2:]
+    assert (committed.startswith("committed version"), unnoticed) == (True, UNNOTICED)
+    assert run([name, delta, *options]) == 0
+    assert UNNOTICED not in capsys.readouterr().out, "nothing was left to be committed"
+    assert run(["add", iceberg(warehouse), "--column", "id", *options_of(warehouse)]) == 0
+    assert UNNOTICED not in capsys.readouterr().out
+
+
+def test_on_the_same_path_everybody_notices(delta: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["add", delta, "--column", "id", "--commit", "same-path"]) == 0
+    assert UNNOTICED not in capsys.readouterr().out
+    assert run(["add", delta, "--column", "id", "--json"]) == 0
+    assert "notice" not in capsys.readouterr().out
+
+
 def test_add_tells_of_wishes_that_it_does_not_follow(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
     wish = "write.parquet.bloom-filter-enabled.column."
     name = iceberg(warehouse, **{wish + "id": "true", wish + "nope": "true"})

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +19,7 @@ import parquet_bloom
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 ROWS = 400
+CHANGING = "A table that goes on changing"
 READERS = ("Polars", "DuckDB", "pyarrow", "pandas", "A semi-join with many keys")
 
 
@@ -50,8 +54,8 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_block_of_python_runs_in_a_test() -> None:
-    known = (*READERS, "DataFusion", "Dask", "Daft", "Ray Data", "Airflow", "S3")
-    assert sum(len(blocks_of(heading)) for heading in known) == PAGE.read_text().count("```python\n") == 12
+    known = (*READERS, "DataFusion", "Dask", "Daft", "Ray Data", "Airflow", CHANGING, "S3")
+    assert sum(len(blocks_of(heading)) for heading in known) == PAGE.read_text().count("```python\n") == 14
 
 
 def test_recipes_of_readers_in_this_process(events: None, caplog: pytest.LogCaptureFixture) -> None:
@@ -131,6 +135,50 @@ def test_the_recipe_of_airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {"add_filters_of", "dag", "task"} <= set(compile(dag, "recipes.md", "exec").co_names) | set(
         re.findall(r"\w+", dag)
     )
+
+
+def lose_filters(table: str) -> None:
+    """What a user's day does: an append and a delete."""
+    deltalake.write_deltalake(table, pa.table({"trace_id": ["new"], "user_id": [1], "status": [200]}), mode="append")
+    deltalake.DeltaTable(table).delete(f"trace_id = '{IDS[0]}'")
+
+
+def test_the_recipes_of_a_table_that_goes_on_changing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"trace_id": IDS, "user_id": USERS, "status": [200] * ROWS})
+    deltalake.write_deltalake("lake/events", rows)
+    keep, after_optimize = blocks_of(CHANGING)
+    names: dict[str, Any] = dict(NAMES)
+    run([keep], names)
+    assert names["keep_filters"]("delta:lake/events") == "StatusReport(1 column, 1 file, 1 row group)"
+    lose_filters("lake/events")
+    assert not parquet_bloom.status("delta:lake/events").complete
+    assert names["keep_filters"]("delta:lake/events") == "StatusReport(1 column, 2 files, 2 row groups)"
+    deltalake.write_deltalake("lake/events", rows, mode="append")
+    run([after_optimize], names)
+    assert parquet_bloom.status("delta:lake/events", assert_filters=["trace_id"]).complete
+    assert deltalake.DeltaTable("lake/events").to_pyarrow_dataset().count_rows() == 2 * ROWS
+
+
+def test_the_lines_of_cron(tmp_path: Path) -> None:
+    table = tmp_path / "lake" / "events"
+    deltalake.write_deltalake(table, pa.table({"trace_id": IDS, "user_id": USERS, "status": [200] * ROWS}))
+    (crontab,) = re.findall(r"```crontab\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert "%" not in crontab, "which cron takes for the end of a line"
+    add, status = (line.split(maxsplit=5)[5].replace("/lake/events", str(table)) for line in crontab.splitlines())
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}  # as cron has it
+
+    def ran(line: str) -> tuple[int, str]:
+        done = subprocess.run(["/bin/sh", "-c", line], env=environment, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    assert ran(status)[0] == 1
+    assert ran(add) == (0, "")
+    lose_filters(str(table))
+    found = "--assert-filters: 2 of 2 row groups have lost trace_id since version 2 (2 of 2 files)"
+    assert ran(status) == (1, f"parquet-bloom: {found}\n")
+    assert ran(add) == (0, "")
+    assert ran(status) == (0, "")
 
 
 def test_the_recipe_of_s3(tmp_path: Path, store: ObjectStore, bucket: str) -> None:

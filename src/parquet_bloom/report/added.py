@@ -13,6 +13,11 @@ FILES_SHOWN = 20
 _NAMES_SHOWN = 6
 _KEPT = "filters are there already and stay; --replace builds them anew"
 _UNWRITTEN = "no byte of them changes, the commit alone names another size of each"
+_OTHERS = ("ducklake:", "iceberg:")  # a Delta table is called by its folder
+_UNNOTICED = (
+    "deltalake's optimize, delete() without a predicate and overwrite do not notice this commit if they began before "
+    "it: let none of them end now"
+)
 
 
 def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -76,6 +81,8 @@ def print_commits(report: Any, say: Say) -> None:
         if commit.table.startswith("ducklake:"):
             made = f"to {commit.table}"  # no snapshot is made: the same ones have other files
         say(f"committed {made}: {plural(commit.files, 'file')}{same}")
+    if any(commit.same_path < commit.files and not commit.table.startswith(_OTHERS) for commit in report.commits):
+        say(f"  {_UNNOTICED}")
     left = [file for file in report.files if not file.dry_run and file.way and not file.written]
     if left:
         say(f"  {plural(len(left), 'file')}: {_UNWRITTEN}")
