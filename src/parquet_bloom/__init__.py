@@ -9,9 +9,10 @@
     check            which row groups can match           inspect, verify  filters: what is there, is it right
     read_table       the rows that match, as a Table      remove_filters   give files back without filters
     read_batches     the same, batch by batch             advise           which columns filters help
-    dataset          for DuckDB, DataFusion and others    bench, engines   what engines gain, who uses filters
-    scan_polars      for Polars                           write_report     one HTML page about files
-    count, prune     how many rows, which row groups      set_limits       of memory and footers
+    dataset          for DuckDB, DataFusion and others    status           which columns lack or lost filters
+    scan_polars      for Polars                           bench, engines   what engines gain, who uses filters
+    count, prune     how many rows, which row groups      write_report     one HTML page about files
+                                                          set_limits       of memory and footers
 
 Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
 numba are loaded by the functions that need them.

@@ -14,7 +14,7 @@ def several(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
-def names_of(given: str | Iterable[str] | None, name: str) -> list[str] | None:
+def column_names(given: str | Iterable[str] | None, name: str) -> list[str] | None:
     """Columns by their names or patterns; None stays None.
 
     name  the function's parameter, for the message

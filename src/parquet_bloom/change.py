@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.on_table.adding import add_on_table
 from parquet_bloom.edit.on_table.removing import remove_on_table
@@ -164,7 +164,7 @@ def remove_filters(
     write = WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append)
     name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     options = RemoveOptions(
-        columns=names_of(columns, "columns"), exclude=names_of(exclude, "exclude"), last=last,
+        columns=column_names(columns, "columns"), exclude=column_names(exclude, "exclude"), last=last,
         in_place=in_place or name is not None, dry_run=dry_run, how=write, tables=Tables(),
     )  # fmt: skip
     if name is not None:

@@ -47,7 +47,7 @@ SPARKS = [line for command in PAGES.values() for line in command.examples if " s
 @pytest.mark.parametrize("name", PAGES)
 def page_of(name: str) -> str:
     command = PAGES[name]
-    context = click.Context(command, info_name=name, terminal_width=78, help_option_names=["-h", "--help"])
+    context = command.context_class(command, info_name=name, terminal_width=78, **command.context_settings)
     return command.get_help(context)
 
 

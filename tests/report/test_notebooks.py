@@ -55,6 +55,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     found |= {
         "inspect": parquet_bloom.inspect(data, assert_filters=["at"]),
         "verify": parquet_bloom.verify(data),
+        "status": parquet_bloom.status(data, columns=["trace_id", "at"]),
         "check": parquet_bloom.check(data, f"trace_id = '{key}' AND length(trace_id) = 16", cache=cache),
         "check reads": parquet_bloom.check(data, "at >= 0"),
         "prune": parquet_bloom.prune(good, f"trace_id = '{key}'"),
@@ -287,6 +288,7 @@ def test_notebooks_show_what_the_commands_print(mixed: Path, capsys: pytest.Capt
     for words, result in (
         (("inspect", mixed), parquet_bloom.inspect(mixed)),
         (("verify", mixed), parquet_bloom.verify(mixed)),
+        (("status", mixed, "-c", "at"), parquet_bloom.status(mixed, columns=["at"])),
         (("check", mixed, "id = 42"), parquet_bloom.check(mixed, "id = 42")),
         (("add", mixed, "-c", "at", "--in-place", "--dry-run"),
          parquet_bloom.add_filters(mixed, in_place=True, columns=["at"], dry_run=True)),

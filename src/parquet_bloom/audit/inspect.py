@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.audit.lacking import lacking_filters
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
@@ -161,8 +161,8 @@ def inspect(
             info.lacking = lacking_filters(opened.footer(), named, info.filters, asserted, left_out)
             return info
 
-    wanted, left_out = names_of(columns, "columns"), names_of(exclude, "exclude")
-    asserted = names_of(assert_filters, "assert_filters")
+    wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+    asserted = column_names(assert_filters, "assert_filters")
     if wanted is not None and asserted is not None:
         wanted += asserted
     tables = Tables()

@@ -292,7 +292,7 @@ def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus
 
 def _had_since(name: str, files: Iterable[_File], history: History) -> int | None:
     """The place of the first version in which a column surely had filters, since `remove` took them last."""
-    commits = [commit for commit in history.commits if commit.current and name in commit.columns]
+    commits = [commit for commit in history.commits if name in commit.columns]
     removed = max((commit.version.order for commit in commits if commit.operation == "remove"), default=-1)
     had = [commit.version.order for commit in commits if commit.operation == "add"]
     for file in files:

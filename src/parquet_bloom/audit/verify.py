@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.audit.absent import AbsentValues
 from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.chunks.logged import open_logged
@@ -125,7 +125,7 @@ def verify(
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
-    wanted, left_out = names_of(columns, "columns"), names_of(exclude, "exclude")
+    wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
 
     def work(file: DataFile) -> VerifiedFile:
         with open_logged(file) as opened:

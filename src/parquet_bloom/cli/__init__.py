@@ -85,7 +85,7 @@ class _Interrupted(Exception):
     """Control-C, or a signal to end."""
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Commands, context_settings={"max_content_width": 100})
 @click.version_option(__version__, prog_name="parquet-bloom")
 @click.option("--traceback", is_flag=True, help="Where an error arose; before or after the command's name.")
 def group(traceback: bool) -> None:

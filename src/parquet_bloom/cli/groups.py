@@ -67,7 +67,9 @@ class _Telling(click.Command):
     """
 
     def __init__(self, name: str | None = None, *, help: str | None = None, **options: Any) -> None:
-        super().__init__(name, help=help, **options)
+        # Of each command: click keeps the first --help that it makes, whatever context that was for.
+        settings = {"help_option_names": ["-h", "--help"], **options.pop("context_settings", {})}
+        super().__init__(name, help=help, context_settings=settings, **options)
         texts = inspect.cleandoc(help or "").split("\n\n")
         self.first = texts[0]
         examples = [text for text in texts if text.startswith("\b\nparquet-bloom ")]

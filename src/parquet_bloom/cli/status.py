@@ -43,7 +43,7 @@ def command(
     assert_filters: tuple[str, ...], assert_complete: bool, output_format: str,
     raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
 ) -> int:  # fmt: skip
-    """Say which columns have their filters everywhere, which lost some, and what command adds them.
+    """Say which columns lack filters, and which have lost some.
 
     \b
     parquet-bloom status data/

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, Unpack
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom._version import __version__
+from parquet_bloom.arguments import column_names
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine, danger_of
@@ -105,6 +107,16 @@ class Request:
         """Whether filters and a second footer go behind the old footer."""
         return self.placement == "tail"
 
+    @property
+    def choice(self) -> str:
+        """Where no columns are named: a text that is the same for requests that choose the same ones; else nothing."""
+        if self.columns is not None:
+            return ""
+        rates = dict(sorted(self.fpp.items())) if isinstance(self.fpp, Mapping) else self.fpp
+        form = [self.form.name, dict(self.form.described)]
+        asked = [__version__, form, self.exclude, rates, self.ndv, self.max_bytes, self.engine]
+        return json.dumps(asked, sort_keys=True, default=str)
+
     @classmethod
     def checked(
         cls,
@@ -126,7 +138,7 @@ class Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
         fpp, ndv = with_properties(conf, spec, fpp, ndv)
         form, at = check_request(spec, placement, fpp, threads)
-        columns, exclude = names_of(columns, "columns"), names_of(exclude, "exclude")
+        columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
         _check_append(at, how)
         if engine is not None:
             check_engine(engine)

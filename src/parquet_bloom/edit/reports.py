@@ -87,6 +87,7 @@ class AddedFilter(Printed):
 class AddedFile(FileReport):
     """What `add` did to one file, or would do (dry_run).
 
+    row_groups    0 of a table's file that was not opened, as the log says that it has all filters
     engine_notes  which of the filters the engine that was named does not use, or no engine that is known; and where it
                   breaks on them under a condition that no file shows
     warnings      over which of the filters the engine that was named gives wrong answers: columns that were named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, ranges, ranges_within, size
@@ -74,26 +74,15 @@ def print_explained(
         _print_every(verdicts, excluded, file)
         return
     out = file or sys.stdout
-    reasons: dict[tuple[bool, str, str], list[Any]] = {}
-    for v in verdicts:
-        reasons.setdefault((v.skipped, v.decided_by or "-", gist(v.reason)), []).append(v)
-    ordered = sorted(reasons.items(), key=lambda item: (item[0][0], len(item[1])))
+    left = [v for v in verdicts if not v.skipped]
     many = len({v.path for v in verdicts}) + len(excluded) > 1
-    lines = _print_kept([group for (skipped, _, _), group in ordered if not skipped], out) if many else 0
-    room = max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
-    rows = []
-    for (skipped, by, _), group in ordered:
-        if many and not skipped:
-            continue
-        where = _files(list(dict.fromkeys(v.path for v in group))) if many else _which(group, room)
-        rows.append((f"{len(group):,}", where, "skip" if skipped else "read", by, _reason(group)))
-    closed: dict[tuple[str, str], list[Any]] = {}
-    for one in excluded:
-        closed.setdefault((one.decided_by, gist(one.reason)), []).append(one)
-    for (by, _), ones in sorted(closed.items(), key=lambda item: len(item[1])):
-        rows.append(("-", _files([one.path for one in ones]), "not opened", by, _reason(ones)))
+    lines = _print_kept(alike(left), out) if many else 0
+    room = None if many else max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
+    rows = [] if many else summed(left, "read", room)
+    rows += summed([v for v in verdicts if v.skipped], "skip", room)
+    rows += [("-", *row[1:]) for row in summed(excluded, "not opened")]
     if rows:
-        headings = ("row groups", "in" if many else "which", "verdict", "by", "why")
+        headings = summed_headings(many)
         shown = rows[:_REASONS_SHOWN]
         styles = {i: "green" for i, row in enumerate(shown) if row[2] != "read"}
         print_table(headings, shown, (0,), file, names=(1,) if many else (), ends=(4,), styles=styles)
@@ -101,6 +90,32 @@ def print_explained(
             print(f"... and {plural(len(rows) - len(shown), 'reason')} more", file=out)
     if lines + len(rows) < len(verdicts) + len(excluded):
         print("a line a row group: check --explain --all", file=out)
+
+
+def alike(ones: Iterable[Any]) -> list[list[Any]]:
+    """Verdicts of row groups or files, those of the same reason together, the fewest first."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for one in ones:
+        groups.setdefault((one.decided_by or "-", gist(one.reason)), []).append(one)
+    return sorted(groups.values(), key=len)
+
+
+def summed_headings(many: bool) -> tuple[str, ...]:
+    """Those of `summed`; many: of several files."""
+    return ("row groups", "in" if many else "which", "verdict", "by", "why")
+
+
+def summed(ones: Iterable[Any], verdict: str, room: int | None = None) -> list[tuple[str, str, str, str, str]]:
+    """A row a reason: how many, in which files, the verdict, by what, why.
+
+    room  of verdicts of one file: columns for the numbers of row groups, which then stand where files do
+    """
+    rows = []
+    for group in alike(ones):
+        paths = list(dict.fromkeys(one.path for one in group))
+        where = _files(paths) if room is None else _which(group, room)
+        rows.append((f"{len(group):,}", where, verdict, group[0].decided_by or "-", _reason(group)))
+    return rows
 
 
 def _print_kept(groups: Sequence[Sequence[Any]], out: IO[str]) -> int:

@@ -12,11 +12,12 @@ from parquet_bloom.report.text import Say
 def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
     """Tell of a StatusReport.
 
-    name   what was named
+    name   what was named, or nothing
     paste  prints a command
     """
-    version = f", version {report.version}" if report.version else ""
-    say(f"{name}{version}: {plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}")
+    of = ", ".join([*([name] if name else []), *([f"version {report.version}"] if report.version else [])])
+    looked = f"{plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}"
+    say(f"{of}: {looked}" if of else looked)
     if not report.columns:
         say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
         return
@@ -28,8 +29,8 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
         counts = (f"{one.row_groups - one.row_groups_lacking:,}", f"{one.row_groups_lacking:,}", *gone, whole)
         rows.append((one.column, *counts, size(one.filter_bytes), share(one.fpp)))
     headings = ("column", "have", "lack", *(["lost", "since"] if lost else []), "whole files", "bytes", "worst fpp")
-    bad = [number for number, one in enumerate(report.columns) if one.row_groups_lacking]
-    print_table(headings, rows, range(1, len(headings)), names=(0,), bad=bad)
+    lacking = {number: "red" for number, one in enumerate(report.columns) if one.row_groups_lacking}
+    print_table(headings, rows, range(1, len(headings)), names=(0,), styles=lacking)
     for one in report.columns:
         if one.row_groups_lacking:
             say(f"  {status_text(one)}")

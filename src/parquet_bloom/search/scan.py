@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
@@ -205,7 +205,7 @@ class Scan:
 
     def projected_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
-        columns = names_of(columns, "columns")
+        columns = column_names(columns, "columns")
         self._check_columns(columns)
         empty = ds.FileSystemDataset([], self.schema, file_format(), self.filesystem)
         return empty.scanner(columns=columns).projected_schema
@@ -246,7 +246,7 @@ class Scan:
 
     def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named, one or a list (None: all)."""
-        columns = names_of(columns, "columns")
+        columns = column_names(columns, "columns")
         if self.progress is not None or self._rows is not None:
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
@@ -263,7 +263,7 @@ class Scan:
         self, columns: str | Sequence[str] | None = None, batch_rows: int = 1 << 16
     ) -> Iterator[pa.RecordBatch]:
         """The rows that match, batch by batch, never more than a few row groups in memory."""
-        columns = names_of(columns, "columns")
+        columns = column_names(columns, "columns")
         schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():

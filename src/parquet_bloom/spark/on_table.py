@@ -186,7 +186,9 @@ class _Local:
             worked = Adding(TableNames(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = DONE if worked.size else UNCHANGED
         row = report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
-        return Worked(RowReport(row=row), worked.size, worked.footer_size, worked.columns, worked.complete)
+        return Worked(
+            RowReport(row=row), worked.size, worked.footer_size, worked.columns, worked.complete, worked.choice
+        )
 
 
 def _given(

@@ -29,7 +29,7 @@ from parquet_bloom.spark.frames import computed, ddl, frame_of, mapped, mark, pa
 from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
 from parquet_bloom.spark.on_table import add_on_table
 from parquet_bloom.spark.packing import dealt, packed
-from parquet_bloom.spark.storages import Storages, path_of, paths_of, storages
+from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.writing.litter import remove_stale
@@ -142,7 +142,7 @@ def add_filters(
         fpp=fpp, ndv=ndv, conf=conf, max_bytes=max_bytes, threads=threads, in_place=output is None,
         overwrite=overwrite, replace=replace, sync=sync, force=force, cached=False,
     )  # fmt: skip
-    new = None if output is None else path_of(output, "output")
+    new = None if output is None else path_text(output, "output")
     where = storages(spark, sources, new)
     sources = [where.absolute(path) for path in sources]
     new = None if new is None else where.absolute(new)

@@ -106,10 +106,10 @@ def paths_of(paths: PathLike | Sequence[PathLike]) -> list[str]:
     many = several(paths) if isinstance(paths, Iterable | os.PathLike) else [paths]
     if not many:
         raise RequestError("no file was named")
-    return [path_of(path, "paths") for path in many]
+    return [path_text(path, "paths") for path in many]
 
 
-def path_of(path: PathLike, name: str) -> str:
+def path_text(path: PathLike, name: str) -> str:
     """One path as a text. A Path is a file's, never a URI or a table's name.
 
     name  the function's parameter, for the message

@@ -24,7 +24,7 @@ from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, table_of
-from parquet_bloom.spark.storages import Storages, path_of, paths_of, storages
+from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.roots import TableAccess
@@ -64,7 +64,7 @@ def build_zone_index(
     parameters = form.Parameters(items, probability)
     access = TableAccess.of(catalog_properties, allow_roots)
     name = table_of(paths, access)
-    output = path_of(output, "output")
+    output = path_text(output, "output")
     where = storages(spark, [] if name is not None else paths, output)
     output = where.absolute(output)
     if name is None:

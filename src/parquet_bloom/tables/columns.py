@@ -148,6 +148,26 @@ def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Seq
     return shown
 
 
+def identities(fields: Sequence[Field]) -> dict[str, tuple[str, ...]]:
+    """The name of each leaf of a table -> what tells it from all that had, or will have, that name: ids and the type.
+
+    Where a table has no ids names are its columns' identity: there they are never another's.
+    """
+    found = [identity for one in fields for identity in _identities(one, ())]
+    return {leaf.name: identity for leaf, identity in zip(leaves_of(fields), found, strict=True)}
+
+
+def _identities(one: Field, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not has_leaves(one.type):
+        return
+    path = (*above, str(one.field_id) if one.field_id is not None else one.physical or one.name)
+    children = children_of(one)
+    if not children:
+        yield (*path, str(one.type))
+    for child in children:
+        yield from _identities(child, path)
+
+
 def _tree(schema: Sequence[SchemaElement]) -> _Node:
     rest = iter(schema)
     leaves = iter(range(len(schema)))

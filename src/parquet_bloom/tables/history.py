@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 OPERATION = "parquet-bloom.operation"
-_COLUMNS, _COMPLETE = "parquet-bloom.columns", "parquet-bloom.complete"
-_MOST_NAMES = 100_000  # a list of columns that is longer is nobody's
+_COLUMNS, _COMPLETE, _CHOICE = "parquet-bloom.columns", "parquet-bloom.complete", "parquet-bloom.choice"
 _SHOWN = 6
+
+Identity = tuple[str, ...]  # of a column, see tables.columns.identities
+Identities = Mapping[str, Identity]  # by name
+Column = tuple[str, Identity]  # and the name that it had
 
 
 class Version(NamedTuple):
@@ -32,16 +35,16 @@ class FilterCommit:
     """A commit of ours.
 
     operation  "add" or "remove"
-    columns    that got filters in files of it, or lost them, as the table named them then
+    columns    that got filters in files of it, or lost them, by their names of today
     complete   of an `add`: columns of which each row group of each file of it has a filter, or needs none
-    current    the table's schema is still the one of then, so that names mean the same columns
+    choice     of an `add` that named no columns: what it was asked for; each file of it has what that gives
     """
 
     version: Version
     operation: str
     columns: frozenset[str]
     complete: frozenset[str] = frozenset()
-    current: bool = True
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +62,63 @@ class History:
     commits: Sequence[FilterCommit] = ()
     grows: bool = False
 
-    def complete_in(self, path: str) -> Collection[str]:
-        """Columns that need no filter more in a file, as the commit of ours says with which it came."""
-        came = self.since.get(path)
-        for commit in self.commits if came is not None else ():
-            if commit.version == came and commit.operation == "add" and commit.current:
-                return commit.complete
-        return ()
+    def promised(self) -> dict[str, FilterCommit]:
+        """Path of a file -> the `add` of ours with which it came: what that says of its files still holds.
+
+        What a later `remove` took from any file does not count: on the same path a file got shorter, and its entry may
+        not tell.
+        """
+        holds: dict[Version, FilterCommit] = {}
+        removed: frozenset[str] = frozenset()
+        any_removed = False
+        for commit in reversed(self.commits):
+            if commit.operation == "remove":
+                removed, any_removed = removed | commit.columns, True
+            else:
+                choice = "" if any_removed else commit.choice
+                holds[commit.version] = replace(commit, complete=commit.complete - removed, choice=choice)
+        return {path: holds[came] for path, came in self.since.items() if came in holds}
 
 
-def properties_of(operation: str, columns: Collection[str], complete: Collection[str] | None) -> dict[str, str]:
+def properties_of(
+    operation: str, columns: Collection[Column], complete: Collection[Column] | None, choice: str
+) -> dict[str, str]:
     """What a commit of ours says of itself in the log; `filter_commit` reads it."""
     found = {OPERATION: operation, _COLUMNS: json.dumps(sorted(columns))}
-    return found if complete is None else {**found, _COMPLETE: json.dumps(sorted(complete))}
+    if complete is not None:
+        found[_COMPLETE] = json.dumps(sorted(complete))
+    return {**found, **({_CHOICE: choice} if choice else {})}
 
 
 def described(properties: Mapping[str, Any]) -> str:
     """The same in words, for people who read a table's history."""
-    names = sorted(_names(properties.get(_COLUMNS)))
+    names = [name for name, _ in _columns(properties.get(_COLUMNS))]
     on = f" on {', '.join(names[:_SHOWN])}" if names else ""
     more = f" and {len(names) - _SHOWN:,} more columns" if len(names) > _SHOWN else ""
     return f"parquet-bloom {properties.get(OPERATION)}: Bloom filters{on}{more}; no row changed"
 
 
-def filter_commit(version: Version, properties: Mapping[str, Any], current: bool = True) -> FilterCommit | None:
-    """The commit of ours that properties tell of; None: it is another's, or says nothing that can be read."""
+def filter_commit(version: Version, properties: Mapping[str, Any], today: Identities) -> FilterCommit | None:
+    """The commit of ours that properties tell of; None: it is another's.
+
+    today  the table's columns: what is none of these any more, though it has the name, is left out
+    """
     operation = properties.get(OPERATION)
     if operation not in ("add", "remove"):
         return None
-    columns, complete = (_names(properties.get(name)) for name in (_COLUMNS, _COMPLETE))
-    return FilterCommit(version, operation, columns, complete, current)
+    names = {identity: name for name, identity in today.items()}
+    columns, complete = (
+        frozenset(names[identity] for _, identity in _columns(properties.get(key)) if identity in names)
+        for key in (_COLUMNS, _COMPLETE)
+    )
+    choice = properties.get(_CHOICE)
+    return FilterCommit(version, operation, columns, complete, choice if isinstance(choice, str) else "")
 
 
-def _names(text: Any) -> frozenset[str]:
-    """A list of names, as JSON; none for what is no such list."""
+def _columns(text: Any) -> list[Column]:
+    """Columns as `properties_of` wrote them; none for what is no such text."""
     try:
-        names = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
-        return frozenset()
-    if not isinstance(names, list) or len(names) > _MOST_NAMES:
-        return frozenset()
-    return frozenset(name for name in names if isinstance(name, str))
+        told = json.loads(text) if isinstance(text, str) else None
+        return [(str(name), tuple(map(str, identity))) for name, identity in told or ()]
+    except (ValueError, TypeError, RecursionError):
+        return []

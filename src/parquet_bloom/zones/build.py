@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.chunks.content import CHANGED
 from parquet_bloom.errors import RequestError, StorageError, parameter
 from parquet_bloom.formats import lance as form
@@ -164,7 +164,7 @@ def index_path(folder: PathLike, column: str) -> str:
 
 def index_columns(columns: str | Sequence[str]) -> list[str]:
     """The columns of an index, as a caller names them. Raises RequestError for none."""
-    names = names_of(columns, "columns")
+    names = column_names(columns, "columns")
     if not names:
         raise RequestError(parameter("columns") + " takes a name or a list of names, at least one")
     return names

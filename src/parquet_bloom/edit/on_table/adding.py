@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquet_bloom.edit.add import add_to
-from parquet_bloom.edit.on_table.commits import CommitOptions, Worked, change_table
+from parquet_bloom.edit.on_table.commits import CommitOptions, FileWork, Worked, change_table
 from parquet_bloom.edit.on_table.files import THROUGH_LOG, check_size, footer_bytes
 from parquet_bloom.edit.on_table.left import left_as_asked
 from parquet_bloom.edit.on_table.names import CONSTANT, LACKS, FileNames, TableNames
+from parquet_bloom.edit.on_table.settled import Settled
 from parquet_bloom.edit.plan import HAS_FILTER, NO_VALUE, FilterProgress, Request, Run, SkippedColumn
 from parquet_bloom.edit.reports import AddedFile, AddReport
 from parquet_bloom.errors import TableFormatError, parameter
@@ -32,13 +33,29 @@ def add_on_table(
     """Add filters to the files of a table that lack them, and commit. Raises as add_filters does for a table."""
     snapshot, request, notes = asked_of(table, arguments)
     meter = Meter(progress, snapshot.files, unit="filters")
+    settled = Settled(table, request)
     with Workers(request.threads or processors()) as workers:
 
-        def work_on(one: Snapshot) -> Adding:
-            return Adding(TableNames(one), request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
+        def work_on(one: Snapshot) -> FileWork[AddedFile]:
+            add = Adding(TableNames(one), request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
+            return _but_for(settled.of(one), add)
 
         changed = change_table(table, snapshot, work_on, how, meter)
+    if settled.unopened:
+        some = f"{settled.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
+        all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
+        notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
     return AddReport(changed.files, changed.failed, [*notes, *changed.notes], changed.commits)
+
+
+def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
+    """The work of all files but those that need nothing."""
+
+    def work(file: TableFile, target: Location, look_only: bool, /) -> Worked[AddedFile]:
+        report = settled.get(file.path)
+        return add(file, target, look_only) if report is None else Worked(report, begun=False)
+
+    return work
 
 
 def asked_of(table: Table, arguments: Arguments) -> tuple[Snapshot, Request, list[str]]:
@@ -119,7 +136,9 @@ class Adding:
         if look_only:
             return Worked(report, 1)
         columns = frozenset(one.column for one in report.filters)
-        return Worked(report, report.bytes_after, footer_bytes(target), columns, self._complete(report))
+        return Worked(
+            report, report.bytes_after, footer_bytes(target), columns, self._complete(report), self.request.choice
+        )
 
     def _complete(self, report: AddedFile) -> frozenset[str]:
         """Columns that were named, less those of which some row group has no filter though it holds a value."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.reports import FileReport, TableCommit
@@ -24,7 +24,10 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.workers import signals_wait
 from parquet_bloom.storage.writing.target import remove_unnamed, size_of
-from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile, Way, Ways
+from parquet_bloom.tables.snapshot import Change, Field, Snapshot, Table, TableFile, Way, Ways
+
+if TYPE_CHECKING:
+    from parquet_bloom.tables.history import Identity
 
 R = TypeVar("R", bound=FileReport)
 _CONFLICTS = 10  # in a row, of one commit
@@ -57,6 +60,8 @@ class Worked(Generic[R]):
     size, footer_size  of its new version, as Change has them; 0: there is none
     columns   of the table that got filters in it, or lost them
     complete  columns that need no filter more in it, or None where that was not the question
+    choice    of its request, as Request has it
+    begun     where it has no new version: something may lie at the target all the same
     """
 
     report: R
@@ -64,6 +69,8 @@ class Worked(Generic[R]):
     footer_size: int = 0
     columns: frozenset[str] = frozenset()
     complete: frozenset[str] | None = None
+    choice: str = ""
+    begun: bool = True
 
 
 class FileWork(Protocol[R]):
@@ -89,6 +96,7 @@ class _Pending(Generic[R]):
 
     change: Change
     worked: Worked[R]
+    fields: tuple[Field, ...]  # of the snapshot that it was made of
 
     @property
     def report(self) -> R:
@@ -186,13 +194,13 @@ class _Run(Generic[R]):
             meter.start()
             self._seen.add(file.path)
             try:
-                self._one(file, ways[file.path], work)
+                self._one(snapshot, file, ways[file.path], work)
             except ParquetBloomError as error:
                 self.changed.failed.append(FailedFile(str(file), error))
             meter.finish()
         return True
 
-    def _one(self, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
+    def _one(self, snapshot: Snapshot, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
         way, why = way_of(ways, self._how.way)
         target = target_of(self._table, file, way)
         look_only = self._how.dry_run or way is None
@@ -206,14 +214,17 @@ class _Run(Generic[R]):
         except ParquetBloomError:
             self._remove(target.path)
             raise
-        if not worked.size:
+        if not worked.size and worked.begun:
             self._remove(target.path)
+        elif not worked.size:
+            self._new.pop(target.path, None)
         elif way is None:
             raise TableFormatError(file, f"cannot get a new version: {why}")
         else:
             worked.report.way, worked.report.why = way, why
         if worked.size and not look_only:
-            self._pending.append(_Pending(Change(file, target, worked.size, worked.footer_size), worked))
+            change = Change(file, target, worked.size, worked.footer_size)
+            self._pending.append(_Pending(change, worked, snapshot.fields))
         else:
             self.changed.files.append(worked.report)
 
@@ -236,13 +247,24 @@ class _Run(Generic[R]):
             self._pending = []
 
     def _properties(self) -> Mapping[str, str]:
+        """What the commit says of itself: a file may be of an earlier snapshot, whose names meant other columns."""
+        from parquet_bloom.tables.columns import identities
         from parquet_bloom.tables.history import properties_of  # nothing is loaded for it where files are changed
 
-        made = [one.worked for one in self._pending]
-        columns = frozenset[str]().union(*(one.columns for one in made))
-        known = [one.complete for one in made if one.complete is not None]
-        complete = frozenset.intersection(*known) if known and len(known) == len(made) else None
-        return {**properties_of(self._how.operation, columns, complete), "parquet-bloom.version": __version__}
+        known = {fields: identities(fields) for fields in dict.fromkeys(one.fields for one in self._pending)}
+
+        def told_of(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
+            return {(name, known[one.fields][name]) for name in names if name in known[one.fields]}
+
+        columns = [told_of(one, one.worked.columns) for one in self._pending]
+        complete = [told_of(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
+        told = properties_of(
+            self._how.operation,
+            set().union(*columns),
+            set.intersection(*complete) if len(complete) == len(self._pending) else None,
+            choices.pop() if len(choices := {one.worked.choice for one in self._pending}) == 1 else "",
+        )
+        return {**told, "parquet-bloom.version": __version__}
 
     def _again(self) -> Snapshot:
         """After another commit: keep what still fits the table, and let the rest be worked on again."""
@@ -255,7 +277,7 @@ class _Run(Generic[R]):
             now = live.get(change.file.path)
             fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
             if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
-                self._pending.append(_Pending(replace(change, file=now), one.worked))
+                self._pending.append(replace(one, change=replace(change, file=now)))
             else:
                 self._remove(change.location.path)
                 self._seen.discard(change.file.path)

@@ -9,16 +9,15 @@ texts are escaped, secrets and invisible characters taken out, lines and rows ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from parquet_bloom.report.added import print_added, print_columns, print_commits, print_removed
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page.markup import element
-from parquet_bloom.report.skipping import line, print_checked, unfiltered_lines
+from parquet_bloom.report.skipping import line, print_checked, summed, summed_headings, unfiltered_lines
 from parquet_bloom.report.tables import drawn_by, plural, ranges, share, size
-from parquet_bloom.report.text import gist
 from parquet_bloom.storage.results import plain
 from parquet_bloom.storage.shown import counted, filled
 
@@ -26,6 +25,7 @@ _ROWS = 20  # of a table
 _LINES = 40
 _TEXT = 400  # characters of a line or a cell
 _RUNS = 6  # stretches of row groups in a cell
+_WHICH = 40  # characters of them, where skipped ones are summed
 _FOR_COMMANDS = re.compile(r"--(?:all|json) has all|check --explain --all has all")
 
 
@@ -130,6 +130,12 @@ def _draw_verified(files: Sequence[Any], sheet: Sheet) -> None:
     print_verified(files, False, sheet.say)
 
 
+def _draw_status(report: Any, sheet: Sheet) -> None:
+    from parquet_bloom.report.status import print_status
+
+    print_status(report, report.table or "", sheet.say, sheet.paste)
+
+
 # --- row groups -------------------------------------------------------------------------------------
 
 
@@ -146,36 +152,14 @@ def _draw_verdicts(verdicts: Any, sheet: Sheet) -> None:
         headings = ("row group", "verdict", "why", "rows", "bytes")
         first = int(many)
         sheet.table(("file", *headings) if many else headings, rows, (first, first + 3, first + 4))
-    skipped = _by_reason((v for v in verdicts if v.skipped), many)
-    closed = _by_reason(verdicts.excluded, True)
-    if skipped:
-        headings = ("row groups", "in" if many else "which", "verdict", "by", "why")
-        sheet.table(headings, [(n, where, "skip", by, why) for n, where, by, why in skipped], (0,))
-    if closed:
-        sheet.table(("files", "which", "verdict", "by", "why"),
-                    [(n, where, "not opened", by, why) for n, where, by, why in closed], (0,))  # fmt: skip
+    if skipped := summed((v for v in verdicts if v.skipped), "skip", None if many else _WHICH):
+        sheet.table(summed_headings(many), skipped, (0,))
+    if closed := summed(verdicts.excluded, "not opened"):
+        sheet.table(("files", *summed_headings(True)[1:]), closed, (0,))
     for text in unfiltered_lines(verdicts.columns, ["FILES"])[:-1]:  # without the command: the files are not known here
         sheet.say(text)
     for part, reason in verdicts.unused:
         sheet.say(f"not used to skip: {part}: {reason}")
-
-
-def _by_reason(ones: Iterable[Any], many: bool) -> list[tuple[str, str, str, str]]:
-    """(how many, where, by, why) of those that fell to the same, the most first."""
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for one in ones:
-        groups.setdefault((one.decided_by or "-", gist(one.reason)), []).append(one)
-    rows = []
-    for (by, _), group in sorted(groups.items(), key=lambda item: -len(item[1])):
-        paths = dict.fromkeys(one.path for one in group)
-        if many:
-            where = next(iter(paths)) if len(paths) == 1 else plural(len(paths), "file")
-        else:
-            where = ranges([one.row_group for one in group], _RUNS)
-        first = group[0].reason
-        why = first if all(one.reason == first for one in group) else f"{first} (the first)"
-        rows.append((f"{len(group):,}", where, by, why))
-    return rows
 
 
 def _draw_pruned(pruned: Any, sheet: Sheet) -> None:
@@ -278,6 +262,7 @@ _DRAWN: dict[str, Callable[[Any, Sheet], None]] = {
     "RemovedFile": lambda file, sheet: print_removed([file], False, sheet.say),
     "InspectReport": lambda report, sheet: _draw_inspected(report.files, sheet),
     "FileInfo": lambda file, sheet: _draw_inspected([file], sheet),
+    "StatusReport": _draw_status,
     "VerifyReport": lambda report, sheet: _draw_verified(report.files, sheet),
     "VerifiedFile": lambda file, sheet: _draw_verified([file], sheet),
     "Verdicts": _draw_verdicts,

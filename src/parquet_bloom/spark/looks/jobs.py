@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.audit.inspect import inspect
 from parquet_bloom.audit.verify import verify
 from parquet_bloom.errors import RequestError, TableWarning
@@ -80,7 +80,7 @@ def inspect_filters(
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
-    paths, columns, exclude = paths_of(paths), names_of(columns, "columns"), names_of(exclude, "exclude")
+    paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
     names = [*(columns or ()), *(exclude or ())]
     access = TableAccess.of(catalog_properties, allow_roots)
@@ -104,7 +104,7 @@ def verify_filters(
     """
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
-    paths, columns, exclude = paths_of(paths), names_of(columns, "columns"), names_of(exclude, "exclude")
+    paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     names = [*(columns or ()), *(exclude or ())]
     access = TableAccess.of(catalog_properties, allow_roots)

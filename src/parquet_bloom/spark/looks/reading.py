@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from parquet_bloom.arguments import names_of
+from parquet_bloom.arguments import column_names
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.formats.metadata.schema import split_path
 from parquet_bloom.limits import RANGE_VALUES
@@ -64,7 +64,7 @@ def read(
     a table without raw_files.
     """
     tree = as_predicate(predicate)
-    paths, columns = paths_of(paths), names_of(columns, "columns")
+    paths, columns = paths_of(paths), column_names(columns, "columns")
     access = TableAccess.of(catalog_properties, allow_roots)
     if (name := table_of(paths, access)) is not None:
         snapshot = live_files(name, access, raw_files)

@@ -87,7 +87,7 @@ class DeltaTable:
 
     def history(self, snapshot: Snapshot) -> History:
         """When the files came, by all commits that the log still has. Raises StorageError, TableFormatError."""
-        return read_history(self._folder, int(snapshot.version), snapshot.files)
+        return read_history(self._folder, snapshot)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version.

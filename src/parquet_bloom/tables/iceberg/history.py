@@ -8,31 +8,28 @@ from __future__ import annotations
 
 from pyiceberg.table import Table as IcebergLog
 
+from parquet_bloom.tables.columns import identities
 from parquet_bloom.tables.history import History, Version, filter_commit
 from parquet_bloom.tables.iceberg.entries import Entry
 from parquet_bloom.tables.snapshot import Snapshot
 
 
-def read_history(log: IcebergLog, snapshot: Snapshot, at_version: bool) -> History:
-    """Read what the metadata say; no file is opened.
-
-    at_version  the snapshot was asked for: columns have the names of its own schema, else of the table's current one
-    """
+def read_history(log: IcebergLog, snapshot: Snapshot) -> History:
+    """Read what the metadata say; no file is opened."""
     came = {}
     for file in snapshot.files:
         entry: Entry = file.entry
         number, by = entry.record.file_sequence_number, entry.record.snapshot_id
         if number and by is not None:
             came[file.path] = Version(number, str(by))
-    commits = []
+    commits, today = [], identities(snapshot.fields)
     now = log.snapshot_by_id(int(snapshot.version))
-    schema = log.schema().schema_id if now is None or not at_version else now.schema_id
     seen: set[int] = set()
     while now is not None and now.snapshot_id not in seen:
         seen.add(now.snapshot_id)
         version = Version(now.sequence_number or 0, str(now.snapshot_id))
         told = now.summary.additional_properties if now.summary is not None else {}
-        if version.order and (ours := filter_commit(version, told, now.schema_id == schema)) is not None:
+        if version.order and (ours := filter_commit(version, told, today)) is not None:
             commits.append(ours)
         now = None if now.parent_snapshot_id is None else log.snapshot_by_id(now.parent_snapshot_id)
     return History(came, came, commits[::-1], grows=True)

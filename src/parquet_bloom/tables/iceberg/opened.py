@@ -76,7 +76,7 @@ class IcebergTable:
 
     def history(self, snapshot: Snapshot) -> History:
         """When the files came, by sequence numbers, and the snapshots of ours that have not expired."""
-        return read_history(self._log, snapshot, self._version is not None)
+        return read_history(self._log, snapshot)
 
     def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
         """For each file's path, how it may get a new version. Raises TableFormatError for format version 3."""
