@@ -1,4 +1,4 @@
-"""What a filter on one column of a file that exists costs: by `add`, and by programs that write the file anew.
+"""What a filter on one column of a file that exists costs: by `add`, and by programs that write the file again.
 
     python benchmarks/rewrite.py [--rows 1000000] [--folder /tmp/parquet-bloom-bench] [--runs 7]
 

@@ -84,7 +84,7 @@ def add_filters(
                 statistics it is the size; without it the distinct values are counted
     conf        of statistics: the draft's Hadoop properties, see formats.properties
     max_bytes   the most a filter's bitset may take
-    replace     old filters of the chosen columns go and are built anew; otherwise they stay
+    replace     old filters of the chosen columns go and are built again; otherwise they stay
     sync        wait for the disk before the new file takes its place
     read_back   and then read all of it from the disk, and compare, before it does; local disks only
     append      with placement "tail" and in_place, on a local disk: write behind the file itself, which no clone or

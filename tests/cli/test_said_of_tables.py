@@ -92,7 +92,7 @@ def test_add_tells_of_wishes_that_it_does_not_follow(warehouse: Warehouse, capsy
     name = iceberg(warehouse, **{wish + "id": "true", wish + "nope": "true"})
     assert run(["add", name, *options_of(warehouse)]) == 0
     said = capsys.readouterr().err.splitlines()
-    assert "parquet-bloom: note: they wish one on nope too, which is no column" in said
+    assert "parquet-bloom: note: they ask for one on nope too, which is no column" in said
 
 
 def test_add_and_remove_tell_what_is_known_of_files_once(delta: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def said(folder: Path, capfd: pytest.CaptureFixture[str]) -> Say:
     return run
 
 
-KEPT = "filters are there already and stay; --replace builds them anew"
+KEPT = "filters are there already and stay; --replace rebuilds them"
 
 
 def test_a_filter_that_is_there_is_no_column_without_one(said: Say) -> None:

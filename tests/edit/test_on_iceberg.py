@@ -171,7 +171,7 @@ def test_the_tables_properties_are_wishes(warehouse: Warehouse) -> None:
     report = add(warehouse)
     assert all(columns == {"id", "tags.list.element"} for columns in filtered(warehouse))
     assert {one.fpp <= 0.001 for file in report.files for one in file.filters if one.column == "id"} == {True}
-    assert report.notes == ["the table's properties wish filters on id, tags.list.element"]
+    assert report.notes == ["the table's properties ask for filters on id, tags.list.element"]
     all_agree(warehouse, rows)
 
 

@@ -403,9 +403,9 @@ def test_the_tables_properties_are_the_wishes_where_no_column_is_named(table):
     assert all(columns == {"user"} for columns in filters(table).values())
     assert all(one.fpp <= 0.001 for file in report.files for one in file.filters)
     assert report.notes == [
-        "the table's properties wish filters on user",
-        "they wish one on gone too, which is no column",
-        "they wish one on flag too, which can have none (BOOLEAN)",
+        "the table's properties ask for filters on user",
+        "they ask for one on gone too, which is no column",
+        "they ask for one on flag too, which can have none (BOOLEAN)",
     ]
     assert add(table, ["id"]).notes == [], "names that are given go first"
     assert all(columns == {"user", "id"} for columns in filters(table).values())

@@ -160,7 +160,7 @@ def test_some_columns_go_and_the_bytes_stay(keys: Path) -> None:
     add(keys, "user.id")
     report = remove(keys, columns=["id"])
     now = keys.read_bytes()
-    assert now.startswith(first), "only the last footer is written anew"
+    assert now.startswith(first), "only the last footer is written again"
     assert (report.removed, report.bytes_stay, report.tails) == (ROW_GROUPS, ROW_GROUPS, 0)
     assert {f.column for f in parquet_bloom.inspect(keys).files[0].filters} == {"name", "user.id"}
     assert pq.read_table(keys).equals(keys_table())

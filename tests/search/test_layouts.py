@@ -265,7 +265,7 @@ def test_engines(mixed: Path, order: tuple[int, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["predicate", "none"])
 def test_a_delta_table_after_a_delete(kept: str, tmp_path: Path) -> None:
-    """deltalake writes the file anew, and says string_view and binary_view in it."""
+    """deltalake writes the file again, and says string_view and binary_view in it."""
     deltalake = pytest.importorskip("deltalake")
     ids = list(range(100))
     inner = pa.StructArray.from_arrays([pa.array([f"s{i}" for i in ids])], names=["k"])

@@ -816,7 +816,7 @@ def test_a_table_that_is_dropped_meanwhile(
         drop()
         return before(self, *arguments)
 
-    told = "was dropped and created anew meanwhile" if anew else "was dropped or renamed meanwhile"
+    told = "was dropped and created again meanwhile" if anew else "was dropped or renamed meanwhile"
     if at_work == "planning":
         drop()
         with pytest.raises(RequestError, match=told):

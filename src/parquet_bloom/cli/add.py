@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
-@click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+@click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option("--engine", metavar="NAME",
               help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3.")  # fmt: skip
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")

@@ -68,7 +68,7 @@ def command() -> None:
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
-@click.option("--replace", is_flag=True, help="Build filters anew where there are some.")
+@click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
 @report_options
 def add(

@@ -7,7 +7,7 @@ offsets (formats.metadata.edits.Moves) grows along the way:
     new:  PAR1 [F a][chunk a][F b][chunk b][offset index a'][offset index b'][footer']
                ^ Insert      ^ Insert     ^ Index        ^ Index
 
-An offset index holds absolute page offsets, so it is written anew where bytes before it moved;
+An offset index holds absolute page offsets, so it is written again where bytes before it moved;
 its varints may grow, and that moves what follows too.
 """
 

@@ -4,7 +4,7 @@ It knows no Parquet: a table of actions says, for every kind of struct and every
 
     rows:  list<struct A>, A has list<struct B>, B has structs C, D ...   values[slot, a, b]
 
-Every byte that is not changed is copied as it is, an odd varint too. The header of a field is written anew
+Every byte that is not changed is copied as it is, an odd varint too. The header of a field is written again
 only where the field before it came or went, because a short header counts from that field's id. The result is
 what formats.thrift.compact_tree gives for the same edit. Whatever it does not expect ends it
 with -1, and the caller takes the tree, which says what is wrong. Source: thrift's "Compact protocol" specification.

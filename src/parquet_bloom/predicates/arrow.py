@@ -4,7 +4,7 @@
     [("id", "=", 5), ("n", "!=", 0)] And((Compare(("id",), "=", 5), Not(Compare(("n",), "=", 0))))
 
 An Expression shows its tree only in its pickle (pickled.py). So a translation counts only if an
-expression that is built anew from what was read, with pyarrow's public functions, equals the one
+expression that is built again from what was read, with pyarrow's public functions, equals the one
 that was given.
 """
 
@@ -58,7 +58,7 @@ def from_expression(expression: pc.Expression) -> Predicate:
     except (*ARROW_ERRORS, OSError, RecursionError) as error:
         return Unknown(_text(expression), f"pyarrow does not show it: {one_line(error)}")
     if not same:
-        return Unknown(_text(expression), "built anew from what was read of it, it is another expression")
+        return Unknown(_text(expression), "built again from what was read of it, it is another expression")
     return found.meaning
 
 

@@ -11,7 +11,7 @@ from parquet_bloom.report.text import Say, gist, headline
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
-_KEPT = "filters are there already and stay; --replace builds them anew"
+_KEPT = "filters are there already and stay; --replace rebuilds them"
 _UNWRITTEN = "no byte of them changes, the commit alone names another size of each"
 _OTHERS = ("ducklake:", "iceberg:")  # a Delta table is called by its folder
 _UNNOTICED = (
@@ -99,7 +99,7 @@ def _written(way: str, files: Sequence[Any]) -> str:
     if way == "same-path":
         return "filters and a footer are written behind each"
     old = sum(f.bytes_before for f in files)
-    return f"files of {size(old)} are written anew, and the old ones stay until the table's clean-up"
+    return f"files of {size(old)} are written again, and the old ones stay until the table's clean-up"
 
 
 def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], everything: bool, say: Say) -> None:

@@ -58,14 +58,14 @@ def lacking(error: BaseException) -> SparkJobError | None:
     if found := re.search(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'", text):
         return _without(found[1])
     if re.search(r"(?:Can't get attribute|cannot import name|has no attribute)[^\n]*'parquet_bloom", text):
-        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} anew, or {_SEND}")
+        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} again, or {_SEND}")
     return None
 
 
 def _without(module: str) -> SparkJobError:
     package, _, inside = module.partition(".")
     if package == "parquet_bloom" and inside:
-        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} anew, or {_SEND}")
+        return SparkJobError(f"executors have another version of parquet-bloom: {_INSTALL} again, or {_SEND}")
     if package == "parquet_bloom":
         return SparkJobError(f"executors lack the package parquet-bloom: {_INSTALL}, {_NAME}, or {_SEND}")
     return SparkJobError(f"executors lack {module}, which parquet-bloom needs: {_INSTALL}, or {_NAME}")

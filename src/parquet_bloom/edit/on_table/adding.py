@@ -83,9 +83,9 @@ def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, l
         given["fpp"] = rates
     if arguments.get("max_bytes") is None and (most := _wish(snapshot, "max_bytes")):
         given["max_bytes"] = most
-    notes = [f"the table's properties wish filters on {', '.join(given['columns']) or 'no column'}"]
+    notes = [f"the table's properties ask for filters on {', '.join(given['columns']) or 'no column'}"]
     notes += [
-        f"they wish one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
+        f"they ask for one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
     ]
     notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
     return {**arguments, **given}, notes

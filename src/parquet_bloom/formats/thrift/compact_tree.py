@@ -6,7 +6,7 @@ the span of bytes it was, whatever its meaning:
     FileMetaData  [1 raw] [2 raw] [4 -> RowGroup, RowGroup, ...] [5 -> KeyValue, ...] [32767 raw]
 
 An unchanged tree encodes to the bytes it came from, non-minimal varints included; after an edit
-only the changed values, and the field headers beside an added or dropped field, are written anew.
+only the changed values, and the field headers beside an added or dropped field, are written again.
 Source: thrift's "Compact protocol" specification.
 """
 

@@ -244,7 +244,7 @@ def opened(folder: TableFolder, version: int, identity: str) -> Any:
         kind = StorageError if isinstance(error, OSError) or not isinstance(error, Exception) else TableFormatError
         raise kind(folder.at, f"deltalake does not open it: {said}; nothing was committed") from error
     if found != identity:
-        reason = "deltalake finds a table with another id there: it was made anew, or its name means another folder"
+        reason = "deltalake finds a table with another id there: it was made again, or its name means another folder"
         raise ConflictError(folder.at, f"{reason} to deltalake; nothing was committed")
     return table
 

@@ -110,7 +110,7 @@ def refresh(table: Table, shown: str) -> None:
         except ValueError as error:
             if not str(error).startswith("Table UUID does not match"):
                 raise
-            raise RequestError(f"{shown}: was dropped and created anew meanwhile; name it again") from error
+            raise RequestError(f"{shown}: was dropped and created again meanwhile; name it again") from error
 
 
 @contextmanager

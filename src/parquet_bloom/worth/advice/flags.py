@@ -53,14 +53,14 @@ def _filter_flags(data: Survey) -> Iterator[str]:
             continue
         saturated = [fpp for bits, fpp, _, _ in found if fpp > SATURATED]
         if saturated:
-            told = f"{some}, {len(saturated)} admit {max(saturated):.0%} of absent values: build them anew with "
+            told = f"{some}, {len(saturated)} admit {max(saturated):.0%} of absent values: rebuild them with "
             yield told + parameter("replace", True)
         sizes = [(size, split_block.size_for(max(1, round(ndv)), 0.01)) for bits, _, size, ndv in found if bits]
         bloated = [(size, enough) for size, enough in sizes if size >= BLOATED * enough]
         if bloated:
             size, enough = max(bloated)
             told = f"{some}, {len(bloated)} far larger than 1 % takes: {size:,} bytes where {enough:,} do; "
-            yield told + parameter("replace", True) + " builds them anew"
+            yield told + parameter("replace", True) + " rebuilds them"
         if leaf.refusal is not None:
             yield f"{some}, which say nothing: {leaf.refusal}"
         yield from (f"column {leaf.name} has filters, and {line}" for line in notes_of([leaf]))
