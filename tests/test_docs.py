@@ -6,6 +6,7 @@ import ast
 import datetime as dt
 import os
 import re
+import shlex
 import subprocess
 import sys
 from functools import cache
@@ -19,7 +20,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import parquet_bloom
-from parquet_bloom.cli import group
+from parquet_bloom.cli import group, run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -216,6 +217,23 @@ def test_the_readme_s_python_runs(ids: list[str]) -> None:
     exec(compile(python_of("README.md"), "README.md", "exec"), names)
     assert names["rows"].to_pydict() == {"trace_id": [ids[250]], "n": [250]}
     assert {f.column for f in parquet_bloom.inspect("events-bloom.parquet").files[0].filters} == {"trace_id"}
+
+
+def test_the_readme_shows_what_its_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the first block, behind the line that installs."""
+    text = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^\.venv/bin/parquet-bloom (.*)$", text, re.MULTILINE)
+    (shown,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    monkeypatch.chdir(tmp_path)
+    printed = []
+    for command in commands:
+        assert run(shlex.split(command)) == 0
+        printed.append(capsys.readouterr().out)
+    assert len(printed) == 2
+    assert printed[-1] == shown
 
 
 def test_the_guide_s_python_runs(ids: list[str]) -> None:

@@ -183,6 +183,16 @@ def test_actions_of_others_are_named_by_their_commits() -> None:
             )
 
 
+def test_containers_are_named_by_digests() -> None:
+    named = [
+        container
+        for workflow in (REPOSITORY / ".github" / "workflows").glob("*.yml")
+        for container in re.findall(r"(?:container|image): (.*)", workflow.read_text())
+    ]
+    assert named, "the pattern meets the workflows"
+    assert [one for one in named if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", one)] == []
+
+
 def test_no_link_of_the_readme_leads_nowhere_on_pypi() -> None:
     text = (REPOSITORY / "README.md").read_text()
     for each in WRITTEN["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
