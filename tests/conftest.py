@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,3 +34,12 @@ def bucket(store: ObjectStore, request: pytest.FixtureRequest) -> Iterator[str]:
     yield name
     store.wire.before = None
     store.drop(name)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for tests of a module that has browsers.needs_chromium."""
+    from browsers import started  # playwright, which the tests of other Pythons do without
+
+    with started() as running:
+        yield running

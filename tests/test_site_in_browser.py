@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import needs_chromium
 from sites import build, copy_pages
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
 pytest.importorskip("zensical", reason="zensical is not installed (pip install zensical)")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.more,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"),
-]
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+pytestmark = [pytest.mark.more, needs_chromium]
 WIDTHS = (390, 768, 1280)
 
 # Each block of code whose text does not fit, and what a reader can do about it. A block that wraps has no such text.
@@ -81,14 +76,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     below = tmp_path_factory.mktemp("host") / "parquet-bloom"
     shutil.copytree(folder / "build" / "site", below)
     return below
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
-        yield started
-        started.close()
 
 
 def test_no_line_of_code_is_lost_at_any_width(site: Path, browser: Any) -> None:

@@ -99,6 +99,10 @@ github_option = click.option(
     "--output-format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
     help="github: annotations of a workflow run; json: as --json.",
 )  # fmt: skip
+assert_filters_option = click.option(
+    "--assert-filters", multiple=True, type=COLUMN, metavar="C",
+    help="Status 1 if a row group lacks a sound filter on this column; may be repeated.",
+)  # fmt: skip
 indexed_columns_option = click.option(
     "--column", "-c", "columns", multiple=True, required=True, type=COLUMN, metavar="C",
     help="A column, by name or pattern.",

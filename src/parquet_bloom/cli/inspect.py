@@ -6,6 +6,7 @@ import click
 
 from parquet_bloom.cli.common import (
     all_option,
+    assert_filters_option,
     columns_options,
     footer_limits,
     format_of,
@@ -24,15 +25,14 @@ from parquet_bloom.cli.common import (
     sources_argument,
     table_options,
 )  # fmt: skip
-from parquet_bloom.cli.groups import COLUMN, Command
+from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("inspect", cls=Command)
 @sources_argument
 @columns_options
-@click.option("--assert-filters", multiple=True, type=COLUMN, metavar="C",
-              help="Status 1 if a row group lacks a sound filter on this column; may be repeated.")  # fmt: skip
+@assert_filters_option
 @github_option
 @all_option
 @json_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from parquet_bloom.cli.common import (
+    assert_filters_option,
     columns_options,
     footer_limits,
     format_of,
@@ -23,15 +24,14 @@ from parquet_bloom.cli.common import (
     sources_argument,
     table_options,
 )  # fmt: skip
-from parquet_bloom.cli.groups import COLUMN, Command
+from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
 
 @click.command("status", cls=Command)
 @sources_argument
 @columns_options
-@click.option("--assert-filters", multiple=True, type=COLUMN, metavar="C",
-              help="Status 1 if a row group lacks a sound filter on this column; may be repeated.")  # fmt: skip
+@assert_filters_option
 @click.option("--assert-complete", is_flag=True, help="Status 1 if a row group lacks a filter on any column shown.")
 @github_option
 @json_option
