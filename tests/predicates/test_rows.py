@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kleene import answers
 from tables import TYPES, rows_of, tables, trees
@@ -90,6 +90,8 @@ def engine():
 @given(data=st.data())
 def test_the_same_text_in_duckdb_gives_the_same_rows(engine, data):
     predicate = data.draw(trees(shared=True))
+    # Over an empty list `list_contains(l, NULL)` is NULL in DuckDB up to 2.0.0, as here, and FALSE from 2.0.1 on.
+    assume(not any(isinstance(leaf, Contains) and leaf.value is None for leaf in leaves_of(predicate)))
     table = data.draw(tables(paths_of(predicate), nan=False))  # DuckDB's NaN equals itself and is the largest
     engine.register("t", table)
     text = str(predicate)
