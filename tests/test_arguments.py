@@ -30,6 +30,11 @@ def filters_of(report: Any) -> list[str]:
     return [one.column for file in report.files for one in file.filters]
 
 
+def named_in(report: parquet_bloom.StatusReport) -> list[str]:
+    """Columns, and one more: of those that are left out something has to differ from nothing."""
+    return ["of a status", *(one.column for one in report.columns)]
+
+
 def bytes_of_new(change: Call) -> Call:
     def call(path: Path, columns: Any) -> bytes:
         new = path.with_name("new.parquet")
@@ -55,6 +60,8 @@ CALLS: dict[str, Call] = {
     ),
     "verify": lambda path, columns: filters_of(parquet_bloom.verify(path, columns=columns)),
     "verify, exclude": lambda path, columns: filters_of(parquet_bloom.verify(path, exclude=columns)),
+    "status": lambda path, columns: named_in(parquet_bloom.status(path, columns=columns)),
+    "status, exclude": lambda path, columns: named_in(parquet_bloom.status(path, exclude=columns)),
     "read_table": lambda path, columns: parquet_bloom.read_table(path, "c = 'c7'", columns).to_pylist(),
     "read_batches": lambda path, columns: list(parquet_bloom.read_batches(path, "c = 'c7'", columns)),
     "Scan": lambda path, columns: parquet_bloom.Scan(path, "c = 'c7'").to_table(columns).to_pylist(),
@@ -81,8 +88,10 @@ def test_what_filters_are_asserted_of(two: Path) -> None:
     assert [parquet_bloom.inspect(two, assert_filters=c).files[0].lacking for c in ("c", ["c"], "ab")] == [
         {"c": [0]}, {"c": [0]}, {},
     ]  # fmt: skip
-    with pytest.raises(RequestError, match="^assert_filters takes a name"):
-        parquet_bloom.inspect(two, assert_filters=5)  # type: ignore[arg-type]
+    assert [parquet_bloom.status(two, assert_filters=c).asserted for c in ("c", ["c"], "ab")] == [["c"], ["c"], ["ab"]]
+    for function in (parquet_bloom.inspect, parquet_bloom.status):
+        with pytest.raises(RequestError, match="^assert_filters takes a name"):
+            function(two, assert_filters=5)  # type: ignore[operator]
 
 
 def test_the_columns_of_a_zone_index(two: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def add_filters(
                 "delta:PATH_OR_URI", "iceberg:CATALOG/namespace.table", "ducklake:CATALOG/schema.table"
     output      a new file, or a folder for several; or else in_place=True. Of a table neither: a commit is the change
     columns     one name or pattern, or a list, of a table its own; None: what an Iceberg table's properties
-                write.parquet.bloom-filter-* wish, or else every column that a filter helps, by its bounds and a
+                write.parquet.bloom-filter-* ask for, or else every column that a filter helps, by its bounds and a
                 sample of its values (edit.choose)
     spec        "final", "parquet-41", "parquet-41-early", "parquet-41-raw" or "statistics"
     placement   "footer" (default of final), "chunk-start" (default of 2018's) or, of final, "tail": with a second

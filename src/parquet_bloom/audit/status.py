@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.arguments import column_names, several
 from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.chunks.glance import glances
 from parquet_bloom.chunks.logged import open_logged
@@ -138,9 +139,9 @@ class _File:
 def status(
     source: PathLike | Sequence[PathLike],
     *,
-    columns: Sequence[str] | None = None,
-    exclude: Sequence[str] | None = None,
-    assert_filters: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
+    assert_filters: str | Sequence[str] | None = None,
     filesystem: Any = None,
     raw_files: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
@@ -150,9 +151,10 @@ def status(
     """Say for each column which row groups have a filter, lack one, or have lost it, and what command adds them.
 
     source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
-    columns     names or patterns; None: those that have a filter in some file, had one by the table's log, or that the
-                table's properties ask for
-    assert_filters  names or patterns of columns that are to have filters; they are shown in any case
+    columns     one name or pattern, or a list; None: those that have a filter in some file, had one by the table's log,
+                or that the table's properties ask for
+    exclude     one name or pattern, or a list
+    assert_filters  one name or pattern of a column that is to have filters, or a list; they are shown in any case
     filesystem  of pyarrow or fsspec; source then names files on it
     raw_files   a Delta table's folder: every file in it, whatever its log says
     catalog_properties  of the catalog of an iceberg: or ducklake: table
@@ -169,18 +171,20 @@ def status(
                 tables.see(opened.path, opened.footer())
             named = shown_leaves(opened.footer(), found.snapshot, file)
             if found.snapshot is None:
-                asserted = [] if assert_filters is None else select_leaves(named, assert_filters, None)
-                wanted = select_leaves(named, columns, exclude) if columns is not None or exclude is not None else named
+                asserted = [] if must_have is None else select_leaves(named, must_have, None)
+                wanted = select_leaves(named, names, left_out)
             else:
                 asserted = [leaf for leaf in named if leaf.name in to_assert]
                 wanted = [leaf for leaf in named if leaf.path and leaf.name in chosen]
             leaves = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
             return _looked_at(opened, leaves, [leaf.name for leaf in asserted])
 
+    names, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+    must_have = column_names(assert_filters, "assert_filters")
     tables = Tables()
     access = TableAccess.of(catalog_properties, allow_roots)
     found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
-    to_assert, chosen = _of_table(found.snapshot, columns, exclude, assert_filters)
+    to_assert, chosen = _of_table(found.snapshot, names, left_out, must_have)
     file_set = found.file_set
     meter = Meter(progress, file_set.files)
     results = each(file_set.files, work, file_set.single, file_set.failed, meter, ahead=file_set.filesystem is not None)
@@ -192,14 +196,14 @@ def status(
     else:
         report.table, report.version = found.snapshot.table, found.snapshot.version
         report.asserted = [name for name in chosen if name in to_assert]
-    shown = _shown(results, found.snapshot, history, columns is not None, report.asserted)
+    shown = _shown(results, found.snapshot, history, names is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
     report.mend = _mend(report.columns, results, _Named.of(source, found, filesystem, raw_files, access))
     return report
 
 
 def _of_table(
-    snapshot: Snapshot | None, columns: Any, exclude: Any, assert_filters: Any
+    snapshot: Snapshot | None, columns: list[str] | None, exclude: list[str] | None, assert_filters: list[str] | None
 ) -> tuple[set[str], dict[str, None]]:
     """The columns of a table that must have filters, and all that are to be looked at. Raises UnknownColumnError."""
     if snapshot is None:
@@ -315,8 +319,9 @@ class _Named:
 
     @classmethod
     def of(cls, source: Any, found: Sources, filesystem: Any, raw_files: bool, access: TableAccess) -> _Named:
-        many = list(source) if isinstance(source, list | tuple) else [source]
-        if filesystem is not None or raw_files or not all(isinstance(one, str | os.PathLike) for one in many):
+        many = several(source)
+        typed = bool(many) and all(isinstance(one, str | os.PathLike) for one in many)
+        if filesystem is not None or raw_files or not typed:
             return cls()
         texts = [os.fspath(one) for one in many]
         table = named_table(source)

@@ -156,7 +156,7 @@ class AddReport(Printed):
     """What `add` did: a report a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them; of a table that was named:
-             its wishes, and files that another commit removed meanwhile
+             the columns that its properties ask for, and files that another commit removed meanwhile
     commits  to a table that was named, in order
     """
 
