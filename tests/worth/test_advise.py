@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -98,7 +99,6 @@ def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
     copy = tmp_path / "with a blank.parquet"
     copy.write_bytes(events.read_bytes())
     add, check = advise(copy).commands
-    import shlex
     import subprocess
     import sys
 
@@ -111,6 +111,18 @@ def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
     assert again.advised == []
     assert by_name(again)["trace"].reason == "it has filters"
     assert again.commands == []
+
+
+def test_a_file_that_begins_with_a_dash_is_no_option(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from parquet_bloom.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    Path("-events.parquet").write_bytes(events.read_bytes())
+    add, _ = advise("-events.parquet").commands
+    assert run(shlex.split(add)[1:]) == 0
+    assert {f.column for f in parquet_bloom.inspect("-events.parquet").files[0].filters} == {"trace", "user", "rare"}
 
 
 def test_files_that_are_sorted_among_each_other_need_no_filter(tmp_path: Path) -> None:

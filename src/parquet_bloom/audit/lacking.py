@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from parquet_bloom.chunks.stored import is_sound
 from parquet_bloom.formats.contents import counts_in
 from parquet_bloom.formats.metadata.footer import Footer
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
@@ -26,11 +27,7 @@ def lacking_filters(
     """
     if columns is None:
         return {}
-    sound = {
-        (one.row_group, one.column)
-        for one in filters
-        if one.spec is not None and not one.problems and not any(note.startswith("not used") for note in one.notes)
-    }
+    sound = {(one.row_group, one.column) for one in filters if is_sound(one)}
     lacking = {}
     for leaf in select_leaves(leaves, columns, exclude):
         groups = [

@@ -11,7 +11,6 @@ Footers are read, and of each filter its header and at most its first 16 KiB; no
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +37,7 @@ from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.history import History, Version
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import Sources, find
+from parquet_bloom.tables.named.typed import add_command
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
@@ -337,12 +337,8 @@ class _Named:
 
     def command(self, columns: Sequence[str], replace: bool) -> str:
         """`parquet-bloom add` of these columns, quoted for a shell."""
-        words = [word for name in columns
-                 for word in ([f"--column={name}"] if name.startswith("-") else ["--column", name])]  # fmt: skip
-        words += [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"]), *self.options]
-        behind = any(one.startswith("-") for one in self.sources)
-        words = [*words, "--", *self.sources] if behind else [*self.sources, *words]
-        return shlex.join(["parquet-bloom", "add", *words])
+        how = [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"])]
+        return add_command(self.sources, columns, *how, *self.options)
 
 
 def _mend(columns: Sequence[ColumnStatus], files: Sequence[_File], named: _Named) -> list[str]:

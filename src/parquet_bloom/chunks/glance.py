@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parquet_bloom.chunks.locate import contradiction, read_header
-from parquet_bloom.chunks.stored import InBody, StoredFilter, StoredFilters
+from parquet_bloom.chunks.stored import InBody, StoredFilter, StoredFilters, is_sound
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
 from parquet_bloom.formats.filters import HEADER_BYTES
 from parquet_bloom.formats.metadata.footer import ChunkKey
@@ -62,8 +62,7 @@ def _glance(source: Source, stored: StoredFilter) -> Glance:
         if found is not None:
             return found
     told = stored.describe()
-    refused = stored.refusal is not None or any(note.startswith("not used") for note in told.notes)
-    if told.spec is None or told.problems or refused:
+    if stored.refusal is not None or not is_sound(told):
         return Glance(False, told.num_bytes)
     return Glance(True, told.num_bytes, None if told.bloom is None else told.bloom.fpp)
 

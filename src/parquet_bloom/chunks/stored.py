@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from parquet_bloom.chunks.filter_ranges import is_pointed_at
 from parquet_bloom.chunks.locate import (
@@ -63,6 +63,11 @@ class Description:
         if found is not None:
             reason, wrong = found
             (self.problems if wrong else self.notes).append(reason if wrong else f"not used: {reason}")
+
+
+def is_sound(told: Any) -> bool:
+    """Whether readers use a filter, by its Description or audit.inspect.FilterInfo; one with problems is none."""
+    return told.spec is not None and not told.problems and not any(n.startswith("not used") for n in told.notes)
 
 
 class StoredFilter(Protocol):

@@ -295,13 +295,16 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         wait([future for future in futures if not future.cancel()])
 
 
-def in_order(work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[Callable[[], R]]:
-    """For each item, in order, what gives its result or raises its error; `most` of them are begun ahead."""
+AHEAD = 32  # items of `in_order` that are worked on, or wait for a thread
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[Callable[[], R]]:
+    """For each item, in order, what gives its result or raises its error; AHEAD of them are begun ahead."""
     begun: deque[Future[R]] = deque()
     rest = iter(items)
     try:
         while True:
-            begun.extend(submit(work, item) for item in islice(rest, most - len(begun)))
+            begun.extend(submit(work, item) for item in islice(rest, AHEAD - len(begun)))
             if not begun:
                 return
             yield begun.popleft().result

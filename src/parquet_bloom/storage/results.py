@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-_AHEAD = 32  # files that are worked on, or wait for a thread
 
 
 class Results(list[R], Generic[R]):
@@ -56,7 +55,7 @@ def each(
     results: Results[R] = Results(failed)
     meter = meter or Meter(None)
     names_known = False  # some file has the columns that were named
-    done = in_order(work, files, _AHEAD) if ahead else map(partial(partial, work), files)
+    done = in_order(work, files) if ahead else (partial(work, file) for file in files)
     for file, result in zip(files, done, strict=True):
         meter.start()
         try:

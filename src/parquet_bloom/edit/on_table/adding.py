@@ -37,8 +37,9 @@ def add_on_table(
     with Workers(request.threads or processors()) as workers:
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            add = Adding(TableNames(one), request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
-            return _but_for(settled.of(one), add)
+            names = TableNames(one)
+            add = Adding(names, request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
+            return _but_for(settled.of(one, names), add)
 
         changed = change_table(table, snapshot, work_on, how, meter)
     if settled.unopened:

@@ -19,11 +19,9 @@ from parquet_bloom.edit.plan import HAS_FILTER, Request, SkippedColumn, plan
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import ParquetBloomError
 from parquet_bloom.formats.metadata.schema import select_leaves
-from parquet_bloom.storage.remote import in_order
+from parquet_bloom.storage.remote import AHEAD, in_order
 from parquet_bloom.storage.source import Source
 from parquet_bloom.tables.snapshot import Snapshot, Table, TableFile
-
-_AHEAD = 32  # files that are looked at, or wait for a thread
 
 
 class Settled:
@@ -39,21 +37,21 @@ class Settled:
         """How many files were not opened."""
         return len(self._by_log or ())
 
-    def of(self, snapshot: Snapshot) -> Mapping[str, AddedFile]:
-        """The path of each such file of a snapshot -> its report: nothing is added."""
+    def of(self, snapshot: Snapshot, names: TableNames) -> Mapping[str, AddedFile]:
+        """The path of each such file of a snapshot, whose columns' names these are -> its report: nothing is added."""
         if self._request.replace or not snapshot.files:
             return {}
         if self._by_log is None:  # once: a file that keeps its path and its size stays as it is
-            self._by_log = self._told(snapshot)
+            self._by_log = self._told(snapshot, names)
         by_log = self._by_log
         if self._request.columns is not None:
             stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
-            self._look_at(TableNames(snapshot), stored)
+            self._look_at(names, stored)
         keys = {file.path: (file.path, file.size) for file in snapshot.files}
         known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
 
-    def _told(self, snapshot: Snapshot) -> dict[tuple[str, int], AddedFile]:
+    def _told(self, snapshot: Snapshot, names: TableNames) -> dict[tuple[str, int], AddedFile]:
         try:
             history = self._table.history(snapshot)
         except ParquetBloomError:  # of what is older than the snapshot: then the files tell
@@ -64,10 +62,9 @@ class Settled:
         if choice := self._request.choice:
             whole = [file for file in files if promised[file.path].choice == choice]
         else:
-            wanted = select_leaves(TableNames(snapshot).leaves, self._request.columns, self._request.exclude)
-            names = {leaf.name for leaf in wanted}
-            skipped = [SkippedColumn(leaf.name, None, HAS_FILTER) for leaf in wanted]
-            whole = [file for file in files if names <= promised[file.path].complete]
+            wanted = [leaf.name for leaf in select_leaves(names.leaves, self._request.columns, self._request.exclude)]
+            skipped = [SkippedColumn(name, None, HAS_FILTER) for name in wanted]
+            whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
     def _look_at(self, names: TableNames, files: Sequence[TableFile]) -> None:
@@ -76,13 +73,13 @@ class Settled:
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
         unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
-        looks = in_order(lambda file: self._look(names, file), unseen.values(), _AHEAD)
+        looks = in_order(lambda file: self._look(names, file), unseen.values())
         for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
             try:
                 self._looked[key] = look()
             except ParquetBloomError:
                 self._looked[key] = None
-            if n == _AHEAD and not any(self._looked[key] for key in unseen if key in self._looked):
+            if n == AHEAD and not any(self._looked[key] for key in unseen if key in self._looked):
                 self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
                 return
 

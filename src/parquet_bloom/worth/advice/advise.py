@@ -32,6 +32,7 @@ from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import Sources, find
+from parquet_bloom.tables.named.typed import add_command
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
@@ -291,20 +292,17 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     paths = several(source)
     table = named_table(source)
     changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
-    words = ["parquet-bloom", "add", *(os.fspath(path) for path in changed)]
-    for column in advised:
-        words += ["--column", column.column]
-    # The rates that the table names. --fpp auto would choose anew for each file, and another one than this.
+    # The rates that the table names. --fpp auto would choose again for each file, and another one than this.
     rates = Counter(f"{column.fpp:g}" for column in advised)
     [(most, _)] = rates.most_common(1)
-    words += ["--fpp", most]
+    words = ["--fpp", most]
     for column in advised:
         if (rate := f"{column.fpp:g}") != most:
             words += ["--column-fpp", f"{column.column}={rate}"]
     first = advised[0].column
-    where = [] if table is not None else ["--in-place"]
+    words += [] if table is not None else ["--in-place"]
     return [
-        shlex.join([*words, *where]),
+        add_command([os.fspath(path) for path in changed], [column.column for column in advised], *words),
         shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
     ]
 
