@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shlex
 from collections.abc import Iterator
@@ -195,12 +196,104 @@ def test_a_delta_table_loses_filters_and_gets_them_back(tmp_path: Path, capsys: 
     assert pb.status(tmp_path).mend == report.mend == [f"parquet-bloom add {name} --column id --column name"]
     assert run(["status", name]) == 0
     printed = capsys.readouterr().out
-    assert "2 of 6 row groups have lost id since version 6 (2 of 6 files)" in printed
+    assert "2 of 6 row groups came without a filter on id, with version 6 or later (2 of 6 files)" in printed
     assert f"  parquet-bloom add {name} --column id --column name\n" in printed
     mended(name)  # 8
     DeltaTable(str(tmp_path)).optimize.compact()  # 9
     found = column(pb.status(name), "name")
     assert (found.row_groups, found.row_groups_lost, found.lost_since) == (1, 1, "9"), "no file with a filter lives"
+    mended(name)
+
+
+def test_a_loss_stays_one_when_another_column_is_mended(tmp_path: Path) -> None:
+    for seed in range(2):
+        write(tmp_path, seed)  # 0, 1
+    name = f"delta:{tmp_path}"
+    pb.add_filters(name, columns=["id", "name"])  # 2
+    write(tmp_path, 2)  # 3
+    for way in None, "same-path", "new-path":
+        pb.add_filters(name, columns="id", replace=True, commit=way)
+        found = column(pb.status(name), "name")
+        assert (found.row_groups_lacking, found.row_groups_lost, found.lost_since) == (1, 1, "3")
+    pb.remove_filters(name, columns=["id"], commit="new-path")
+    assert column(pb.status(name), "name").lost_since == "3"
+    mended(name)
+
+
+def test_what_is_added_keeps_its_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def rates() -> dict[str, float]:
+        return {one.column: one.fpp for one in pb.status(name).columns if one.fpp is not None}
+
+    write(tmp_path, 0)
+    name = f"delta:{tmp_path}"
+    pb.add_filters(name, columns=["id", "name"], fpp={"id": 0.0001, "*": 0.03})
+    write(tmp_path, 1)
+    report = pb.status(name)
+    assert [one.fpp_target for one in report.columns] == [0.0001, 0.03]
+    both = "--column id --column name --column-fpp id=0.0001 --column-fpp name=0.03"
+    assert report.mend == [f"parquet-bloom add {name} {both}"]
+    mended(name)
+    assert rates()["id"] <= 0.0001
+    write(tmp_path, 2)
+    pb.add_filters(name, columns=["id"])
+    pb.add_filters(name, columns=["name"], max_bytes=64)
+    write(tmp_path, 3)
+    assert pb.status(name).mend == [
+        f"parquet-bloom add {name} --column id",
+        f"parquet-bloom add {name} --column name --max-bytes 64",
+    ], "the last that was asked for"
+    mended(name)
+    pb.add_filters(name, columns=["id"], fpp="auto", replace=True)
+    write(tmp_path, 4)
+    assert pb.status(name, columns="id").mend == [f"parquet-bloom add {name} --column id --fpp auto"]
+    mended(name)
+    capsys.readouterr()
+    write(tmp_path, 5)
+    assert run(["status", name]) == 0
+    assert "default rate" not in capsys.readouterr().out
+
+
+def test_where_nobody_knows_the_rate_the_default_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(2):
+        write_keys(tmp_path / f"{number}.parquet")
+    pb.add_filters(tmp_path / "0.parquet", in_place=True, columns=["id"], fpp=0.0001)
+    assert run(["status", str(tmp_path)]) == 0
+    assert "  new filters get the default rate, 1 %; --fpp asks for another\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["final", "parquet-41", "statistics"])
+def test_what_is_added_keeps_its_form(tmp_path: Path, name: str) -> None:
+    write(tmp_path, 0)
+    table = f"delta:{tmp_path}"
+    pb.add_filters(table, columns=["name"], spec=name, fpp=0.02)
+    write(tmp_path, 1)
+    mended(table)
+    filters = [one for file in pb.inspect(table).files for one in file.filters]
+    assert [one.spec for one in filters] == [filters[0].spec] * 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "[", "7", "{}", '[["id", ["id", "int64"], 7]]', '[["id"]]', "[" * 100_000,
+        *(f'[["id", IDENTITY, {{"spec": {spec}, "fpp": {fpp}, "max_bytes": {most}}}]]' for spec, fpp, most in [
+            ("7", "0.01", "null"), ('"final"', "2", "null"), ('"final"', "NaN", "null"), ('"final"', "true", "null"),
+            ('"final"', '"0.1 --in-place"', "null"), ('"final"', "0.1", "-1"), ('"final"', "0.1", "1e99"),
+            ('"final; rm x"', "0.5", "null")]),
+    ],
+)  # fmt: skip
+def test_a_log_may_say_anything_of_options(tmp_path: Path, options: str) -> None:
+    write(tmp_path, 0)
+    name = f"delta:{tmp_path}"
+    pb.add_filters(name, columns=["id"])
+    last = tmp_path / "_delta_log" / f"{1:020d}.json"
+    lines = [json.loads(line) for line in last.read_text().splitlines()]
+    (info,) = [line["commitInfo"] for line in lines if "commitInfo" in line]
+    ((_, identity, _),) = json.loads(info["parquet-bloom.options"])
+    info["parquet-bloom.options"] = options.replace("IDENTITY", json.dumps(identity))
+    last.write_text("\n".join(map(json.dumps, lines)))
+    write(tmp_path, 1)
+    assert pb.status(name).mend == [f"parquet-bloom add {name} --column id"]
     mended(name)
 
 
@@ -262,13 +355,17 @@ def test_a_log_may_say_anything_of_our_commits(tmp_path: Path, text: str) -> Non
     assert [one.column for one in report.columns] == (["id"] if "[[" in text and '"id"' in text else [])
 
 
-@pytest.mark.parametrize("seed", range(12))
+def rows_in(path: str) -> str:
+    return str(pq.read_table(path, columns=["id"])["id"].to_pylist())
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_random_histories(tmp_path: Path, seed: int) -> None:
     """Against what each version's files showed when it was new."""
     pick = random.Random(seed)
     name = f"delta:{tmp_path}"
     write(tmp_path, 0)
-    had: list[dict[str, set[str]]] = []  # of each version: file -> columns with filters
+    had: list[dict[str, set[str]]] = []  # of each version: the rows of a file -> columns with filters
     ours: list[str] = []
     for step in range(1, 9):
         before = DeltaTable(str(tmp_path)).version()
@@ -288,7 +385,7 @@ def test_random_histories(tmp_path: Path, seed: int) -> None:
             DeltaTable(str(tmp_path)).create_checkpoint()
         for version in range(len(had), DeltaTable(str(tmp_path)).version() + 1):
             files = pb.inspect(f"{name}@{version}").files
-            had.append({f"{f.path}, {f.size}": {one.column for one in f.filters} for f in files})
+            had.append({rows_in(f.path): {one.column for one in f.filters} for f in files})
             ours.append(f"{what} {','.join(some)}" if version > before and what in ("add", "tail", "remove") else "")
     now = had[-1]
     report = pb.status(name, columns=["id", "name"])
@@ -302,7 +399,7 @@ def test_random_histories(tmp_path: Path, seed: int) -> None:
             came = len(had) - 1
             while came and file in had[came - 1]:
                 came -= 1
-            if came > first and not ours[came]:
+            if came > first:
                 lost.append(came)
         found = column(report, column_name)
         assert found.row_groups_lost == len(lost)
@@ -342,6 +439,22 @@ def test_an_iceberg_table_loses_filters_and_gets_them_back(warehouse: Warehouse,
     told = (found.row_groups_lacking, found.row_groups_lost)
     assert told == ((2, 2) if way == "new-path" else (2, 0)), "of a tail nobody knows when it came"
     assert mended(name, **more)
+
+
+@pytest.mark.parametrize("way", ["new-path", "same-path"])
+def test_an_iceberg_table_keeps_a_loss_and_a_rate(warehouse: Warehouse, way: Any) -> None:
+    table = warehouse.create(SCHEMA)
+    append(table, rows_of(0).select(["id", "name"]).to_pylist())
+    name, more = "iceberg:cat/ns.t", {"catalog_properties": warehouse.properties}
+    pb.add_filters(name, columns=["id", "name"], fpp=0.002, commit="new-path", **more)
+    append(warehouse.load(), rows_of(1).select(["id", "name"]).to_pylist())
+    since = str(warehouse.load().current_snapshot().snapshot_id)
+    for columns in ["id"], ["id"]:
+        pb.add_filters(name, columns=columns, replace=True, commit=way, **more)
+        found = column(pb.status(name, **more), "name")
+        assert (found.row_groups_lacking, found.row_groups_lost, found.lost_since) == (1, 1, since)
+    assert "--column name --fpp 0.002" in pb.status(name, **more).mend[0]
+    mended(name, **more)
 
 
 def test_a_ducklake_table_lacks_filters_and_gets_them(tmp_path: Path) -> None:

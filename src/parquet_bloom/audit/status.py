@@ -2,8 +2,8 @@
 
     footers -> per file and column: row groups that hold a value, those of them with a sound filter
     log     -> when each file came, and our commits        (tables.history)
-            -> lost: the file came after the column had filters; else it lacks them, and that is all one can say
-            -> the command that adds what is missing
+            -> lost: its rows came after the column had filters; else it lacks them, and that is all one can say
+            -> the command that adds what is missing, with the options of the last commit of ours on that column
 
 Footers are read, and of each filter its header and at most its first 16 KiB; no data.
 """
@@ -24,6 +24,7 @@ from parquet_bloom.chunks.glance import glances
 from parquet_bloom.chunks.logged import open_logged
 from parquet_bloom.chunks.tails import older_footers
 from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.formats.forms.known import DEFAULT_SPEC, FORMATS, format_named
 from parquet_bloom.formats.metadata.outline import NONE, Slot
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.storage.paths import DataFile, FailedFile
@@ -34,7 +35,7 @@ from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
 from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.history import History, Version
+from parquet_bloom.tables.history import FilterOptions, History, Version
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import Sources, find
 from parquet_bloom.tables.named.typed import add_command
@@ -42,18 +43,21 @@ from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ColumnStatus(Printed):
     """One column, over all files.
 
     files, row_groups    that hold a value of it, or may: those need a filter
     files_lacking        of these files, those of which a row group lacks a sound filter
     row_groups_lacking   of these row groups, those that do; `row_groups_lost` counts among them
-    files_lost, row_groups_lost  of a table, those of files that came after the column had filters in the table
-    lost_since           the first version with which such a file came; None where nothing is lost, or nobody can tell
+    files_lost, row_groups_lost  of a table, those whose rows were appended, or written anew, after the column had
+                         filters in the table
+    lost_since           the first version with which such rows came; None where nothing is lost, or nobody can tell
     filter_bytes         of all bitsets, without headers
     fpp                  the worst false positive rate: of filters of more than 16 KiB that of their first 16 KiB; None
                          without filters
+    fpp_target           of a table, the rate that the last `add` on the column was to stay within, or "auto"; None
+                         where nobody can tell
     """
 
     column: str
@@ -66,6 +70,7 @@ class ColumnStatus(Printed):
     lost_since: str | None = None
     filter_bytes: int = 0
     fpp: float | None = None
+    fpp_target: float | str | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -160,8 +165,9 @@ def status(
     catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file
 
-    Lost means: the file came with a version of the table that is later than one in which the column had filters.
-    Delta's log and Iceberg's metadata tell it as far back as they go; DuckLake's catalog does not.
+    Lost means: rows were appended, or written anew, with a version of the table that is later than one in which the
+    column had filters, and their file has none. Delta's log and Iceberg's metadata tell it as far back as they go;
+    DuckLake's catalog does not.
     Raises as `inspect`.
     """
 
@@ -198,7 +204,8 @@ def status(
         report.asserted = [name for name in chosen if name in to_assert]
     shown = _shown(results, found.snapshot, history, names is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
-    report.mend = _mend(report.columns, results, _Named.of(source, found, filesystem, raw_files, access))
+    named = _Named.of(source, found, filesystem, raw_files, access)
+    report.mend = _mend(report.columns, results, named, history.options())
     return report
 
 
@@ -271,7 +278,8 @@ def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus
     told = ColumnStatus(name)
     having = [file for file in files if name in file.columns]
     had_since = _had_since(name, having, history)
-    ours = {commit.version for commit in history.commits}
+    options = history.options().get(name)
+    told.fpp_target = options.fpp if options is not None else None
     lost: list[Version] = []
     for file in having:
         chunks = file.columns[name]
@@ -284,9 +292,8 @@ def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus
             continue
         told.files_lacking += 1
         told.row_groups_lacking += chunks.lacking
-        came = history.since.get(file.path)
-        # What a commit of ours brought has the rows of an older file, which may have lacked them all along.
-        if came is not None and had_since is not None and came.order > had_since and came not in ours:
+        came = history.rows_since.get(file.path)
+        if came is not None and had_since is not None and came.order > had_since:
             told.files_lost += 1
             told.row_groups_lost += chunks.lacking
             lost.append(came)
@@ -335,16 +342,39 @@ class _Named:
         options += [word for root in access.allow_roots for word in ("--allow-root", str(root))]
         return cls(texts, found.snapshot is not None, options)
 
-    def command(self, columns: Sequence[str], replace: bool) -> str:
-        """`parquet-bloom add` of these columns, quoted for a shell."""
-        how = [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"])]
-        return add_command(self.sources, columns, *how, *self.options)
+    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> str:
+        """`parquet-bloom add` of these columns, which share all options but the rate; quoted for a shell."""
+        words = [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"])]
+        first = next(iter(columns.values()))
+        if first is not None:
+            words += ["--spec", first.spec] if first.spec != DEFAULT_SPEC else []
+            words += ["--max-bytes", str(first.max_bytes)] if first.max_bytes is not None else []
+        usual = format_named(DEFAULT_SPEC if first is None else first.spec).fpp
+        rates = {name: usual if of is None else of.fpp for name, of in columns.items()}
+        if len(set(rates.values())) > 1:
+            words += [
+                word for name, rate in rates.items() if rate != usual for word in ("--column-fpp", f"{name}={rate}")
+            ]
+        elif usual not in rates.values():
+            words += ["--fpp", str(next(iter(rates.values())))]
+        return add_command(self.sources, columns, *words, *self.options)
 
 
-def _mend(columns: Sequence[ColumnStatus], files: Sequence[_File], named: _Named) -> list[str]:
+def _mend(
+    columns: Sequence[ColumnStatus],
+    files: Sequence[_File],
+    named: _Named,
+    options: Mapping[str, FilterOptions],
+) -> list[str]:
+    """One command for all columns that can share one."""
     if not named.sources:
         return []
-    lacking = [one.column for one in columns if one.row_groups_lacking]
-    unsound = [name for name in lacking if any(f.columns[name].unsound for f in files if name in f.columns)]
-    missing = [name for name in lacking if name not in unsound]
-    return [named.command(names, replace) for names, replace in ((missing, False), (unsound, True)) if names]
+    shared: dict[tuple[bool, str, int | None], dict[str, FilterOptions | None]] = {}
+    for name in [one.column for one in columns if one.row_groups_lacking]:
+        of = options.get(name)
+        if of is not None and of.spec not in FORMATS:  # of a later release
+            of = None
+        unsound = any(file.columns[name].unsound for file in files if name in file.columns)
+        form = (DEFAULT_SPEC, None) if of is None else (of.spec, of.max_bytes)
+        shared.setdefault((unsound, *form), {})[name] = of
+    return [named.command(shared[key], key[0]) for key in sorted(shared, key=lambda key: key[0])]

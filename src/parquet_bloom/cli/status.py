@@ -51,6 +51,9 @@ def command(
 
     Without --column: columns that have a filter in some file, or had one by the table's log. Reads footers, and the
     beginning of each filter; no data.
+
+    lack: row groups without a filter. lost: those of them whose rows were appended, or written anew, after the
+    column had filters in the table; since: the first version with such rows.
     """
     from parquet_bloom.audit.status import status
     from parquet_bloom.report import gates

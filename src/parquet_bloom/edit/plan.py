@@ -254,7 +254,7 @@ def plan(footer: Footer, request: Request) -> Plan:
     wanted = select_leaves(leaves, columns, request.exclude)
     names = [c for c in columns or () if not is_pattern(leaves, c)]
     named = {leaf.index for leaf in choose_leaves(leaves, names)}
-    rates = _rates(leaves, request.fpp, form.fpp)
+    rates = rates_of(leaves, request.fpp, form.fpp)
     stored = footer_filters(footer)
     file_plan = Plan()
     for leaf in wanted:
@@ -293,7 +293,7 @@ def _sizing(footer: Footer, rate: Rate, request: Request) -> Sizing:
     return Sizing(0.0, request.ndv, request.max_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)
 
 
-def _rates(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, default: float) -> dict[int, Rate]:
+def rates_of(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, default: float) -> dict[int, Rate]:
     """Column -> target rate; -1 -> that of all others. A mapping's key "*" is such a default too."""
     if not isinstance(fpp, Mapping):
         return {-1: default if fpp is None else fpp}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from parquet_bloom.formats.forms.known import DEFAULT_SPEC, format_named
 from parquet_bloom.report.gates import status_text
 from parquet_bloom.report.tables import plural, print_table, share, size
 from parquet_bloom.report.text import Say
@@ -40,3 +41,7 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
         if number == 0:
             say("  to add what is missing:")
         paste(command)
+    lacking_some = [one for one in report.columns if one.row_groups_lacking]
+    if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
+        whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
+        say(f"  {whom} the default rate, {share(format_named(DEFAULT_SPEC).fpp)}; --fpp asks for another")

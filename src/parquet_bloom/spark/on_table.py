@@ -187,7 +187,13 @@ class _Local:
         status = DONE if worked.size else UNCHANGED
         row = report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
         return Worked(
-            RowReport(row=row), worked.size, worked.footer_size, worked.columns, worked.complete, worked.choice
+            RowReport(row=row),
+            worked.size,
+            worked.footer_size,
+            worked.columns,
+            worked.complete,
+            worked.choice,
+            worked.options,
         )
 
 

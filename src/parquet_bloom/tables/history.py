@@ -3,6 +3,7 @@
     commit of ours, version 7: columns trace_id     file a came with version 7       has filters
                                                     file b came with version 9       lacks them: they were lost with 9
                                                     nobody knows when file c came    lacks them: that is all
+    commit of ours, version 11: columns user_id     file b' took the place of b      its rows came with 9
 
 Nothing is guessed: what the log does not say, any more, is left out here.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 OPERATION = "parquet-bloom.operation"
 _COLUMNS, _COMPLETE, _CHOICE = "parquet-bloom.columns", "parquet-bloom.complete", "parquet-bloom.choice"
+_OPTIONS = "parquet-bloom.options"
 _SHOWN = 6
 
 Identity = tuple[str, ...]  # of a column, see tables.columns.identities
@@ -31,6 +33,32 @@ class Version(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class FilterOptions:
+    """What was asked of a column's filters, so that more of them can be asked for in the same way.
+
+    spec       the name of their form, as the log has it: it may be that of a later release
+    fpp        the rate to stay within, or "auto"
+    max_bytes  the most a bitset may take; None: as much as the form allows
+    """
+
+    spec: str
+    fpp: float | Literal["auto"]
+    max_bytes: int | None = None
+
+    @classmethod
+    def read(cls, told: Any) -> FilterOptions | None:
+        """Of what a log says; None for what no `add` writes."""
+        if not isinstance(told, dict) or not isinstance(told.get("spec"), str):
+            return None
+        fpp, most = told.get("fpp"), told.get("max_bytes")
+        if fpp != "auto" and not (type(fpp) is float and 0 < fpp < 1):
+            return None
+        if most is not None and not (type(most) is int and 0 < most < 1 << 31):
+            return None
+        return cls(told["spec"], fpp, most)
+
+
+@dataclass(frozen=True, slots=True)
 class FilterCommit:
     """A commit of ours.
 
@@ -38,6 +66,7 @@ class FilterCommit:
     columns    that got filters in files of it, or lost them, by their names of today
     complete   of an `add`: columns of which each row group of each file of it has a filter, or needs none
     choice     of an `add` that named no columns: what it was asked for; each file of it has what that gives
+    options    of an `add`: what was asked of each column's filters
     """
 
     version: Version
@@ -45,6 +74,7 @@ class FilterCommit:
     columns: frozenset[str]
     complete: frozenset[str] = frozenset()
     choice: str = ""
+    options: Mapping[str, FilterOptions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +82,26 @@ class History:
     """What the log knows of the files of one snapshot.
 
     since    path of a file -> the version with which it came as it is; only where that is certain
+    rows_since  the same of its rows: where a commit of ours brought the file, those of the file whose place it took
     until    path of a file -> a version at which it was there as it is, whether or not it came earlier
     commits  of ours, the oldest first
     grows    a file of `until` may have got a tail later, which the log does not tell
     """
 
     since: Mapping[str, Version] = field(default_factory=dict)
+    rows_since: Mapping[str, Version] = field(default_factory=dict)
     until: Mapping[str, Version] = field(default_factory=dict)
     commits: Sequence[FilterCommit] = ()
     grows: bool = False
+
+    def options(self) -> dict[str, FilterOptions]:
+        """What the last `add` of ours on each column was asked for; nothing of columns of which nobody can tell."""
+        return {
+            name: commit.options[name]
+            for commit in self.commits
+            if commit.operation == "add"
+            for name in commit.columns & commit.options.keys()
+        }
 
     def promised(self) -> dict[str, FilterCommit]:
         """Path of a file -> the `add` of ours with which it came: what that says of its files still holds.
@@ -81,12 +122,18 @@ class History:
 
 
 def properties_of(
-    operation: str, columns: Collection[Column], complete: Collection[Column] | None, choice: str
+    operation: str,
+    columns: Collection[Column],
+    complete: Collection[Column] | None,
+    choice: str,
+    options: Mapping[Column, FilterOptions],
 ) -> dict[str, str]:
     """What a commit of ours says of itself in the log; `filter_commit` reads it."""
     found = {OPERATION: operation, _COLUMNS: json.dumps(sorted(columns))}
     if complete is not None:
         found[_COMPLETE] = json.dumps(sorted(complete))
+    if options:
+        found[_OPTIONS] = json.dumps([[*column, asdict(of)] for column, of in sorted(options.items())])
     return {**found, **({_CHOICE: choice} if choice else {})}
 
 
@@ -112,13 +159,36 @@ def filter_commit(version: Version, properties: Mapping[str, Any], today: Identi
         for key in (_COLUMNS, _COMPLETE)
     )
     choice = properties.get(_CHOICE)
-    return FilterCommit(version, operation, columns, complete, choice if isinstance(choice, str) else "")
+    return FilterCommit(
+        version,
+        operation,
+        columns,
+        complete,
+        choice if isinstance(choice, str) else "",
+        {names[identity]: of for identity, of in _options(properties.get(_OPTIONS)) if identity in names},
+    )
 
 
 def _columns(text: Any) -> list[Column]:
     """Columns as `properties_of` wrote them; none for what is no such text."""
     try:
-        told = json.loads(text) if isinstance(text, str) else None
-        return [(str(name), tuple(map(str, identity))) for name, identity in told or ()]
-    except (ValueError, TypeError, RecursionError):
+        return [(str(name), tuple(map(str, identity))) for name, identity in _json(text)]
+    except (ValueError, TypeError):
         return []
+
+
+def _options(text: Any) -> list[tuple[Identity, FilterOptions]]:
+    """What was asked of columns, as `properties_of` wrote it; nothing of what is no such text."""
+    try:
+        told = [(tuple(map(str, identity)), FilterOptions.read(of)) for _, identity, of in _json(text)]
+    except (ValueError, TypeError):
+        return []
+    return [(identity, of) for identity, of in told if of is not None]
+
+
+def _json(text: Any) -> Any:
+    """Raises ValueError."""
+    try:
+        return (json.loads(text) if isinstance(text, str) else None) or ()
+    except RecursionError as error:
+        raise ValueError from error

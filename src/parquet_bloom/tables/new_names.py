@@ -12,7 +12,12 @@ _OURS = re.compile(r"(-bloom-[0-9a-f]{32})?(\.parquet)?$")
 
 def new_name(name: str) -> str:
     """A name that no file of any table has or had; a version of a version is named by the first."""
-    return f"{_OURS.sub('', name, count=1)}-bloom-{uuid.uuid4().hex}.parquet"
+    return f"{first_name(name)}-bloom-{uuid.uuid4().hex}.parquet"
+
+
+def first_name(name: str) -> str:
+    """What all versions of a file have in common: the first one's name, or path, without its ending."""
+    return _OURS.sub("", name, count=1)
 
 
 def new_place(file: Location) -> Location:

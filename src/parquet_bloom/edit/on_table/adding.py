@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from parquet_bloom.edit.add import add_to
@@ -13,7 +14,16 @@ from parquet_bloom.edit.on_table.files import THROUGH_LOG, check_size, footer_by
 from parquet_bloom.edit.on_table.left import left_as_asked
 from parquet_bloom.edit.on_table.names import CONSTANT, LACKS, FileNames, TableNames
 from parquet_bloom.edit.on_table.settled import Settled
-from parquet_bloom.edit.plan import HAS_FILTER, NO_VALUE, FilterProgress, Request, Run, SkippedColumn
+from parquet_bloom.edit.plan import (
+    HAS_FILTER,
+    NO_VALUE,
+    FilterProgress,
+    Request,
+    Run,
+    SkippedColumn,
+    check_sizes,
+    rates_of,
+)
 from parquet_bloom.edit.reports import AddedFile, AddReport
 from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
@@ -22,6 +32,7 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import Workers, processors
 from parquet_bloom.storage.writing.file_lock import opened
+from parquet_bloom.tables.history import FilterOptions
 from parquet_bloom.tables.snapshot import Snapshot, Table, TableFile
 
 Arguments = Mapping[str, Any]  # of Request.checked
@@ -103,7 +114,7 @@ def _why_not(leaf: Leaf | None) -> str:
     return "which is no column" if leaf is None else f"which can have none ({leaf.type_name})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Adding:
     """Adds filters to one file: to a copy that takes its place, or as a tail behind it."""
 
@@ -137,9 +148,26 @@ class Adding:
         if look_only:
             return Worked(report, 1)
         columns = frozenset(one.column for one in report.filters)
+        options = {name: self._options[name] for name in columns if name in self._options}
         return Worked(
-            report, report.bytes_after, footer_bytes(target), columns, self._complete(report), self.request.choice
+            report,
+            report.bytes_after,
+            footer_bytes(target),
+            columns,
+            self._complete(report),
+            self.request.choice,
+            options,
         )
+
+    @cached_property
+    def _options(self) -> Mapping[str, FilterOptions]:
+        """What is asked of each column's filters."""
+        request, form = self.request, self.request.form
+        rates = rates_of(self.names.leaves, request.fpp, form.fpp)
+        most = request.max_bytes if request.max_bytes != check_sizes(None, None, form) else None
+        return {
+            leaf.name: FilterOptions(form.name, rates.get(leaf.index, rates[-1]), most) for leaf in self.names.leaves
+        }
 
     def _complete(self, report: AddedFile) -> frozenset[str]:
         """Columns that were named, less those of which some row group has no filter though it holds a value."""

@@ -27,7 +27,7 @@ from parquet_bloom.storage.writing.target import remove_unnamed, size_of
 from parquet_bloom.tables.snapshot import Change, Field, Snapshot, Table, TableFile, Way, Ways
 
 if TYPE_CHECKING:
-    from parquet_bloom.tables.history import Identity
+    from parquet_bloom.tables.history import FilterOptions, Identity
 
 R = TypeVar("R", bound=FileReport)
 _CONFLICTS = 10  # in a row, of one commit
@@ -61,6 +61,7 @@ class Worked(Generic[R]):
     columns   of the table that got filters in it, or lost them
     complete  columns that need no filter more in it, or None where that was not the question
     choice    of its request, as Request has it
+    options   what was asked of the filters of these columns
     begun     where it has no new version: something may lie at the target all the same
     """
 
@@ -70,6 +71,7 @@ class Worked(Generic[R]):
     columns: frozenset[str] = frozenset()
     complete: frozenset[str] | None = None
     choice: str = ""
+    options: Mapping[str, FilterOptions] = field(default_factory=dict)
     begun: bool = True
 
 
@@ -263,6 +265,11 @@ class _Run(Generic[R]):
             set().union(*columns),
             set.intersection(*complete) if len(complete) == len(self._pending) else None,
             choices.pop() if len(choices := {one.worked.choice for one in self._pending}) == 1 else "",
+            {
+                column: one.worked.options[column[0]]
+                for one in self._pending
+                for column in told_of(one, frozenset(one.worked.options))
+            },
         )
         return {**told, "parquet-bloom.version": __version__}
 

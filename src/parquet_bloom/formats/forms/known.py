@@ -16,6 +16,7 @@ FORMATS: dict[str, Format] = {
         k_probe.KProbeForm(),
     )
 }
+DEFAULT_SPEC = split_block.FINAL.name
 
 
 def format_named(spec: str) -> Format:
