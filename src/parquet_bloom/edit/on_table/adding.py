@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parquet_bloom.edit.add import add_to
 from parquet_bloom.edit.on_table.commits import CommitOptions, FileWork, Worked, change_table
@@ -32,8 +32,10 @@ from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.workers import Workers, processors
 from parquet_bloom.storage.writing.file_lock import opened
-from parquet_bloom.tables.history import FilterOptions
 from parquet_bloom.tables.snapshot import Snapshot, Table, TableFile
+
+if TYPE_CHECKING:
+    from parquet_bloom.tables.history import FilterOptions
 
 Arguments = Mapping[str, Any]  # of Request.checked
 
@@ -162,6 +164,8 @@ class Adding:
     @cached_property
     def _options(self) -> Mapping[str, FilterOptions]:
         """What is asked of each column's filters."""
+        from parquet_bloom.tables.history import FilterOptions  # nothing is loaded for it where files are changed
+
         request, form = self.request, self.request.form
         rates = rates_of(self.names.leaves, request.fpp, form.fpp)
         most = request.max_bytes if request.max_bytes != check_sizes(None, None, form) else None
