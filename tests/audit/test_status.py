@@ -196,7 +196,7 @@ def test_a_delta_table_loses_filters_and_gets_them_back(tmp_path: Path, capsys: 
     assert pb.status(tmp_path).mend == report.mend == [f"parquet-bloom add {name} --column id --column name"]
     assert run(["status", name]) == 0
     printed = capsys.readouterr().out
-    assert "2 of 6 row groups came without a filter on id, with version 6 or later (2 of 6 files)" in printed
+    assert "2 of 6 row groups have no filter on id since version 6 (2 of 6 files)" in printed
     assert f"  parquet-bloom add {name} --column id --column name\n" in printed
     mended(name)  # 8
     DeltaTable(str(tmp_path)).optimize.compact()  # 9

@@ -182,7 +182,8 @@ def test_every_hint_is_met_by_some_message() -> None:
         "Permission denied", "Operation not permitted", "Read-only file system", "No space left", "File too large",
         "quota", "Input/output error", "Too many open files", "database is locked", "Could not set lock",
         "Could not resolve host", "NETWORK_CONNECTION", "ACCESS_DENIED", "ACCESS DENIED", "Forbidden",
-        "HTTP status 403", "NO_SUCH_BUCKET", "No such file or directory", "AWS Error", "Lance file",
+        "HTTP status 403", "Unable to load libjvm",
+        "NO_SUCH_BUCKET", "No such file or directory", "AWS Error", "Lance file",
         ".lance", "no bloomfilter.lance",
         "fpp.value differ",
         "is no DATE", "is no TIME", "is no TIMESTAMP", "is no DECIMAL",  # is no {kind}

@@ -17,6 +17,7 @@ from deltalake import write_deltalake
 from parquet_bloom import cli
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.errors import StorageError
+from parquet_bloom.storage.local_store import near_names
 
 
 class Done(NamedTuple):
@@ -172,3 +173,37 @@ def test_words_that_no_file_has(tmp_path: Path, monkeypatch, words: list[str], k
         assert split([*kept], "a = 1") == (tuple(kept), "a = 1"), "all of them, as --where has the predicate"
         with pytest.raises(StorageError, match="and no predicate"):
             split([*kept, "nowhere.parquet"])
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    {
+        "inspect a.parqet": "a.parquet",
+        "check 'b  c.parquet' 'id = 3'": "b c.parquet",
+        "read a.parquet 'c b.parquet' 'id = 3'": "",
+        "add tabel --in-place": "table",
+        "inspect year=2062/": "year=2026",
+        "check delta/../tabel/x.parquet 'id = 3'": "",
+        "check ducklake:tabel/s.t 'id = 3'": "table",
+    }.items(),
+)
+def test_what_a_misspelt_name_is_like(run: Run, line: str, near: str) -> None:
+    done = run(line)
+    first = done.errors.splitlines()[0]
+    assert (done.status, first.partition("; near names: ")[2].split(",")[0]) == (2, near), first
+
+
+def test_a_large_folder_is_not_read_for_a_misspelt_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        (tmp_path / f"{number}.parquet").touch()
+    monkeypatch.setattr("parquet_bloom.storage.local_store._NAMES", 10)
+    (tmp_path / "new\nline: x.parquet").touch()
+    assert near_names(str(tmp_path / "new line: x.parquet")) == "", "a name of several lines is shown nowhere"
+    assert near_names(str(tmp_path / "7.parquet" / "x.parquet")) == ""
+
+
+@pytest.mark.parametrize("verb", ["add --in-place --dry-run", "status", "inspect", "verify"])
+def test_columns_may_be_listed(run: Run, verb: str) -> None:
+    listed, apart = (run(f"{verb} a.parquet {words}") for words in ("--columns 'id, i*'", "-c id -c 'i*'"))
+    assert listed == apart
+    assert listed.status == 0

@@ -67,7 +67,7 @@ MISFITS = [
     ("id = 'abc'", "column id is INT64: 'abc' is no literal for it; write a number, without quotes"),
     ("x IN (1, 'abc')", "column x is DOUBLE: 'abc' is no literal"), ("x", "TRUE is no literal"),
     ("small < TIMESTAMP '2026-01-01'", "TIMESTAMP '2026-01-01 00:00:00' is no literal"),
-    ("day = TRUE", "column day is INT32 DATE: TRUE is no literal for it; write DATE '2026-01-31'"),
+    ("day = TRUE", "alone it is no condition .day = ... is one., and TRUE is no literal for it; write DATE"),
     ("day = 20260101", "write DATE"),
     ("at = 5", r"INT64 TIMESTAMP\(us, UTC\): 5 is no literal for it; write TIMESTAMP"),
     ("at = '2026-01-01'", r"the column is in UTC; write TIMESTAMP '2026-01-01 00:00:00\+00:00'$"),

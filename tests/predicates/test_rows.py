@@ -220,7 +220,7 @@ MISFITS = [
     (pa.float32(), "1", "without quotes"),
     (pa.string(), 1, "write a text in quotes"),
     (pa.string(), "\ud800", "not Unicode"),
-    (pa.timestamp("us"), Instant(0, True), "the column has no zone; write TIMESTAMP '1970-01-01 00:00:00'$"),
+    (pa.timestamp("us"), Instant(0, True), "leave it out; write TIMESTAMP '1970-01-01 00:00:00'$"),
     (pa.timestamp("us", "UTC"), Instant(0, False), r"in UTC; write TIMESTAMP '1970-01-01 00:00:00\+00:00'$"),
     (pa.timestamp("us", "UTC"), dt.date(2026, 1, 1), r"write TIMESTAMP '2026-01-01 00:00:00\+00:00'$"),
     (pa.timestamp("us", "UTC"), "2026-01-01 12:00", r"write TIMESTAMP '2026-01-01 12:00:00\+00:00'$"),

@@ -7,6 +7,7 @@ import logging
 import math
 import operator
 import random
+import re
 import uuid
 from decimal import Decimal
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from sqlglot.tokens import Tokenizer
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay
+from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, spelled
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import (
     And,
@@ -196,10 +197,13 @@ UNKNOWN = {
     "a = (SELECT 1)": "subquery",
     "CAST(a AS INT) = 5": "cast of a column",
     "a::DATE = DATE '2026-01-31'": "cast of a column",
-    "a LIKE 'ab%'": "name >= 'ab'",
-    "a NOT LIKE 'ab_'": "name >= 'ab'",
+    "a LIKE 'ab%'": "as well: a >= 'ab' AND a < 'ac'",
+    "\"it s\".b LIKE 'it''s_%'": "as well: \"it s\".b >= 'it''s' AND \"it s\".b < 'it''t'",
+    "a NOT LIKE 'ab_'": "a pattern",
+    "a LIKE '%ab'": "a pattern",
+    "a LIKE 'a\\%b%'": "a pattern",
     "a LIKE 'x' ESCAPE '!'": "",
-    "starts_with(a, 'ab')": "name >= 'ab'",
+    "starts_with(a, 'ab%')": "as well: a >= 'ab%' AND a < 'ab&'",
     "a ILIKE 'x'": "",
     "a ~ 'x'": "",
     "a COLLATE nocase = 'x'": "COLLATE",
@@ -707,3 +711,17 @@ def test_and_or_not_mean_what_duckdb_takes_them_for(table: duckdb.DuckDBPyConnec
         expected = in_duckdb(table, text)
         assert ours(parse(text)) == expected, text
         assert in_duckdb(table, str(parse(text))) == expected, "our text means the same to DuckDB"
+
+
+@given(st.text(max_size=4), st.text(alphabet="%_ab\U0010ffff\ud7ff", max_size=4), st.text(max_size=6))
+def test_the_range_that_a_pattern_implies_has_all_that_begins_so(start: str, rest: str, more: str) -> None:
+    (leaf,) = leaves_of(parse(f"a LIKE {spelled(start + rest + '%')}"))
+    assert isinstance(leaf, Unknown)
+    _, found, implied = leaf.reason.partition(" as well: ")
+    if not found:
+        return
+    (low, high) = leaves_of(parse(implied))
+    begin = re.split("[%_]", start + rest)[0]
+    for text in (begin, begin + more, begin + "\U0010ffff" * 3):
+        assert low.value <= text < high.value
+        assert low.value.encode() <= text.encode() < high.value.encode()

@@ -219,3 +219,22 @@ def test_quoted_names(tmp_path: Path) -> None:
         assert kept(path, f"{text} = 7") == []
     with pytest.raises(UnknownColumnError):
         kept(path, "a.b = 100")
+
+
+@pytest.mark.parametrize(
+    ("predicate", "named"),
+    [
+        ("id > 5", "id"), ("id <> 5", "id"), ("name BETWEEN 'a' AND 'z'", "name"), ("id > 5 OR flag", "id"),
+        ("NOT (id IN (1, 2) OR name < 'a')", "id, name"), ("id = 5", ""), ("NOT (id <> 5)", ""), ("flag", ""),
+        ("id > 5 AND id = 7", ""), ("id IS NULL", ""),
+    ],
+)  # fmt: skip
+def test_what_filters_do_not_answer_is_said(tmp_path: Path, predicate: str, named: str) -> None:
+    path = tmp_path / "x.parquet"
+    rows = {"id": [1, 9, None], "name": ["a", "zz", "k"], "flag": [True, False, None]}
+    pq.write_table(pa.table(rows), path)
+    assert not any("filters" in note for note in parquet_bloom.check(path, predicate).notes), "there are none"
+    parquet_bloom.add_filters(path, in_place=True)
+    notes = parquet_bloom.check(path, predicate).notes
+    told = f"filters on {named} tell nothing of this predicate: they answer =, IN and IS NOT DISTINCT FROM alone"
+    assert notes == ([told] if named else [])

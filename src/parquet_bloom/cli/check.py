@@ -78,13 +78,14 @@ def command(
     elif shown == "github":
         print_lines(gates.of_check(verdicts, asked), as_it_is=True)
     elif not quiet():
-        skipping.print_checked(verdicts, explain, show_all, say)
+        skipping.print_checked(verdicts, explain, show_all, say, lambda: say_unused(verdicts.unused))
         texts = skipping.unfiltered_lines(verdicts.columns, sources, catalog_properties)
         whole = 1 if texts and catalog_properties else 0  # a command that is long: it is pasted, and so not folded
         for text in texts[: len(texts) - whole]:
             say(text, "magenta")
         print_lines(texts[len(texts) - whole :])
-    say_unused(verdicts.unused)
+    if shown != "text" or quiet():
+        say_unused(verdicts.unused)
     say_notes(verdicts.notes)
     paths = {v.path for v in verdicts} | {one.path for one in verdicts.excluded}
     failed = say_failed(verdicts.failed, len(paths) + len(verdicts.failed))

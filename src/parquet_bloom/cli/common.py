@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -38,12 +39,43 @@ _OPTIONS = {
 
 def columns_options(function: F) -> F:
     """--column and --exclude, names or patterns."""
-    function = click.option(
-        "--exclude", "-x", multiple=True, type=COLUMN, metavar="C", help="Leave out a column, by name or pattern."
-    )(function)
+    return _columns_option(
+        click.option(
+            "--exclude", "-x", multiple=True, type=COLUMN, metavar="C", help="Leave out a column, by name or pattern."
+        )(function)
+    )
+
+
+def indexed_columns_option(function: F) -> F:
+    """--column, which is needed."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, columns: tuple[str, ...], **options: Any) -> Any:
+        if not columns:
+            raise click.MissingParameter(
+                param=next(p for p in click.get_current_context().command.params if p.name == "columns")
+            )
+        return function(*args, columns=columns, **options)
+
+    return _columns_option(cast(F, checked))
+
+
+def _columns_option(function: F) -> F:
+    """--column C, as often as there are columns; and, as people type it, --columns A,B."""
+
+    @functools.wraps(function)
+    def joined(*args: Any, columns: tuple[str, ...], listed_columns: str | None, **options: Any) -> Any:
+        return function(*args, columns=(*columns, *split_names(listed_columns)), **options)
+
+    several = click.option("--columns", "listed_columns", type=COLUMN, metavar="A,B", hidden=True)
     return click.option(
         "--column", "-c", "columns", multiple=True, type=COLUMN, metavar="C", help="A column, by name or pattern."
-    )(function)
+    )(several(cast(F, joined)))
+
+
+def split_names(text: str | None) -> list[str]:
+    """The names in A,B."""
+    return [name.strip() for name in text.split(",")] if text else []
 
 
 def output_options(function: F) -> F:
@@ -102,10 +134,6 @@ github_option = click.option(
 assert_filters_option = click.option(
     "--assert-filters", multiple=True, type=COLUMN, metavar="C",
     help="Status 1 if a row group lacks a sound filter on this column; may be repeated.",
-)  # fmt: skip
-indexed_columns_option = click.option(
-    "--column", "-c", "columns", multiple=True, required=True, type=COLUMN, metavar="C",
-    help="A column, by name or pattern.",
 )  # fmt: skip
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."

@@ -87,5 +87,11 @@ def either_way(words: Sequence[str], predicate: str | None) -> Iterator[None]:
 
 
 def _neither(word: str, why: str = "") -> StorageError:
-    missing = "no file fits this pattern" if set(word) & _GLOB else "no such file or folder"
+    missing = "no file fits this pattern" if set(word) & _GLOB else f"no such file or folder{_near(word)}"
     return StorageError(word, f"{missing}; and no predicate, such as {EXAMPLE}" + (f" ({why})" if why else ""))
+
+
+def _near(word: str) -> str:
+    from parquet_bloom.storage.local_store import near_names
+
+    return near_names(word)

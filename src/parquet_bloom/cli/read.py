@@ -19,6 +19,7 @@ from parquet_bloom.cli.common import (
     raw_files_option,
     say_notes,
     say_unused,
+    split_names,
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
@@ -71,7 +72,7 @@ def command(
     words = sources
     sources, where = split(words, where)
     cut = form == "table" and limit is None
-    names = [name.strip() for name in columns.split(",")] if columns else None
+    names = split_names(columns) or None
     table: rows.Table | None = None
     with Watch("read") as watch, either_way(words, where):
         scan = scan_of(

@@ -15,6 +15,7 @@ Source of the texts: formats.literals.
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 from parquet_bloom.formats.literals import (
     DAY_NS,
@@ -42,6 +43,7 @@ class TimeMisfitError(Exception):
 
     def __init__(self, reason: str, proposed: str) -> None:
         super().__init__(f"{reason}; write {proposed}" if reason else f"write {proposed}")
+        self.proposed = proposed
 
 
 def example(logical: str, utc: bool | None) -> str:
@@ -64,7 +66,8 @@ def moment_for(value: Literal, logical: str, utc: bool | None) -> Instant:
         try:
             found = read_instant(value.strip())
         except ValueError as error:
-            raise TimeMisfitError(_reason(error), example(logical, utc)) from None
+            proposed = _corrected(value.strip(), logical, utc) or example(logical, utc)
+            raise TimeMisfitError(_reason(error), proposed) from None
     elif isinstance(value, Instant):
         found = value
     elif isinstance(value, dt.date):
@@ -77,7 +80,9 @@ def moment_for(value: Literal, logical: str, utc: bool | None) -> Instant:
         reason = "the column is in UTC" if utc else "a column of an old file is in UTC"
         raise TimeMisfitError(reason, _proposed(Instant(found.nanoseconds, utc=True), logical))
     reading = without_zone(value.strip()) if isinstance(value, str) else Instant(found.nanoseconds, utc=False)
-    reason = "the column has no zone" if logical == "TIMESTAMP" else "which day an instant falls on depends on a zone"
+    reason = "which day an instant falls on depends on a zone"
+    if logical == "TIMESTAMP":
+        reason = "the column has no zone, and no file says which it means; if that of the literal, leave it out"
     raise TimeMisfitError(reason, _proposed(reading, logical))
 
 
@@ -105,6 +110,27 @@ def misfit(value: Literal, logical: str, utc: bool | None) -> str:
     except TimeMisfitError as error:
         return str(error)
     return ""
+
+
+_LOOSE_DAY = r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})"
+_LOOSE = re.compile(rf"\s*{_LOOSE_DAY}(?:[Tt\s]+(\d{{1,2}})(:\d\d(?::\d\d(?:\.\d+)?)?)(.*))?\s*", re.DOTALL)
+
+
+def _corrected(text: str, logical: str, utc: bool | None) -> str:
+    """What a text means whose year comes first, as its column takes it; empty where that is not certain."""
+    found = _LOOSE.fullmatch(text)
+    if found is None:
+        return ""
+    year, month, day, hour, rest, zone = found.groups()
+    clock = f" {hour:0>2}{rest}{zone}" if hour else ""
+    corrected = f"{year}-{month:0>2}-{day:0>2}{clock}"
+    if corrected == text:
+        return ""
+    try:
+        moment = moment_for(corrected, logical, utc)
+    except TimeMisfitError as error:
+        return error.proposed
+    return _proposed(moment, logical)
 
 
 def _proposed(moment: Instant, logical: str) -> str:

@@ -94,7 +94,11 @@ def misfit_error(value: Any, leaf: Leaf) -> RequestError:
     """What to say of a literal that can never be compared with its column."""
     value = as_literal(value)
     text = spelled(value) if isinstance(value, Literal) else shown(value)
-    reason = f"column {leaf.name} is {described(leaf)}: {text[:200]} is no literal for it"
+    reason = f"column {leaf.name} is {described(leaf)}: "
+    if value is True:  # `flag` and `flag = TRUE` are one predicate
+        reason += f"alone it is no condition ({leaf.name} = ... is one), and {text} is no literal for it"
+    else:
+        reason += f"{text[:200]} is no literal for it"
     hint = what_to_write(value, leaf)
     return RequestError(f"{reason}; {hint}" if hint else reason)
 

@@ -11,10 +11,10 @@ adds arguments from version to version, so a node with an argument not named her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
 from sqlglot import Token, TokenType, exp
@@ -27,7 +27,6 @@ from parquet_bloom.predicates.sql_literals import NotUnderstoodError, converted,
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_PREFIX = "a pattern; say the range it implies as well: name >= 'ab' AND name < 'ac'"
 
 
 def parse(text: str) -> Predicate:
@@ -186,12 +185,14 @@ class _Reader:
         only(node, "this", "expression", "negate")
         path, pattern = self._column_and_value(node.this, node.expression)
         if not isinstance(pattern, str) or set(pattern) & set("%_\\"):
-            raise NotUnderstoodError(_PREFIX)
+            raise NotUnderstoodError("a pattern" if negated else _pattern(path, pattern))
         compare = Compare(path, "=", pattern)
         return Not(compare) if negated else compare
 
     def _starts_with(self, node: exp.Expression) -> Predicate:
-        raise NotUnderstoodError(_PREFIX)
+        only(node, "this", "expression")
+        path, start = self._column_and_value(node.this, node.expression)
+        raise NotUnderstoodError(_pattern(path, start, ""))
 
     def _array_contains(self, node: exp.Expression) -> Predicate:
         only(node, "this", "expression")
@@ -327,6 +328,16 @@ _KINDS: dict[type[exp.Expression], Callable[[_Reader, Any], Predicate]] = {
 
 def _never_null(compare: Compare) -> Predicate:
     return And((Not(IsNull(compare.path)), compare))
+
+
+def _pattern(path: Path, pattern: Literal, signs: Collection[str] = "%_") -> str:
+    """Why a pattern is not used, and the range that its beginning implies, in the order of code points as of bytes."""
+    start = "".join(takewhile(lambda c: c not in signs, pattern)) if isinstance(pattern, str) else ""
+    last = ord(start[-1]) if start else 0
+    if not start or last in (0xD7FF, 0x10FFFF) or "\\" in str(pattern):
+        return "a pattern"
+    low, high = Compare(path, ">=", start), Compare(path, "<", start[:-1] + chr(last + 1))
+    return f"a pattern; say the range that it implies as well: {low} AND {high}"
 
 
 def _two_columns(path: Path) -> str:

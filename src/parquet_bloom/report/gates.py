@@ -67,8 +67,9 @@ def status_text(one: Any) -> str:
         return f"{one.row_groups_lacking:,} of {of} {lack} a filter on {one.column} ({files})"
     others = one.row_groups_lacking - one.row_groups_lost
     more = f"; {others:,} more {'lacks' if others == 1 else 'lack'} it" if others else ""
-    came = f"came without a filter on {one.column}, with version {one.lost_since} or later"
-    return f"{one.row_groups_lost:,} of {of} {came}{more} ({files})"
+    have = "has" if one.row_groups_lost == 1 else "have"
+    since = f"no filter on {one.column} since version {one.lost_since}"
+    return f"{one.row_groups_lost:,} of {of} {have} {since}{more} ({files})"
 
 
 def lacking_text(column: str, groups: Sequence[int]) -> str:

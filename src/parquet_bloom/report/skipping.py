@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from parquet_bloom.report.tables import plural, print_table, ranges, ranges_within, size
@@ -15,6 +15,7 @@ from parquet_bloom.storage.secrets import may_be_secret
 from parquet_bloom.tables.named.names import named_table
 
 _FILES_SHOWN = 20
+_FILES_SHARE = 5  # a reason, so that they are summed and not listed
 _RUNS_SHOWN = 20
 _REASONS_SHOWN = 20
 _WHICH = 18  # columns of row groups' numbers, of a terminal of 80
@@ -35,12 +36,16 @@ def line(verdicts: Sequence[Any], excluded: Sequence[Any] = ()) -> str:
     return f"{text}; {plural(len(excluded), 'file')} not opened ({files_by}){there}"
 
 
-def print_checked(verdicts: Any, explain: bool, everything: bool, say: Say) -> None:
+def print_checked(
+    verdicts: Any, explain: bool, everything: bool, say: Say, after: Callable[[], None] = lambda: None
+) -> None:
     """Tell what was skipped, then which row groups of which files are left, or with `explain` about every one.
 
     verdicts  of search.check, with the files that were not opened
+    after     is called behind the first line
     """
     say(line(verdicts, verdicts.excluded), "green" if verdicts.skipped or verdicts.excluded else "")
+    after()
     if explain:
         print_explained(verdicts, verdicts.excluded, everything)
         return
@@ -67,8 +72,8 @@ def print_explained(
 ) -> None:
     """Row groups that are read, and why; then how many are skipped by what, and files that were not opened.
 
-    One line a reason, and of several files one a file that is read; with `everything` one a row group and a file.
-    No line is folded.
+    One line a reason, and of several files one a file that is read, but for reasons that many files share; with
+    `everything` one a row group and a file. No line is folded.
     """
     if everything:
         _print_every(verdicts, excluded, file)
@@ -76,9 +81,11 @@ def print_explained(
     out = file or sys.stdout
     left = [v for v in verdicts if not v.skipped]
     many = len({v.path for v in verdicts}) + len(excluded) > 1
-    lines = _print_kept(alike(left), out) if many else 0
+    kept = alike(left)
+    shared = [group for group in kept if many and len({v.path for v in group}) > _FILES_SHARE]
+    lines = _print_kept([group for group in kept if group not in shared], out) if many else 0
     room = None if many else max(_WHICH, width_of(out) - LEAST_WIDTH + _WHICH)
-    rows = [] if many else summed(left, "read", room)
+    rows = summed([v for group in shared for v in group] if many else left, "read", room)
     rows += summed([v for v in verdicts if v.skipped], "skip", room)
     rows += [("-", *row[1:]) for row in summed(excluded, "not opened")]
     if rows:
@@ -156,15 +163,16 @@ def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str]
     """A line a row group, those that are read first, and a line a file that was not opened."""
     ordered = sorted(verdicts, key=lambda v: v.skipped)  # stable
     many = len({v.path for v in verdicts}) > 1
+    asked = any(v.bytes_read for v in verdicts)
     rows = []
     for v in ordered:
-        row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-", f"{v.bytes_read:,}", v.reason)
-        rows.append((v.path, *row) if many else row)
-    headings = ("row group", "verdict", "by", "bytes read", "why")
+        row = (v.row_group, "skip" if v.skipped else "read", v.decided_by or "-")
+        rows.append((*([v.path] if many else []), *row, *([f"{v.bytes_read:,}"] if asked else []), v.reason))
+    headings = (*(["file"] if many else []), "row group", "verdict", "by", *(["bytes read"] if asked else []), "why")
     if rows:
-        right, names, ends = ((1, 4), (0,), (5,)) if many else ((0, 3), (), (4,))
+        right = (int(many), many + 3) if asked else (int(many),)
         styles = {i: "green" for i, v in enumerate(ordered) if v.skipped}
-        print_table(("file", *headings) if many else headings, rows, right, file, names, ends, styles)
+        print_table(headings, rows, right, file, (0,) if many else (), (len(headings) - 1,), styles)
     closed = [(one.path, "not opened", one.decided_by, one.reason) for one in excluded]
     if closed:
         green = dict.fromkeys(range(len(closed)), "green")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.formats.metadata.schema import Leaf
 from parquet_bloom.formats.thrift.compact import uncollected
-from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Members
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import STAGES
 from parquet_bloom.search.options import Options, SearchOptions
@@ -28,6 +28,8 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import PathLike
+
+_MUTE = 5  # columns that are named
 
 
 @dataclass(slots=True, repr=False)
@@ -55,7 +57,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
-    notes   what footers say of tables of which no log is in sight
+    notes   what footers say of tables of which no log is in sight, and what filters cannot tell of the predicate
     """
 
     def __init__(self) -> None:
@@ -138,6 +140,7 @@ def check(
         verdicts.table, verdicts.version = search.table.snapshot.table, search.table.snapshot.version
     unused = UnusedParts()
     columns: dict[str, ColumnFilters] = {}
+    silent: dict[str, None] = {}
     meter = Meter(search.options.progress, search.files, "search")
     with uncollected():
         for one in search:
@@ -152,20 +155,30 @@ def check(
                 verdicts.excluded.append(excluded)
                 continue
             verdicts.extend(verdicts_of(one))
-            _count_filters(one, columns)
+            _count_filters(one, columns, silent)
             unused.add(one)
     verdicts.unused, verdicts.notes = unused.parts, search.notes
     verdicts.columns = list(columns.values())
+    if mute := [name for name in silent if name not in columns]:
+        which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"
+        verdicts.notes = [f"{which}: they answer =, IN and IS NOT DISTINCT FROM alone", *verdicts.notes]
     return verdicts
 
 
-def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters]) -> None:
-    """Count the filters on the columns of equalities, in the row groups of one file that are left."""
+def _count_filters(searched: FileResult, columns: dict[str, ColumnFilters], silent: dict[str, None]) -> None:
+    """Count the filters on the columns of equalities, in the row groups of one file that are left.
+
+    silent  gets the columns with filters there that are compared in ways that no filter answers
+    """
     decision, outline, bound = searched.decision, searched.outline, searched.bound
     assert decision is not None
     assert outline is not None
     assert bound is not None
     left = decision.open & (decision.outcomes != TRUE)
+    for leaf in dict.fromkeys(_compared_otherwise(bound)):
+        known = leaf.name in silent or not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf
+        if not known and (left & filter_ranges_of(outline, leaf.index).exists).any():
+            silent[leaf.name] = None
     for leaf in dict.fromkeys(_equated(bound)):
         if not 0 <= leaf.index < len(outline.leaves) or outline.leaves[leaf.index] != leaf or leaf.refusal is not None:
             continue
@@ -184,4 +197,15 @@ def _equated(bound: Bound) -> Iterator[Leaf]:
         for part in bound.parts:
             yield from _equated(part)
     elif isinstance(bound, Element) or (isinstance(bound, Members) and bound.operands):
+        yield bound.leaf
+
+
+def _compared_otherwise(bound: Bound, negated: bool = False) -> Iterator[Leaf]:
+    """The columns of which a predicate asks what no filter answers: their order, and that a value is not there."""
+    if isinstance(bound, AllOf | AnyOf):
+        for part in bound.parts:
+            yield from _compared_otherwise(part, negated)
+    elif isinstance(bound, NotOf):
+        yield from _compared_otherwise(bound.part, not negated)
+    elif isinstance(bound, Interval) or (negated and isinstance(bound, Element | Members)):
         yield bound.leaf

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from parquet_bloom.errors import StorageError
 from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Location, OpenFile
 from parquet_bloom.storage.store import Kind, Store
 from parquet_bloom.storage.version_token import Kept, LocalToken
+
+_NAMES = 1_000  # of a folder that a misspelt name is held against
 
 
 class LocalStore(Store):
@@ -192,3 +196,16 @@ def open_journal(path: str, data: os.stat_result) -> int:
             return fd
         os.close(fd)
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), journal)
+
+
+def near_names(path: str) -> str:
+    """What lies where a path that is not there would lie, as the end of a message; empty where nothing is like it."""
+    folder, name = os.path.split(path.rstrip("/"))
+    try:
+        with os.scandir(folder or ".") as entries:
+            there = [entry.name for entry in islice(entries, _NAMES) if entry.name.isprintable()]
+    except OSError:
+        return ""
+    stems = {os.path.splitext(one)[0]: one for one in there}
+    near = [stems[one] for one in difflib.get_close_matches(os.path.splitext(name)[0], stems, 3)]
+    return f"; near names: {', '.join(os.path.join(folder, one) for one in near)}" if near else ""

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
+from parquet_bloom.storage.local_store import near_names
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.secrets import without_secret
@@ -143,7 +144,7 @@ class _Search:
         return FileSet(self._store.filesystem, list(by_path.values()), self._single, self._failed)
 
     def _missing(self, store: Store, path: str, reason: str) -> None:
-        raise StorageError(store.location(path), reason)
+        raise StorageError(store.location(path), reason + (near_names(path) if store.is_local else ""))
 
     def _empty(self, store: Store, path: str) -> None:
         if (table := without_data(at := store.location(path.rstrip("/")))) is not None:

@@ -33,6 +33,7 @@ _SCHEMES = {
     "abfs": "abfs",
     "abfss": "abfs",
 }
+_GOOGLE_SECONDS = 20  # Google's client tries a request again for a quarter of an hour where no other is asked for
 LOCAL = LocalStore()
 
 
@@ -122,6 +123,8 @@ def _from_uri(scheme: str, authority: str, query: str) -> Store:
 
     user, at, host = authority.rpartition("@")
     shown = f"{scheme}://{host if ':' in user else user + at + host}/"  # never a password
+    if _SCHEMES.get(scheme) == "gcs" and "retry_limit_seconds=" not in query:
+        query += f"{'&' if query else ''}retry_limit_seconds={_GOOGLE_SECONDS}"
     uri = f"{scheme}://{authority}/" + (f"?{query}" if query else "")
     try:
         filesystem, base = fs.FileSystem.from_uri(uri)

@@ -206,7 +206,7 @@ def find_leaf(leaves: Sequence[Leaf], name: str | tuple[str, ...]) -> Leaf:
 
 def unknown_column(shown: str, names: Sequence[str], none: str = "none") -> UnknownColumnError:
     """What to say of a name that no column has: those near it, or some of all; `none` where there are none."""
-    near = difflib.get_close_matches(shown, names, 3, 0.5)
+    near = difflib.get_close_matches(shown, names, 3, 0.6)
     near += [n for n in names if n.lower() == shown.lower() or n.rsplit(".", 1)[-1] == shown]
     near = list(dict.fromkeys(near))[:3]
     if near:

@@ -160,6 +160,8 @@ def _draw_verdicts(verdicts: Any, sheet: Sheet) -> None:
         sheet.say(text)
     for part, reason in verdicts.unused:
         sheet.say(f"not used to skip: {part}: {reason}")
+    for text in verdicts.notes:
+        sheet.say(text)
 
 
 def _draw_pruned(pruned: Any, sheet: Sheet) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.formats.literals import read_instant
+from parquet_bloom.storage.local_store import near_names
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.tables.ducklake.databases import Database, DuckDatabase, SQLiteDatabase, first_bytes
 
@@ -184,6 +185,8 @@ def catalog_of(name: str) -> Catalog:
     path = name[prefix.end() :] if prefix is not None else name
     try:
         start = first_bytes(path, 16)
+    except FileNotFoundError as error:
+        raise StorageError(path, f"no such catalog file{near_names(path)}") from error
     except OSError as error:
         raise storage_error(path, error) from error
     if start == b"SQLite format 3\0":
