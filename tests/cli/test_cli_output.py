@@ -102,7 +102,8 @@ def test_every_command_is_short_and_fits(line: str, large: Path, run) -> None:
     done = run(large, line)
     assert done.status == 0, done.errors
     assert 0 < len(done.out.splitlines()) <= WALK[line]
-    assert [line for line in done.lines if cells(line) > 80 and not line.startswith("parquet-bloom: ")] == []
+    pasted = ("parquet-bloom: ", "parquet-bloom add ")  # messages, and commands, which a fold would break
+    assert [line for line in done.lines if cells(line) > 80 and not line.startswith(pasted)] == []
     assert error_lines(done.errors) <= 2 or "--explain" in line, done.errors
 
 

@@ -161,7 +161,7 @@ def test_nothing_but_a_commit_takes_the_place_of_a_tables_file(
 
 def advised(said: str) -> list[str]:
     """The words of the command that `check` suggests."""
-    line = next(line for line in said.splitlines() if line.startswith("to add"))
+    (line,) = [line for line in said.splitlines() if "parquet-bloom add " in line]
     return shlex.split(line.partition("parquet-bloom ")[2])
 
 
@@ -180,7 +180,8 @@ def test_check_suggests_catalog_properties_but_no_secret(
     run(["check", name, "id = 5", *options_of(warehouse), *more])
     said = capsys.readouterr().out
     words = advised(said)
-    assert words == ["add", name, "--column", "id", *options_of(warehouse)]
+    shown = [word for pair in secrets for word in ("--catalog-property", f"{pair.partition('=')[0]}=...")]
+    assert words == ["add", name, "--column", "id", *options_of(warehouse), *shown]
     assert "hidden" not in said
     assert run(words) == 0
 

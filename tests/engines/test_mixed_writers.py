@@ -182,7 +182,7 @@ def test_timestamps_with_and_without_a_zone(tmp_path: Path) -> None:
         f"(in 1 of 2 files: {paths[1]})"
     )
     for function in (parquet_bloom.check, parquet_bloom.count, parquet_bloom.prune):
-        with pytest.raises(RequestError, match="the column has no zone; write TIMESTAMP '2020-01-01 00:00:00'$"):
+        with pytest.raises(RequestError, match="the column has no zone, .* write TIMESTAMP '2020-01-01 00:00:00'$"):
             function(paths, "at = TIMESTAMP '2020-01-01 00:00:00+00:00'")
     assert parquet_bloom.count(paths, "at = TIMESTAMP '2026-01-31 12:00:00'") == 2, "pyarrow casts one to the other"
 

@@ -175,7 +175,7 @@ def test_the_lines_of_cron(tmp_path: Path) -> None:
     assert ran(status)[0] == 1
     assert ran(add) == (0, "")
     lose_filters(str(table))
-    found = "--assert-filters: 2 of 2 row groups have lost trace_id since version 2 (2 of 2 files)"
+    found = "--assert-filters: 2 of 2 row groups have no filter on trace_id since version 2 (2 of 2 files)"
     assert ran(status) == (1, f"parquet-bloom: {found}\n")
     assert ran(add) == (0, "")
     assert ran(status) == (0, "")

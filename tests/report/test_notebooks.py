@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
+import pickle
 import re
 import sys
 from collections.abc import Iterator
@@ -310,6 +312,42 @@ def test_add_begins_with_what_people_want(results: dict[str, Any]) -> None:
         assert page.tables[1][0] == ["file", "filters", "bytes", "grows"]
     assert results["add"].to_arrow().column_names[:3] == ["source", "output", "row_groups"]
     assert list(results["add"].files[0].to_dict())[:2] == ["source", "output"]
+
+
+def test_what_is_to_be_pasted_is_python(tmp_path: Path) -> None:
+    """A notebook has no shell: each command is shown as the call that does the same, and that call does it."""
+    path = tmp_path / "it's.parquet"
+    pq.write_table(pa.table({"id": list(range(0, 3000, 3)), "name": [f"n{i}" for i in range(1000)]}), path)
+    status = parquet_bloom.status(path, columns=["id"])
+    advice = parquet_bloom.advise(path)
+    for result, commands in (
+        (status, status.mend),
+        (parquet_bloom.check(path, "name = 'n10'"), [None]),
+        (parquet_bloom.check(path, "id = 31 AND name = 'n11'"), [None]),
+        (advice, advice.commands[:1]),
+    ):
+        page = result._repr_html_()
+        [shown] = [html.unescape(text) for text in re.findall(r"<pre>(parquet_bloom\.add_filters.*?)</pre>", page)]
+        for command in commands:
+            assert command is None or shown == command.python
+        assert "parquet-bloom add" not in page
+        copy = tmp_path / "copy.parquet"
+        copy.write_bytes(path.read_bytes())
+        exec(shown.replace(repr(str(path)), repr(str(copy))), {"parquet_bloom": parquet_bloom})
+        added = {one.column for one in parquet_bloom.inspect(copy).files[0].filters}
+        assert added == {name for name in ("id", "name") if f"'{name}'" in shown} != set()
+    [mend] = status.mend
+    again = pickle.loads(pickle.dumps(mend))
+    assert (again, again.python) == (mend, mend.python)
+    assert json.loads(json.dumps(status.to_dict()))["mend"] == [str(mend)], "programs get the shell's words"
+
+
+def test_files_of_another_file_system_have_no_command(tmp_path: Path) -> None:
+    """What no command line can name has none to paste."""
+    pq.write_table(pa.table({"id": list(range(1000))}), tmp_path / "a.parquet")
+    verdicts = parquet_bloom.check(tmp_path / "a.parquet", "id = 7", filesystem=pa.fs.LocalFileSystem())
+    assert verdicts.named == []
+    assert "add_filters" not in verdicts._repr_html_()
 
 
 def test_dir_begins_with_the_functions() -> None:

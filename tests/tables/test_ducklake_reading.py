@@ -523,7 +523,7 @@ def test_what_is_not_understood_is_refused(small, change, reason):
 
 
 def test_what_is_no_catalog_is_refused(tmp_path):
-    with pytest.raises(StorageError, match="No such file or directory"):
+    with pytest.raises(StorageError, match="no such catalog file"):
         open_ducklake(f"{tmp_path}/none.ducklake/main.t", None)
     (tmp_path / "text").write_text("neither of the two kinds")
     with pytest.raises(TableFormatError, match="is no DuckDB or SQLite file"):

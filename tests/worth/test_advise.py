@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from column_kinds import Truth, truth_of
 from shares import more_then_slow
 
 import parquet_bloom
 from parquet_bloom import add_filters
+from parquet_bloom.cli import group
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
 
@@ -111,6 +113,18 @@ def test_the_commands_can_be_pasted(events: Path, tmp_path: Path) -> None:
     assert again.advised == []
     assert by_name(again)["trace"].reason == "it has filters"
     assert again.commands == []
+
+
+def test_columns_that_have_filters_in_some_files_are_said_to_have_them(events: Path, tmp_path: Path) -> None:
+    for name in ("0", "1", "2", "3"):
+        (tmp_path / f"{name}.parquet").write_bytes(events.read_bytes())
+    parquet_bloom.add_filters(tmp_path / "0.parquet", in_place=True, columns=["trace", "user"], sync=False)
+    done = CliRunner().invoke(group, ["advise", str(tmp_path)])
+    assert "3 columns should have filters; 0 % to 25 % of the row groups have one today\n" in done.output
+    assert "25 % of the row groups have one today" in parquet_bloom.advise(tmp_path)._repr_html_()
+    parquet_bloom.add_filters(tmp_path / "0.parquet", in_place=True, columns=["rare"], sync=False)
+    done = CliRunner().invoke(group, ["advise", str(tmp_path)])
+    assert "3 columns should have filters; 25 % of the row groups have one today\n" in done.output
 
 
 def test_a_file_that_begins_with_a_dash_is_no_option(
@@ -360,9 +374,6 @@ def test_the_truth_lies_in_95_of_100_intervals_and_half_of_them_are_narrow(
 
 
 def test_the_command(events: Path) -> None:
-    from click.testing import CliRunner
-
-    from parquet_bloom.cli import group
 
     done = CliRunner().invoke(group, ["advise", str(events)])
     assert done.exit_code == 0

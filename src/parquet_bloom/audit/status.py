@@ -10,7 +10,6 @@ Footers are read, and of each filter its header and at most its first 16 KiB; no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names, several
+from parquet_bloom.arguments import column_names
 from parquet_bloom.chunks.filter_ranges import filter_ranges_of
 from parquet_bloom.chunks.glance import glances
 from parquet_bloom.chunks.logged import open_logged
@@ -30,16 +29,15 @@ from parquet_bloom.formats.metadata.schema import Leaf, select_leaves
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.results import Printed, each, table_of
-from parquet_bloom.storage.secrets import may_be_secret
 from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.tables.columns import shown_leaves
 from parquet_bloom.tables.fields import leaves_of
 from parquet_bloom.tables.history import FilterOptions, History, Version
-from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.tables.named.names import named_table, typed_sources
 from parquet_bloom.tables.named.sources import Sources, find
-from parquet_bloom.tables.named.typed import add_command
-from parquet_bloom.tables.roots import TableAccess
+from parquet_bloom.tables.named.typed import Typed, add_command
+from parquet_bloom.tables.roots import ORDINARY, TableAccess
 from parquet_bloom.tables.snapshot import Snapshot
 
 
@@ -80,7 +78,8 @@ class StatusReport(Printed):
     columns   those that have a filter in some file, had one by the table's log, or were asked for
     files, row_groups  that were looked at
     table, version     of which all files are; None: they are files
-    mend      commands for a shell that add what is missing; none where nothing is, or where none would do
+    mend      commands for a shell that add what is missing; none where nothing is, or where none would do. Of each
+              `python` is the call that does the same
     asserted  the columns that assert_filters named
     notes     on tables that files lie in, and on what could not be found out
     """
@@ -205,7 +204,7 @@ def status(
     shown = _shown(results, found.snapshot, history, names is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
     named = _Named.of(source, found, filesystem, raw_files, access)
-    report.mend = _mend(report.columns, results, named, history.options())
+    report.mend += _mend(report.columns, results, named, history.options())
     return report
 
 
@@ -322,42 +321,36 @@ class _Named:
 
     sources: Sequence[str] = ()
     is_table: bool = False
-    options: Sequence[str] = ()
+    access: TableAccess = ORDINARY
 
     @classmethod
     def of(cls, source: Any, found: Sources, filesystem: Any, raw_files: bool, access: TableAccess) -> _Named:
-        many = several(source)
-        typed = bool(many) and all(isinstance(one, str | os.PathLike) for one in many)
-        if filesystem is not None or raw_files or not typed:
-            return cls()
-        texts = [os.fspath(one) for one in many]
+        texts = [] if raw_files else typed_sources(source, filesystem)
         table = named_table(source)
-        if table is not None and table.version is not None:  # the past does not change
+        if not texts or (table is not None and table.version is not None):  # the past does not change
             return cls()
         if table is None and found.snapshot is not None:  # a Delta table's folder
             texts = [f"delta:{texts[0]}"]
-        pairs = [f"{name}={value}" for name, value in (access.properties or {}).items()]
-        shown = [f"{pair.partition('=')[0]}=..." if may_be_secret(pair) else pair for pair in pairs]
-        options = [word for pair in shown for word in ("--catalog-property", pair)]
-        options += [word for root in access.allow_roots for word in ("--allow-root", str(root))]
-        return cls(texts, found.snapshot is not None, options)
+        return cls(texts, found.snapshot is not None, access)
 
-    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> str:
-        """`parquet-bloom add` of these columns, which share all options but the rate; quoted for a shell."""
-        words = [*(["--replace"] if replace else []), *([] if self.is_table else ["--in-place"])]
+    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
+        """An `add` of these columns, which share all options but the rate."""
         first = next(iter(columns.values()))
-        if first is not None:
-            words += ["--spec", first.spec] if first.spec != DEFAULT_SPEC else []
-            words += ["--max-bytes", str(first.max_bytes)] if first.max_bytes is not None else []
         usual = format_named(DEFAULT_SPEC if first is None else first.spec).fpp
         rates = {name: usual if of is None else of.fpp for name, of in columns.items()}
-        if len(set(rates.values())) > 1:
-            words += [
-                word for name, rate in rates.items() if rate != usual for word in ("--column-fpp", f"{name}={rate}")
-            ]
-        elif usual not in rates.values():
-            words += ["--fpp", str(next(iter(rates.values())))]
-        return add_command(self.sources, columns, *words, *self.options)
+        shared = rates[next(iter(rates))] if len(set(rates.values())) == 1 else usual
+        return add_command(
+            self.sources,
+            list(columns),
+            in_place=not self.is_table,
+            replace=replace,
+            spec=None if first is None or first.spec == DEFAULT_SPEC else first.spec,
+            rate=None if shared == usual else shared,
+            rates={name: rate for name, rate in rates.items() if rate != shared},
+            max_bytes=None if first is None else first.max_bytes,
+            catalog_properties=self.access.properties,
+            allow_roots=[str(root) for root in self.access.allow_roots],
+        )
 
 
 def _mend(
@@ -365,7 +358,7 @@ def _mend(
     files: Sequence[_File],
     named: _Named,
     options: Mapping[str, FilterOptions],
-) -> list[str]:
+) -> list[Typed]:
     """One command for all columns that can share one."""
     if not named.sources:
         return []

@@ -26,6 +26,8 @@ from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
 
+_SHORT = 60  # characters of names in a line of text
+
 
 @click.command("check", cls=Command)
 @click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES... PREDICATE")
@@ -62,6 +64,7 @@ def command(
     """
     from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check
+    from parquet_bloom.tables.named.names import named_table
 
     words = sources
     sources, predicate = split(words, required=True)
@@ -79,11 +82,16 @@ def command(
         print_lines(gates.of_check(verdicts, asked), as_it_is=True)
     elif not quiet():
         skipping.print_checked(verdicts, explain, show_all, say, lambda: say_unused(verdicts.unused))
-        texts = skipping.unfiltered_lines(verdicts.columns, sources, catalog_properties)
-        whole = 1 if texts and catalog_properties else 0  # a command that is long: it is pasted, and so not folded
-        for text in texts[: len(texts) - whole]:
+        short = sources if sum(map(len, sources)) <= _SHORT or named_table(sources) else ("FILES",)
+        command = skipping.adding(verdicts.columns, short, catalog_properties)
+        *lines, last = skipping.unfiltered_lines(verdicts.columns) or [""]
+        for text in lines:
             say(text, "magenta")
-        print_lines(texts[len(texts) - whole :])
+        if command is not None and len(command) <= _SHORT:
+            say(f"{last} {command}", "magenta")
+        elif command is not None:  # it is pasted, and so not folded
+            say(last, "magenta")
+            print_lines([command])
     if shown != "text" or quiet():
         say_unused(verdicts.unused)
     say_notes(verdicts.notes)

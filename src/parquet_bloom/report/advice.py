@@ -20,7 +20,8 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
         say(f"{understood:,} of the log's {understood + lost:,} queries are understood")
     advised = [column for column in advice.columns if column.advised]
     if advised:
-        say(f"{plural(len(advised), 'column')} should have filters", "magenta")
+        today = filters_today(advised)
+        say(f"{plural(len(advised), 'column')} should have filters{'; ' if today else ''}{today}", "magenta")
     else:
         say("no column needs a filter that it lacks", "green")
     if advised:
@@ -41,6 +42,15 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
         say("note: " + line)
     for command in advice.commands:
         paste(command, "bold")
+
+
+def filters_today(advised: Sequence[ColumnAdvice]) -> str:
+    """How many row groups have filters on columns that should have them everywhere; empty where none has."""
+    shares = sorted(column.with_filter for column in advised)
+    if not shares or not shares[-1]:
+        return ""
+    low, high = share(shares[0]), share(shares[-1])
+    return f"{low if low == high else f'{low} to {high}'} of the row groups have one today"
 
 
 def _row(column: ColumnAdvice) -> tuple[str, ...]:

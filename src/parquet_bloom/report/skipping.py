@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from parquet_bloom.report.tables import plural, print_table, ranges, ranges_within, size
 from parquet_bloom.report.text import LEAST_WIDTH, Say, gist, headline, width_of
 from parquet_bloom.search.check import totals
-from parquet_bloom.storage.secrets import may_be_secret
 from parquet_bloom.tables.named.names import named_table
+
+if TYPE_CHECKING:
+    from parquet_bloom.tables.named.typed import Typed
 
 _FILES_SHOWN = 20
 _FILES_SHARE = 5  # a reason, so that they are summed and not listed
 _RUNS_SHOWN = 20
 _REASONS_SHOWN = 20
 _WHICH = 18  # columns of row groups' numbers, of a terminal of 80
-_SOURCES_SHOWN = 60  # characters
 
 
 def line(verdicts: Sequence[Any], excluded: Sequence[Any] = ()) -> str:
@@ -179,34 +179,37 @@ def _print_every(verdicts: Sequence[Any], excluded: Sequence[Any], file: IO[str]
         print_table(("file", "verdict", "by", "why"), closed, (), file, (0,), (3,), green)
 
 
-def unfiltered_lines(
-    columns: Sequence[Any], sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None
-) -> list[str]:
-    """Which columns of a predicate lack filters where these could help, and what to type.
-
-    columns  ColumnFilters
-    sources  the files as they were named
-             or a table, whose latest version alone is changed, by a commit
-    catalog_properties  of the table's catalog; those that may be secrets are not shown
-    """
-    table = named_table(sources)
-    lacking = [c for c in columns if c.with_filter < c.row_groups]
+def unfiltered_lines(columns: Sequence[Any]) -> list[str]:
+    """Which columns of a predicate, its ColumnFilters, lack filters where these could help."""
     lines = []
-    for c in lacking:
+    for c in _lacking(columns):
         without = f"{c.row_groups - c.with_filter:,} of the " if c.with_filter else "the "
         what = plural(c.row_groups, "row group")
         where = f", in {c.files_without:,} files" if c.files_without > 1 else ""
         lines.append(f"{c.column} has no filter in {without}{what} left{where}")
-    if lacking:
-        names = " ".join(f"--column {shlex.quote(c.column)}" for c in lacking)
-        files = " ".join(map(shlex.quote, sources))
-        files = files if len(files) <= _SOURCES_SHOWN else "FILES"
-        where = " --in-place"
-        if table is not None:
-            pairs = [f"{name}={value}" for name, value in (catalog_properties or {}).items()]
-            shown = [pair for pair in pairs if not may_be_secret(pair)]
-            files = shlex.quote(table.unversioned)
-            where = "".join(f" --catalog-property {shlex.quote(pair)}" for pair in shown)
-        which = "one" if len(lacking) == 1 else "them"
-        lines.append(f"to add {which}: parquet-bloom add {files} {names}{where}")
+    if lines:
+        lines.append(f"to add {'one' if len(lines) == 1 else 'them'}:")
     return lines
+
+
+def adding(
+    columns: Sequence[Any], sources: Sequence[str], catalog_properties: Mapping[str, str] | None = None
+) -> Typed | None:
+    """What to type for these filters; None where none is missing, or nobody knows what to type.
+
+    sources  the files as they were named, or a table, whose latest version alone is changed, by a commit
+    catalog_properties  of the table's catalog
+    """
+    lacking = [c.column for c in _lacking(columns)]
+    if not lacking or not sources:
+        return None
+    from parquet_bloom.tables.named.typed import add_command
+
+    table = named_table(sources)
+    if table is not None:
+        return add_command([table.unversioned], lacking, in_place=False, catalog_properties=catalog_properties)
+    return add_command(sources, lacking)
+
+
+def _lacking(columns: Sequence[Any]) -> list[Any]:
+    return [c for c in columns if c.with_filter < c.row_groups]

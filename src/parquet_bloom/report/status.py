@@ -44,4 +44,4 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
     lacking_some = [one for one in report.columns if one.row_groups_lacking]
     if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
         whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
-        say(f"  {whom} the default rate, {share(format_named(DEFAULT_SPEC).fpp)}; --fpp asks for another")
+        say(f"  {whom} the default rate, {share(format_named(DEFAULT_SPEC).fpp)}, unless another is named (fpp)")

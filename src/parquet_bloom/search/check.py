@@ -28,6 +28,7 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.results import Printed, plain, table_of
 from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.source import PathLike
+from parquet_bloom.tables.named.names import typed_sources
 
 _MUTE = 5  # columns that are named
 
@@ -57,6 +58,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
     failed  the files among several that could not be read
     unused  (part, reason) of each part of the predicate that could tell nothing
     columns of the predicate's equalities: which row groups that are left have a filter
+    named   what was searched, as a command line names it; empty where none can
     notes   what footers say of tables of which no log is in sight, and what filters cannot tell of the predicate
     """
 
@@ -69,6 +71,7 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         self.notes: list[str] = []
         self.failed: list[FailedFile] = []
         self.unused: list[tuple[str, str]] = []
+        self.named: list[str] = []
 
     @property
     def skipped(self) -> int:
@@ -135,6 +138,7 @@ def check(
     """
     search = Search(source, predicate, filesystem, Options(**options))
     verdicts = Verdicts()
+    verdicts.named = typed_sources(source, filesystem)
     verdicts.failed += search.file_set.failed
     if search.table is not None:
         verdicts.table, verdicts.version = search.table.snapshot.table, search.table.snapshot.version

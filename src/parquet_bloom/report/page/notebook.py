@@ -16,10 +16,11 @@ from xml.etree.ElementTree import Element, tostring
 from parquet_bloom.report.added import print_added, print_columns, print_commits, print_removed
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page.markup import element
-from parquet_bloom.report.skipping import line, print_checked, summed, summed_headings, unfiltered_lines
+from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_headings, unfiltered_lines
 from parquet_bloom.report.tables import drawn_by, plural, ranges, share, size
 from parquet_bloom.storage.results import plain
 from parquet_bloom.storage.shown import counted, filled
+from parquet_bloom.tables.named.typed import Typed
 
 _ROWS = 20  # of a table
 _LINES = 40
@@ -45,9 +46,9 @@ class Sheet:
             self._lines.append(_FOR_COMMANDS.sub("to_dict() has all", text))
 
     def paste(self, text: str, style: str = "") -> None:
-        """A command, to be pasted into a shell: never cut."""
+        """A command, to be pasted, as the Python that does the same: never cut."""
         self._end_lines()
-        self._parts.append(element("pre", text))
+        self._parts.append(element("pre", text.python if isinstance(text, Typed) else text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> None:
         """A table, of many rows the first."""
@@ -156,8 +157,12 @@ def _draw_verdicts(verdicts: Any, sheet: Sheet) -> None:
         sheet.table(summed_headings(many), skipped, (0,))
     if closed := summed(verdicts.excluded, "not opened"):
         sheet.table(("files", *summed_headings(True)[1:]), closed, (0,))
-    for text in unfiltered_lines(verdicts.columns, ["FILES"])[:-1]:  # without the command: the files are not known here
+    *lines, last = unfiltered_lines(verdicts.columns) or [""]
+    for text in lines:
         sheet.say(text)
+    if (command := adding(verdicts.columns, verdicts.named)) is not None:
+        sheet.say(last)
+        sheet.paste(command)
     for part, reason in verdicts.unused:
         sheet.say(f"not used to skip: {part}: {reason}")
     for text in verdicts.notes:

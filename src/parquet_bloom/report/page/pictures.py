@@ -134,8 +134,8 @@ def _heat_cell(column: ColumnHeat, cell: Cell | None, x: float, y: float, width:
         return rect(x, y, drawn, 18, "none", f"{name(column.column)}: no filter in these row groups")
     of = f"row group {cell.first:,}" if cell.first == cell.last else f"row groups {cell.first:,} to {cell.last:,}"
     tip = (
-        f"{name(column.column)}, {of}: rate {cell.fpp:.2g}, {share(cell.fill)} of bits set, {size(round(cell.bytes))} "
-        f"a filter, {plural(cell.filters, 'filter')}"
+        f"{name(column.column)}, {of}: rate {share(cell.fpp)}, {share(cell.fill)} of bits set, "
+        f"{size(round(cell.bytes))} a filter, {plural(cell.filters, 'filter')}"
     )
     made = rect(x, y, drawn, 18, "cell", tip + (f", {plural(cell.problems, 'problem')}" if cell.problems else ""))
     for figure in ("fpp", "fill", "bytes"):
@@ -183,7 +183,7 @@ def curve(points: Sequence[Point], order: Sequence[str]) -> Element:
     for one in sorted(points, key=lambda one: (one.bits, one.column)):
         tip = (
             f"{name(one.column)}: {plural(one.filters, 'filter')} with {one.bits:.1f} bits for each distinct value, "
-            f"rate {one.fpp:.2g}"
+            f"rate {share(one.fpp)}"
         )
         colour = min(7, order.index(one.column))
         drawn.append(

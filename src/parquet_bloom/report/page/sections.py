@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from parquet_bloom.edit.sample import Interval
-from parquet_bloom.report.advice import in_percent, in_seconds
+from parquet_bloom.report.advice import filters_today, in_percent, in_seconds
 from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page import pictures
 from parquet_bloom.report.page.funnel import steps_of
@@ -50,11 +50,16 @@ def first(content: Content) -> Element:
         "No column needs a filter that it lacks."
     )  # fmt: skip
     parts: list[Child] = [paragraph(says, "lead")]
+    if today := filters_today([one for one in advice.columns if one.advised]):
+        parts.append(paragraph(f"{today[0].upper()}{today[1:]}."))
     wrong = [one for one in content.file.filters if one.problems]
     if wrong:
         verb = "contradicts itself" if len(wrong) == 1 else "contradict themselves"
         parts.append(paragraph(f"{plural(len(wrong), 'filter')} of {name(content.file.path)} {verb}.", "wrong"))
-    parts += [element("pre", element("code", _command(command)), tabindex="0") for command in advice.commands[:_LINES]]
+    parts += [
+        element("pre", element("code", *_words(_command(command))), tabindex="0")
+        for command in advice.commands[:_LINES]
+    ]
     if advice.flags:
         parts += [element("h3", "What to look at"), _items(advice.flags)]
     failed = [*advice.failed, *([] if content.verdicts is None else content.verdicts.failed)]
@@ -66,7 +71,7 @@ def first(content: Content) -> Element:
     if others:
         rows = [(name(one.column), one.type, one.reason) for one in others]
         behind = table("Columns without advice", ("column", "type", "no filter, as"), rows, len(rows))
-        parts.append(element("details", element("summary", "Why the other columns need none"), behind))
+        parts.append(element("details", element("summary", "Columns that should have none, and why"), behind))
     return section("first", "What to do first", *parts)
 
 
@@ -74,6 +79,14 @@ def _command(command: str) -> str:
     if len(shown(command)) > _MOST_COMMAND:
         return "the command is too long for this page; parquet-bloom advise prints it"
     return command
+
+
+def _words(command: str) -> list[Child]:
+    """Words that lines break between, and not inside at a hyphen."""
+    children: list[Child] = []
+    for word in command.split(" "):
+        children += [" ", element("span", word, class_="word")]
+    return children[1:]
 
 
 def _gains(columns: Iterable[ColumnAdvice]) -> Element | None:
@@ -94,7 +107,7 @@ def _gain_row(column: ColumnAdvice) -> list[Cell]:
     assert column.present is not None
     used = ", ".join(["this package", *column.engines])
     return [
-        name(column.column), (f"{column.fpp:g}", column.fpp or 0.0), _bytes(column.filter_bytes),
+        name(column.column), (share(column.fpp), column.fpp or 0.0), _bytes(column.filter_bytes),
         (in_seconds(column.seconds), column.seconds.likely),
         (in_percent(column.absent.row_groups), column.absent.row_groups.likely),
         (in_percent(column.present.row_groups), column.present.row_groups.likely),
@@ -240,7 +253,7 @@ def filters(content: Content) -> Element | None:
         [
             name(one.column),
             (f"{one.bits:.1f}", one.bits),
-            (f"{one.fpp:.2g}", one.fpp),
+            (share(one.fpp), one.fpp),
             (f"{one.filters:,}", one.filters),
         ]
         for one in points
@@ -298,7 +311,7 @@ def _column_table(content: Content) -> Element:
     rows: list[list[Cell]] = [
         [
             name(one.column), (f"{one.filters:,}", one.filters), (size(one.bytes), one.bytes),
-            (f"{one.fpp_median or 0:.2g}", one.fpp_median or 0), (f"{one.fpp_worst or 0:.2g}", one.fpp_worst or 0),
+            (share(one.fpp_median or 0), one.fpp_median or 0), (share(one.fpp_worst or 0), one.fpp_worst or 0),
             (share(one.fill), one.fill or 0), (f"{one.problems:,}", one.problems),
         ]
         for one in content.heat
@@ -311,7 +324,7 @@ def _outlier_table(content: Content) -> Element:
     found = outliers_of(content.file)
     rows: list[list[Cell]] = [
         [
-            name(one.column), (f"{one.row_group:,}", one.row_group), (f"{one.fpp:.2g}", one.fpp),
+            name(one.column), (f"{one.row_group:,}", one.row_group), (share(one.fpp), one.fpp),
             (share(fill_of(one)), fill_of(one)), (f"{one.num_bytes:,}", one.num_bytes),
             (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)), "; ".join([*one.problems, *one.notes]) or "-",
         ]

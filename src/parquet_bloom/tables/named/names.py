@@ -76,3 +76,11 @@ def named_table(sources: Any) -> TableName | None:
         texts = [without_secret(str(source)) for source in many[:2]]
         raise RequestError(f"{texts[0]} and {texts[1]}: a table is read alone; use one call for each")
     return first
+
+
+def typed_sources(source: Any, filesystem: Any) -> list[str]:
+    """What a call names, as a command line says it; empty where no command line can: bytes, other file systems."""
+    many = source if isinstance(source, list | tuple) else [source]
+    if filesystem is not None or not all(isinstance(one, str | os.PathLike) for one in many):
+        return []
+    return [os.fspath(one) for one in many]

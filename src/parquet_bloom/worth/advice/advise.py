@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.tables.columns import named_leaves
 from parquet_bloom.tables.named.names import named_table
 from parquet_bloom.tables.named.sources import Sources, find
-from parquet_bloom.tables.named.typed import add_command
+from parquet_bloom.tables.named.typed import add_command, check_command
 from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.worth.advice.flags import flags_of
 from parquet_bloom.worth.advice.gain import (
@@ -97,7 +96,8 @@ class Advice(Printed):
     footers_read  of how many files the footer was read
     columns       every column, those advised first, the largest gain before others
     flags         what is wrong today, and where filters are not the answer
-    commands      to be pasted into a shell; none where nothing is advised
+    commands      to be pasted into a shell; none where nothing is advised. Of each `python` is the call that does the
+                  same
     queries       how many queries the log has that were understood, and how many that were not
     """
 
@@ -295,15 +295,16 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     # The rates that the table names. --fpp auto would choose again for each file, and another one than this.
     rates = Counter(f"{column.fpp:g}" for column in advised)
     [(most, _)] = rates.most_common(1)
-    words = ["--fpp", most]
-    for column in advised:
-        if (rate := f"{column.fpp:g}") != most:
-            words += ["--column-fpp", f"{column.column}={rate}"]
-    first = advised[0].column
-    words += [] if table is not None else ["--in-place"]
+    others = {column.column: rate for column in advised if (rate := f"{column.fpp:g}") != most}
     return [
-        add_command([os.fspath(path) for path in changed], [column.column for column in advised], *words),
-        shlex.join(["parquet-bloom", "check", *(os.fspath(path) for path in paths), f"{first} = ..."]),
+        add_command(
+            [os.fspath(path) for path in changed],
+            [column.column for column in advised],
+            in_place=table is None,
+            rate=float(most),
+            rates={name: float(rate) for name, rate in others.items()},
+        ),
+        check_command([os.fspath(path) for path in paths], f"{advised[0].column} = ..."),
     ]
 
 
