@@ -53,10 +53,10 @@ def many_row_groups(path: Path, groups: int) -> Path:
 
 
 def decode(path: Path) -> None:
-    from parquet_bloom.chunks.decode import ColumnReader
-    from parquet_bloom.storage.source import Source
+    from parquet_bloom.filters.decode import ColumnReader
+    from parquet_bloom.storage.open_file import OpenFile
 
-    with Source(path) as source:
+    with OpenFile(path) as source:
         reader = ColumnReader(source, source.footer().leaves[0])
         for group in range(source.footer().n_row_groups):
             for _ in reader.batches(group):

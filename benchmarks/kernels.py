@@ -31,10 +31,10 @@ import pyarrow.parquet as pq
 import xxhash
 
 import parquet_bloom.kernels.native  # noqa: F401  (numba is loaded: its loops run)
-from parquet_bloom.chunks.decode import ColumnReader
+from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, empty, insert_hashes
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 BATCH = 1 << 16
 ROUNDS = 3  # of processes for each name
@@ -104,7 +104,7 @@ def of_text(folder: Path, n: int) -> None:
     scratch, blocks = np.empty(BATCH, np.uint64), empty(2 << 20)
     for name, values in texts(n).items():
         pq.write_table(pa.table({"c": values}), path, compression="none", use_dictionary=False)
-        with Source(path) as source:
+        with OpenFile(path) as source:
             reader = ColumnReader(source, source.footer().leaves[0])
 
             def every(work: Callable[[pa.Array], object], reader: ColumnReader = reader) -> float:

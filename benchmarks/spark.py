@@ -43,11 +43,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.spark import pipeline
+from parquet_bloom.output.new_file import NewFile
+from parquet_bloom.spark import add as pipeline
 from parquet_bloom.spark.frames import mark
 from parquet_bloom.spark.listing import Listing
 from parquet_bloom.spark.sessions import session
-from parquet_bloom.storage.writing.new_file import NewFile
 
 LARGE = 10, 1_055_000  # files, and rows of each
 WARM_UP = 2  # rounds that do not count: Java compiles what runs often

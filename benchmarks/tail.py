@@ -79,15 +79,15 @@ def written(at: Path) -> int:
 
 def limit(path: Path) -> None:
     """What cannot be avoided: the filters are built, by as many threads, and forgotten."""
-    from parquet_bloom.chunks.decode import ColumnReader
     from parquet_bloom.edit.plan import Request, Run, planned
-    from parquet_bloom.edit.runs import build_run, runs_of
-    from parquet_bloom.storage.source import Source
+    from parquet_bloom.edit.writer import build_run, runs_of
+    from parquet_bloom.filters.decode import ColumnReader
+    from parquet_bloom.storage.open_file import OpenFile
     from parquet_bloom.storage.table_folders import Tables
     from parquet_bloom.storage.workers import Workers, processors
 
     request = Request.checked(columns=["key"])
-    with Source(path) as source, Workers(processors()) as workers:
+    with OpenFile(path) as source, Workers(processors()) as workers:
         footer, plan = source.footer(), planned(source, Run(request, workers, Tables()))
         readers = {column: ColumnReader(source, footer.leaves[column]) for column in plan.columns}
         runs = runs_of(footer, sorted(plan.sizings))

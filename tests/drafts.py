@@ -12,8 +12,8 @@ from typing import Any
 
 import naive
 
-from parquet_bloom.formats.metadata.footer import ChunkKey
-from parquet_bloom.formats.thrift.compact_tree import BINARY, STRUCT, Node, _Field, parse
+from parquet_bloom.format.compact_tree import BINARY, STRUCT, Node, _Field, parse
+from parquet_bloom.format.footer import ChunkKey
 
 _EVERYTHING = {4: {1: {3: {8: {}, 12: {}}}}}
 

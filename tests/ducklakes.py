@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from other_duckdb import DuckDBError as DuckLakeError
 from other_duckdb import duckdb_with
 
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.formats.operands import operand
-from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.values import operand
+from parquet_bloom.source.columns import leaves_of
+from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
 
 REQUIRED = "PARQUET_BLOOM_REQUIRE_DUCKLAKE"  # set where a test must not be skipped, as in CI
 NOTHING_INLINED = "CALL lake.set_option('data_inlining_row_limit', 0)"

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import parquet_bloom
-from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.literals import as_literal
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.formats.operands import Operand, operand
+from parquet_bloom.format.literals import as_literal
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.statistics import domain_of
+from parquet_bloom.format.values import Operand, operand
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
-from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
+from parquet_bloom.source.columns import leaves_of
+from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int32(): [-7, 0, 1, 2, 5, 100, 2**31 - 1],

@@ -47,11 +47,11 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 from pyroaring import BitMap64
 
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.snapshot import Table as OurTable
 from parquet_bloom.storage.paths import DataFile as OurFile
 from parquet_bloom.tables.iceberg.table import open_iceberg
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Snapshot
-from parquet_bloom.tables.snapshot import Table as OurTable
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
 OPERATORS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

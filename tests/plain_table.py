@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import ConflictError
+from parquet_bloom.source.history import History
+from parquet_bloom.source.snapshot import Change, Field, Snapshot, TableFile, Ways
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.history import History
-from parquet_bloom.tables.snapshot import Change, Field, Snapshot, TableFile, Ways
 
 NEW, SAME = Ways("new-path"), Ways("same-path", "", "row-level deletes name its path")
 
@@ -74,7 +74,7 @@ class PlainTable:
         """Everything that lies in the folder, but the log."""
         return set(os.listdir(self.folder)) - {"log"}
 
-    # --- tables.snapshot.Table --------------------------------------------------------------------
+    # --- source.snapshot.Table --------------------------------------------------------------------
 
     def snapshot(self, stored_only: bool = False) -> Snapshot:
         files = [TableFile(str(self.folder / name), size=size) for name, size in self.entries().items()]

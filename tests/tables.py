@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from kleene import stored
 
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
 
 OPERATORS = ("=", "<", "<=", ">", ">=")

@@ -21,7 +21,7 @@ from parquet_bloom.errors import (
     NotParquetError,
     RefusedTypeError,
 )
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 # Pages that no program decodes (their README says so) and checksums that are wrong on purpose.
 UNDECODABLE = {
@@ -42,7 +42,7 @@ def readable() -> list[str]:
     names = []
     for name in corpus_files():
         try:
-            with Source(corpus_file(name)) as source:
+            with OpenFile(corpus_file(name)) as source:
                 source.footer()
         except (EncryptedFileError, NotParquetError, DamagedFileError):
             continue
@@ -61,7 +61,7 @@ def test_the_corpus_is_read() -> None:
 
 def columns_of(path: Path) -> list[str]:
     """Every column that may have a filter, by name, so that dictionaries do not excuse any."""
-    with Source(path) as source:
+    with OpenFile(path) as source:
         footer = source.footer()
     names = [leaf.name for leaf in footer.leaves if leaf.refusal is None]
     return [name for name in names if names.count(name) == 1]
@@ -137,7 +137,7 @@ WRONG = {
 def test_inspect_finds_the_filters_and_verify_those_that_are_wrong(name: str) -> None:
     path = corpus_file(name)
     infos = parquet_bloom.inspect(path).files[0].filters
-    with Source(path) as source:
+    with OpenFile(path) as source:
         metas = [chunk.meta_data for _, _, chunk in source.footer().chunks()]
     assert len(infos) == sum(m.bloom_filter_offset is not None for m in metas), "one for each chunk with an offset"
     try:

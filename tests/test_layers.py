@@ -19,73 +19,67 @@ from pathlib import Path
 import pytest
 
 import parquet_bloom
-import parquet_bloom.formats
+import parquet_bloom.format
 
 PACKAGE = Path(parquet_bloom.__file__).resolve().parent
 ORDER = [
     "kernels",  # arrays in, arrays out
-    "formats/thrift",  # the compact protocol
-    "formats/metadata",  # FileMetaData: the footer, read and edited
-    "formats",  # bytes in, values out
-    "formats/forms",  # the forms of filter that are written
+    "format",  # bytes in, values out
+    "format/forms",  # the forms of filter that are written
     "facts",  # which engine uses filters of which type
     "predicates",  # text and trees
     "storage",  # names become files, files become bytes
-    "storage/writing",  # new files replace old ones
-    "tables",  # what a table's log says, in one form
+    "output",  # new files replace old ones
+    "source",  # what one works on: names, snapshots, a file under its table
+    "tables",  # what the adapters share
     "tables/delta",  # one adapter each; it alone imports its format's library
     "tables/iceberg",
     "tables/ducklake",
-    "tables/named",  # names of tables become file sets
-    "chunks",  # what one open file holds: values and filters
+    "filters",  # of one open file: values and filters, inspect, verify
     "search",  # which row groups can match
-    "edit",  # new versions of files
-    "edit/on_table",  # new versions of a table's files, and commits
+    "edit",  # new versions of files and tables
     "change",  # a door, one module: files and tables
-    "audit",  # what is there, and is it right
-    "worth/adapters",  # how each engine is asked
-    "worth",  # what filters are worth: engines tested, queries measured
-    "worth/advice",  # which columns, at what rate, for what
+    "engines/adapters",  # how each engine is asked
+    "engines",  # engines tested, queries measured
+    "advise",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
     "spark",
-    "spark/data_source",  # rows for spark.read
-    "spark/looks",  # jobs that write no filters
+    "spark/source",  # rows for spark.read
     "report",
     "report/page",  # one HTML page
     "cli",
 ]
-CHANGE = {"edit", "edit/on_table", "change"}
-WORTH = {"worth", "worth/adapters", "worth/advice"}
+ADAPTERS = {"tables/delta", "tables/iceberg", "tables/ducklake"}
+CHANGE = {"edit", "change"}
+ENGINES = {"engines", "engines/adapters", "advise"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "predicates": {"facts"},
     "storage": {"facts", "predicates"},
-    "storage/writing": {"facts", "predicates"},
-    "tables": {"predicates", "storage/writing"},
-    "tables/delta": {"predicates", "storage/writing"},
-    "tables/iceberg": {"predicates", "storage/writing", "tables/delta"},
-    "tables/ducklake": {"predicates", "storage/writing", "tables/delta", "tables/iceberg"},
-    "tables/named": {"predicates", "storage/writing"},
-    "chunks": {"facts", "predicates", "storage/writing"},
-    "search": {"facts", "storage/writing"},
-    "edit": {"search", "predicates", "tables", "tables/delta", "tables/iceberg", "tables/ducklake", "tables/named"},
-    "edit/on_table": {"facts", "search", "predicates", "tables/delta", "tables/iceberg", "tables/ducklake"},
-    "change": {"facts", "search", "predicates"},
-    "audit": {"facts", "search", *CHANGE, "predicates", "storage/writing"},
-    "worth/adapters": {*CHANGE, "audit", "storage/writing"},
-    "worth": {"storage/writing"},
-    "worth/advice": {"audit", "search", "storage/writing", "worth/adapters"},
-    "zones": {"facts", *CHANGE, "audit", *WORTH},
-    "read": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
-    "polars_scan": {"facts", *CHANGE, "audit", "storage/writing", *WORTH},
+    "output": {"facts", "predicates"},
+    "source": {"facts", "output", "predicates"},
+    "tables": {"facts", "output", "predicates"},
+    "tables/delta": {"facts", "output", "predicates"},
+    "tables/iceberg": {"facts", "output", "predicates", "tables/delta"},
+    "tables/ducklake": {"facts", "output", "predicates", "tables/delta", "tables/iceberg"},
+    "filters": {"facts", "output", "predicates", "tables", *ADAPTERS},
+    "search": {"facts", "output", "tables", *ADAPTERS},
+    "edit": {"search", "predicates", "tables", *ADAPTERS},
+    "change": {"facts", "search", "predicates", "tables", *ADAPTERS},
+    "engines/adapters": {*CHANGE, "filters", "output", "tables", *ADAPTERS},
+    "engines": {"output", "tables", *ADAPTERS},
+    "advise": {"search", "output", "engines/adapters", "tables", *ADAPTERS},
+    "zones": {"facts", *CHANGE, *ENGINES, "tables", *ADAPTERS},
+    "read": {"facts", *CHANGE, *ENGINES, "output", "tables", *ADAPTERS},
+    "polars_scan": {"facts", *CHANGE, *ENGINES, "output", "tables", *ADAPTERS},
 }
 FOR_ALL = {"arguments", "errors", "extras", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 600
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
-WITH_IO = {  # modules of kernels/ and formats/ that ask the system for more than memory, and what for
-    "kernels.cache",  # who may write the folder of compiled code; one process at a time in it
+WITH_IO = {  # modules of kernels/ and format/ that ask the system for more than memory, and what for
+    "kernels.compiler",  # who may write the folder of compiled code; one process at a time in it
     "kernels.threads",  # whether there is memory for a thread
 }
 
@@ -167,10 +161,10 @@ class Tree:
         return {module for module, source in self.sources.items() if len(source.splitlines()) >= LINES}
 
     def doing_io(self) -> set[str]:
-        """Modules of kernels/ and formats/ that open something, or import what could."""
+        """Modules of kernels/ and format/ that open something, or import what could."""
         found = set()
         for module, source in self.sources.items():
-            if module.split(".")[0] not in ("kernels", "formats"):
+            if module.split(".")[0] not in ("kernels", "format"):
                 continue
             for node in ast.walk(ast.parse(source)):
                 names = {alias.name.split(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
@@ -182,10 +176,10 @@ class Tree:
         return found
 
     def with_state(self) -> set[str]:
-        """Modules of formats/ and predicates/ that keep something for the process but caches of pure functions."""
+        """Modules of format/ and predicates/ that keep something for the process but caches of pure functions."""
         found = set()
         for module, source in self.sources.items():
-            if module.split(".")[0] not in ("formats", "predicates"):
+            if module.split(".")[0] not in ("format", "predicates"):
                 continue
             tree = ast.parse(source)
             classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
@@ -248,9 +242,9 @@ def test_every_folder_has_its_place_in_the_order_and_none_is_utils():
 
 
 def test_rooms_above_the_formats_name_no_form_that_lies_in_the_footer():
-    """They ask formats.footer_filters, or chunks.stored, which has one set of methods for filters of every form."""
-    naming = {m for m in TREE.sources if any(n.startswith("formats.draft_2015") for n in TREE.imports_of(m))}
-    assert naming == {"formats.footer_filters", "formats.forms.k_probe", "formats.guava"}
+    """They ask format.footer_filters, or filters.stored, which has one set of methods for filters of every form."""
+    naming = {m for m in TREE.sources if any(n.startswith("format.draft_2015") for n in TREE.imports_of(m))}
+    assert naming == {"format.footer_filters", "format.forms.known"}
 
 
 def invented(root: Path, **sources: str) -> Tree:
@@ -275,11 +269,11 @@ def later():
     if True:
         from parquet_bloom.report.html import page
 """
-    tree = invented(tmp_path, formats__x=source)
-    assert tree.imports_of("formats.x") == {
+    tree = invented(tmp_path, format__x=source)
+    assert tree.imports_of("format.x") == {
         "edit.add",
         "kernels.hashes",
-        "formats.rules",
+        "format.rules",
         "cli.main",
         "report.html.page",
     }
@@ -290,24 +284,24 @@ def test_an_arrow_up_is_found_and_one_down_is_none(tmp_path):
         tmp_path,
         errors="",
         storage__source="from parquet_bloom.predicates.tree import Compare",
-        storage__paths="from parquet_bloom.storage.writing import draft",
-        storage__writing__draft="from parquet_bloom.storage.source import Source\nfrom parquet_bloom.errors import E",
+        storage__paths="from parquet_bloom.output import draft",
+        output__draft="from parquet_bloom.storage.source import Source\nfrom parquet_bloom.errors import E",
         search__check="from parquet_bloom.storage.source import Source\nfrom parquet_bloom.predicates import tree",
         edit__add="from parquet_bloom.search.check import check\nfrom parquet_bloom import zones",
         zones__build="from parquet_bloom.search import check\nfrom parquet_bloom.edit.add import add",
         read="import parquet_bloom.zones.build\nfrom parquet_bloom.search.check import check",
         lance="from parquet_bloom.zones.build import build",
-        limits="from parquet_bloom.formats.metadata.schema import Leaf",
+        limits="from parquet_bloom.format.schema import Leaf",
         report__tables="import parquet_bloom",
         predicates__tree="",
     )
     assert tree.upward() == {
         ("storage.source", "predicates.tree.Compare"),
-        ("storage.paths", "storage.writing.draft"),
+        ("storage.paths", "output.draft"),
         ("edit.add", "search.check.check"),
         ("edit.add", "zones"),
         ("zones.build", "edit.add.add"),
-        ("limits", "formats.metadata.schema.Leaf"),
+        ("limits", "format.schema.Leaf"),
         ("report.tables", ""),
     }
 
@@ -327,17 +321,17 @@ def test_long_modules_io_and_state_are_found(tmp_path):
         cli__short="x = 1\n" * (LINES - 1),
         kernels__a="import os.path",
         kernels__b="from numba import types\n_pread = types.ExternalFunction('pread', 1)",
-        formats__c="def f():\n    return open('x')",
-        formats__d="class Habit:\n    n = 0\ndef f():\n    Habit.n += 1",
+        format__c="def f():\n    return open('x')",
+        format__d="class Habit:\n    n = 0\ndef f():\n    Habit.n += 1",
         predicates__e="n = 0\ndef f():\n    global n\n    n = 1",
         predicates__f="class A:\n    def __init__(self):\n        self.n = 0\n        self.n += 1",
     )
     assert tree.too_long() == {"cli.long"}
-    assert tree.doing_io() == {"kernels.a", "kernels.b", "formats.c"}
-    assert tree.with_state() == {"formats.d", "predicates.e"}
+    assert tree.doing_io() == {"kernels.a", "kernels.b", "format.c"}
+    assert tree.with_state() == {"format.d", "predicates.e"}
 
 
-FORMATS = sorted(info.name for info in pkgutil.walk_packages(parquet_bloom.formats.__path__, "parquet_bloom.formats."))
+FORMATS = sorted(info.name for info in pkgutil.walk_packages(parquet_bloom.format.__path__, "parquet_bloom.format."))
 
 
 def loaded_by(*modules: str) -> set[str]:
@@ -363,8 +357,8 @@ def test_importing_the_formats_needs_no_compiler():
 def test_a_single_value_is_probed_without_the_compiler():
     code = """
 import sys
-from parquet_bloom.formats.filters import decode_filter
-from parquet_bloom.formats import final
+from parquet_bloom.format.filters import decode_filter
+from parquet_bloom.format import final
 data = final.header(64) + bytes(64)
 assert not decode_filter(data, len(data)).might_contain(b"x")
 print("numba" in sys.modules)

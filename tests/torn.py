@@ -8,13 +8,13 @@ from pathlib import Path
 from samples import write_keys
 
 import parquet_bloom
-from parquet_bloom.formats.journal import Journal
+from parquet_bloom.format.journal import Journal
 
 # A program: an append to the file that is its argument, killed in the middle.
 KILLED = """
 import os, sys
 import parquet_bloom
-from parquet_bloom.storage.writing import append
+from parquet_bloom.output import append
 
 copy = append.copy_range
 def killed(source, target, source_at, target_at, length):

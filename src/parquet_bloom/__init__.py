@@ -55,54 +55,51 @@ from parquet_bloom.limits import Limits, set_limits
 from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
-    from parquet_bloom.audit.inspect import FileInfo, FilterInfo, InspectReport, inspect
-    from parquet_bloom.audit.status import ColumnStatus, StatusReport, status
-    from parquet_bloom.audit.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
+    from parquet_bloom.advise.advise import Advice, ColumnAdvice, advise
+    from parquet_bloom.advise.survey import Gain
     from parquet_bloom.change import add_filters, remove_filters
-    from parquet_bloom.chunks.footer_cache import FooterCache
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
-    from parquet_bloom.edit.write import FilterWriter, write_table
-    from parquet_bloom.edit.writer_options import WriterOptions
+    from parquet_bloom.edit.write import FilterWriter, WriterOptions, write_table
+    from parquet_bloom.engines.ask import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
+    from parquet_bloom.engines.bench import BenchReport, EngineGain, bench
+    from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
+    from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
+    from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.report.page.write import write_report
+    from parquet_bloom.report.page.page import write_report
     from parquet_bloom.report.written import ReportPage
-    from parquet_bloom.search.check import ColumnFilters, Verdicts, check
-    from parquet_bloom.search.options import SearchOptions
+    from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
+    from parquet_bloom.search.options import FooterCache, SearchOptions
     from parquet_bloom.search.scan import Scan
-    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
-    from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice, advise
-    from parquet_bloom.worth.advice.gain import Gain
-    from parquet_bloom.worth.bench import BenchReport, EngineGain, bench
-    from parquet_bloom.worth.engines import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
 
 _HOMES = {
     "AddReport": "edit.reports",
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
-    "Advice": "worth.advice.advise",
-    "BenchReport": "worth.bench",
-    "ColumnAdvice": "worth.advice.advise",
+    "Advice": "advise.advise",
+    "BenchReport": "engines.bench",
+    "ColumnAdvice": "advise.advise",
     "ColumnFilters": "search.check",
-    "ColumnStatus": "audit.status",
-    "EngineAnswer": "worth.engines",
-    "EngineHazard": "worth.engines",
-    "EngineGain": "worth.bench",
-    "EngineInfo": "worth.engines",
-    "EnginesReport": "worth.engines",
-    "ExcludedFile": "search.verdicts",
+    "ColumnStatus": "filters.status",
+    "EngineAnswer": "engines.ask",
+    "EngineHazard": "engines.ask",
+    "EngineGain": "engines.bench",
+    "EngineInfo": "engines.ask",
+    "EnginesReport": "engines.ask",
+    "ExcludedFile": "search.check",
     "FailedFile": "storage.paths",
-    "FileInfo": "audit.inspect",
-    "FilterInfo": "audit.inspect",
+    "FileInfo": "filters.inspect",
+    "FilterInfo": "filters.inspect",
     "FilterWriter": "edit.write",
-    "FooterCache": "chunks.footer_cache",
-    "Gain": "worth.advice.gain",
-    "InspectReport": "audit.inspect",
+    "FooterCache": "search.options",
+    "Gain": "advise.survey",
+    "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
     "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
@@ -110,33 +107,33 @@ _HOMES = {
     "RemoveReport": "edit.reports",
     "RemovedFile": "edit.reports",
     "ReportPage": "report.written",
-    "RowGroupVerdict": "search.verdicts",
+    "RowGroupVerdict": "search.check",
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
-    "StatusReport": "audit.status",
+    "StatusReport": "filters.status",
     "TableCommit": "edit.reports",
     "Verdicts": "search.check",
-    "VerifiedFile": "audit.verify",
-    "VerifiedFilter": "audit.verify",
-    "VerifyReport": "audit.verify",
+    "VerifiedFile": "filters.verify",
+    "VerifiedFilter": "filters.verify",
+    "VerifyReport": "filters.verify",
     "add_filters": "change",
-    "WriterOptions": "edit.writer_options",
-    "advise": "worth.advice.advise",
-    "bench": "worth.bench",
+    "WriterOptions": "edit.write",
+    "advise": "advise.advise",
+    "bench": "engines.bench",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
-    "engines": "worth.engines",
-    "inspect": "audit.inspect",
+    "engines": "engines.ask",
+    "inspect": "filters.inspect",
     "prune": "read",
     "read_batches": "read",
     "read_table": "read",
     "remove_filters": "change",
     "scan_polars": "polars_scan",
-    "status": "audit.status",
-    "verify": "audit.verify",
-    "write_report": "report.page.write",
+    "status": "filters.status",
+    "verify": "filters.verify",
+    "write_report": "report.page.page",
     "write_table": "edit.write",
 }
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from parquet_bloom.arguments import column_names
 from parquet_bloom.edit.add import add_as
-from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.removing import remove_on_table
-from parquet_bloom.edit.on_table.requests import (
+from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.remove import RemoveOptions, remove_as
+from parquet_bloom.edit.reports import AddReport, RemoveReport
+from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.table_commit import (
     check_append,
     check_placement,
     commit_options,
@@ -19,17 +21,15 @@ from parquet_bloom.edit.on_table.requests import (
     refuse_outputs,
     refuse_tails,
 )
-from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveOptions, remove_as
-from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.formats.forms.form import Rate
+from parquet_bloom.edit.table_remove import remove_on_table
+from parquet_bloom.format.forms.form import Rate
+from parquet_bloom.output.target import WriteOptions, outputs_of
+from parquet_bloom.source.names import named_table
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Way
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.writing.target import WriteOptions, outputs_of
-from parquet_bloom.tables.named.names import named_table
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Way
 
 
 def add_filters(
@@ -82,7 +82,7 @@ def add_filters(
                 for others
     ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
                 statistics it is the size; without it the distinct values are counted
-    conf        of statistics: the draft's Hadoop properties, see formats.properties
+    conf        of statistics: the draft's Hadoop properties, see format.properties
     max_bytes   the most a filter's bitset may take
     replace     old filters of the chosen columns go and are built again; otherwise they stay
     sync        wait for the disk before the new file takes its place
@@ -111,10 +111,24 @@ def add_filters(
     ConflictError where other commits were first again and again; every version then reads as it did.
     """
     arguments: dict[str, Any] = {
-        "columns": columns, "exclude": exclude, "spec": spec, "placement": placement, "hash_family": hash_family,
-        "strategy": strategy, "fpp": fpp, "ndv": ndv, "conf": conf, "max_bytes": max_bytes, "threads": threads,
-        "replace": replace, "sync": sync, "force": force, "dry_run": dry_run, "read_back": read_back, "engine": engine,
-    }  # fmt: skip
+        "columns": columns,
+        "exclude": exclude,
+        "spec": spec,
+        "placement": placement,
+        "hash_family": hash_family,
+        "strategy": strategy,
+        "fpp": fpp,
+        "ndv": ndv,
+        "conf": conf,
+        "max_bytes": max_bytes,
+        "threads": threads,
+        "replace": replace,
+        "sync": sync,
+        "force": force,
+        "dry_run": dry_run,
+        "read_back": read_back,
+        "engine": engine,
+    }
     name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     if name is not None:
         how = commit_options("add", commit, files_per_commit, dry_run)
@@ -164,9 +178,14 @@ def remove_filters(
     write = WriteOptions(overwrite or in_place, sync, force, read_back=read_back, append=append)
     name, access = named_table(source), TableAccess.of(catalog_properties, allow_roots, force)
     options = RemoveOptions(
-        columns=column_names(columns, "columns"), exclude=column_names(exclude, "exclude"), last=last,
-        in_place=in_place or name is not None, dry_run=dry_run, how=write, tables=Tables(),
-    )  # fmt: skip
+        columns=column_names(columns, "columns"),
+        exclude=column_names(exclude, "exclude"),
+        last=last,
+        in_place=in_place or name is not None,
+        dry_run=dry_run,
+        how=write,
+        tables=Tables(),
+    )
     if name is not None:
         how = commit_options("remove", commit, files_per_commit, dry_run)
         refuse_outputs(name, output, in_place, overwrite, raw_files)

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from parquet_bloom.zones.build import BuildReport, BuiltIndex, build_index
     from parquet_bloom.zones.query import Matches, Zone, query_index
-    from parquet_bloom.zones.register import register_index
-    from parquet_bloom.zones.verify import IndexInfo, VerifiedIndex, ZoneInfo, inspect_index, verify_index
+    from parquet_bloom.zones.verify import (
+        IndexInfo,
+        VerifiedIndex,
+        ZoneInfo,
+        inspect_index,
+        register_index,
+        verify_index,
+    )
 
 _HOMES = {
     "BuildReport": "build",
@@ -30,7 +36,7 @@ _HOMES = {
     "build_index": "build",
     "inspect_index": "verify",
     "query_index": "query",
-    "register_index": "register",
+    "register_index": "verify",
     "verify_index": "verify",
 }
 

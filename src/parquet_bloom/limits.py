@@ -41,9 +41,7 @@ def set_limits(
 
     Raises RequestError for what is no positive number.
     """
-    given = {
-        "max_list_elements": max_list_elements, "max_string_bytes": max_string_bytes, "max_memory": max_memory
-    }  # fmt: skip
+    given = {"max_list_elements": max_list_elements, "max_string_bytes": max_string_bytes, "max_memory": max_memory}
     changed = {name: value for name, value in given.items() if value is not None}
     for name, value in changed.items():
         if value < 1:

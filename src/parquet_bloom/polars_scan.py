@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.schema import INT32, Leaf
+from parquet_bloom.format.schema import INT32, Leaf
 from parquet_bloom.predicates.polars_expressions import from_polars
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.read import Index, Sources, scan_of

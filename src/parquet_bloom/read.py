@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from parquet_bloom.errors import RequestError
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
-from parquet_bloom.storage.results import Printed
+from parquet_bloom.source.results import Printed
+from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.shown import counted, line
-from parquet_bloom.storage.source import PathLike
-from parquet_bloom.tables.snapshot import TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,9 +23,13 @@ Index = PathLike | Sequence[PathLike] | None
 
 
 def scan_of(
-    source: Sources, predicate: Any, filesystem: Any = None, decide_true: bool = False, index: Index = None,
+    source: Sources,
+    predicate: Any,
+    filesystem: Any = None,
+    decide_true: bool = False,
+    index: Index = None,
     **options: Unpack[SearchOptions],
-) -> Scan:  # fmt: skip
+) -> Scan:
     """What all of these read through: a Scan, or with `index` one that asks zone indexes too."""
     if index is None:
         return Scan(source, predicate, filesystem=filesystem, decide_true=decide_true, **options)
@@ -35,9 +39,15 @@ def scan_of(
 
 
 def read_table(
-    source: Sources, predicate: Any = None, columns: Columns = None, filesystem: Any = None, *,
-    filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
-) -> pa.Table:  # fmt: skip
+    source: Sources,
+    predicate: Any = None,
+    columns: Columns = None,
+    filesystem: Any = None,
+    *,
+    filters: Any = None,
+    index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> pa.Table:
     """Read the rows that match, as pyarrow.parquet.read_table would, from the row groups that can hold them.
 
     source      a file, a folder (with Hive-style folders in it), a glob, a URI, or a list of them; or one table:
@@ -62,18 +72,30 @@ def read_table(
 
 
 def read_batches(
-    source: Sources, predicate: Any = None, columns: Columns = None, filesystem: Any = None,
-    batch_rows: int = 1 << 16, *, filters: Any = None, index: Index = None, **options: Unpack[SearchOptions],
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    source: Sources,
+    predicate: Any = None,
+    columns: Columns = None,
+    filesystem: Any = None,
+    batch_rows: int = 1 << 16,
+    *,
+    filters: Any = None,
+    index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> Iterator[pa.RecordBatch]:
     """As read_table, but batch by batch of at most `batch_rows` rows, in bounded memory."""
     scan = scan_of(source, _one_of(predicate, filters), filesystem, index=index, **options)
     return scan.to_batches(columns, batch_rows)
 
 
 def dataset(
-    source: Sources, predicate: Any = None, filesystem: Any = None, *, filters: Any = None, index: Index = None,
+    source: Sources,
+    predicate: Any = None,
+    filesystem: Any = None,
+    *,
+    filters: Any = None,
+    index: Index = None,
     **options: Unpack[SearchOptions],
-) -> ds.FileSystemDataset:  # fmt: skip
+) -> ds.FileSystemDataset:
     """A pyarrow Dataset of only the row groups that can hold a match: for DuckDB, Polars, pandas, Dask.
 
     Rows are not filtered; whoever takes the data set does that, in its own way. As engines differ in what
@@ -95,9 +117,13 @@ def dataset(
 
 
 def count(
-    source: Sources, predicate: Any = None, filesystem: Any = None, *, index: Index = None,
+    source: Sources,
+    predicate: Any = None,
+    filesystem: Any = None,
+    *,
+    index: Index = None,
     **options: Unpack[SearchOptions],
-) -> int:  # fmt: skip
+) -> int:
     """Count the rows that match; only row groups of which the footer and filters cannot tell are read.
 
     Arguments and errors as read_table has them.
@@ -145,9 +171,16 @@ class PrunedFiles(Printed, list[tuple[str, list[int]]]):
 
 
 def prune(
-    source: Sources, predicate: Any = None, *, column: str | None = None, values: Any = None, count_hits: bool = False,
-    filesystem: Any = None, index: Index = None, **options: Unpack[SearchOptions],
-) -> PrunedFiles:  # fmt: skip
+    source: Sources,
+    predicate: Any = None,
+    *,
+    column: str | None = None,
+    values: Any = None,
+    count_hits: bool = False,
+    filesystem: Any = None,
+    index: Index = None,
+    **options: Unpack[SearchOptions],
+) -> PrunedFiles:
     """Find the row groups in which a row can match: (file, row groups) for each file that has any.
 
     predicate       as `check` takes it; or else
@@ -167,7 +200,7 @@ def prune(
         pruned.row_groups = len(scan.verdicts)
         pruned.with_deletes = _with_deletes(scan, pruned)
         return pruned
-    from parquet_bloom.formats.kinds import type_of
+    from parquet_bloom.format.values import type_of
     from parquet_bloom.search.keys import (
         Keys,
         as_many,

@@ -21,8 +21,7 @@ from samples import command, write_keys
 import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.errors import UnknownColumnError
-from parquet_bloom.report.tables import growth, table_lines
-from parquet_bloom.report.text import cells, visible, wrapped
+from parquet_bloom.report.text import cells, growth, table_lines, visible, wrapped
 from parquet_bloom.storage.paths import targets
 
 COLUMNS, GROUPS, FILES = 30, 200, 300
@@ -268,7 +267,7 @@ def test_a_wider_terminal_is_filled(large: Path, run, monkeypatch: pytest.Monkey
 def broken(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, with an error of ours in `inspect`."""
     script = (
-        "import sys, warnings, parquet_bloom.cli as cli, parquet_bloom.audit.inspect as inspect\n"
+        "import sys, warnings, parquet_bloom.cli as cli, parquet_bloom.filters.inspect as inspect\n"
         "def _inspect(*_):\n"
         "    warnings.warn('mind the\\ngap')\n"
         "    return {}['missing\\nkey']\n"

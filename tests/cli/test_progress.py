@@ -101,7 +101,7 @@ def run_on_terminal(*arguments: object, width: int = 60, output: bool = False, *
 
 
 SLOW = (  # every file takes half a second
-    "import sys, time, warnings, parquet_bloom.cli as cli, parquet_bloom.audit.verify as verify\n"
+    "import sys, time, warnings, parquet_bloom.cli as cli, parquet_bloom.filters.verify as verify\n"
     "real = verify._verify\n"
     "def slow(*a):\n"
     "    time.sleep(0.5)\n"

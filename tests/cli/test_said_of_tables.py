@@ -20,7 +20,7 @@ import parquet_bloom
 from parquet_bloom import cli
 from parquet_bloom.cli import run
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.tables.named.names import FORMS
+from parquet_bloom.source.names import FORMS
 
 
 @pytest.fixture

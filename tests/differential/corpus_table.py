@@ -30,12 +30,12 @@ _WORK = textwrap.dedent("""
     import os, sys, time, tempfile
     import parquet_bloom
     from parquet_bloom import cli
-    from parquet_bloom.storage.source import Source
+    from parquet_bloom.storage.open_file import OpenFile
 
     source, folder = sys.argv[1:]
     made, back = os.path.join(folder, "made.parquet"), os.path.join(folder, "back.parquet")
     try:
-        with Source(source) as opened:
+        with OpenFile(source) as opened:
             leaves = opened.footer().leaves
         column = next((leaf.name for leaf in leaves if not leaf.repeated and leaf.refusal is None), "x")
     except parquet_bloom.errors.ParquetBloomError:

@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 
 import parquet_bloom
 from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData, FileMetaData
-from parquet_bloom.formats import final
-from parquet_bloom.formats.thrift import compact
+from parquet_bloom.format import compact, final
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "wrong-filters.md"
 STORED = [11, 22, 33, 44]  # of row group 0, column a

@@ -15,7 +15,7 @@ from samples import PYARROW, ROW_GROUPS, ROWS, digest, keys_table, leftovers, wr
 import parquet_bloom
 from parquet_bloom.errors import LayoutError, RefusedTypeError, RequestError, UnknownColumnError
 from parquet_bloom.kernels import split_block
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 SPECS = ("final", "parquet-41", "parquet-41-early", "parquet-41-raw")
 
@@ -33,7 +33,7 @@ def added(keys: Path, **options: object) -> tuple[Path, object]:
 
 
 def footer_of(path: Path):
-    with Source(path) as source:
+    with OpenFile(path) as source:
         return source.footer()
 
 
@@ -221,8 +221,8 @@ def test_both_zeros_and_the_canonical_nan_stand_beside_their_twins(tmp_path: Pat
         for text in ("0.0", "-0.0", "0"):
             assert not parquet_bloom.check(out, f"{column} = {text}")[0].skipped, f"{column} = {text} has a row"
         assert parquet_bloom.check(out, f"{column} = 7.25")[0].skipped, "the filter does deny something"
-    with Source(out) as source_file:
-        from parquet_bloom.chunks.locate import FilterRanges, read_filter
+    with OpenFile(out) as source_file:
+        from parquet_bloom.filters.locate import FilterRanges, read_filter
 
         bloom = read_filter(source_file, FilterRanges(source_file.footer())[0, 2])
     assert bloom.might_contain(np.float64("nan").tobytes()), "an engine asks for the canonical NaN"
@@ -304,7 +304,7 @@ def test_a_name_that_is_no_text(keys: Path) -> None:
 
 def test_a_type_that_points_into_its_file_is_not_moved(tmp_path: Path) -> None:
     from parquet_bloom._thrift.parquet.ttypes import FileMetaData, FileType, LogicalType
-    from parquet_bloom.formats.thrift import compact
+    from parquet_bloom.format import compact
 
     source = write_keys(tmp_path / "keys.parquet")
     data = source.read_bytes()
@@ -345,7 +345,7 @@ def test_a_column_that_decodes_only_in_part_gets_no_filter(tmp_path: Path) -> No
     """A chunk whose length ends at a page's border: the rest of the rows would be denied."""
     from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
     from parquet_bloom.errors import DamagedFileError
-    from parquet_bloom.formats.thrift import compact
+    from parquet_bloom.format import compact
 
     source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     table = pa.table({"l": pa.array([[i, i + 1] for i in range(20_000)]), "x": list(range(20_000))})

@@ -12,12 +12,10 @@ from plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
-from parquet_bloom.chunks.stored import StoredFilters
-from parquet_bloom.chunks.tails import as_it_was
-from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.commits import CommitOptions
-from parquet_bloom.edit.on_table.removing import remove_on_table
 from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_remove import remove_on_table
 from parquet_bloom.errors import (
     ConflictError,
     RefusedTypeError,
@@ -27,11 +25,13 @@ from parquet_bloom.errors import (
     UnknownColumnError,
     UnknownCommitError,
 )
+from parquet_bloom.filters.stored import StoredFilters
+from parquet_bloom.filters.tails import as_it_was
+from parquet_bloom.output.target import WriteOptions
 from parquet_bloom.report.added import print_commits
-from parquet_bloom.storage.source import Source
+from parquet_bloom.source.snapshot import Field, Ways
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.writing.target import WriteOptions
-from parquet_bloom.tables.snapshot import Field, Ways
 
 ROWS = 3000
 
@@ -208,7 +208,7 @@ def fpp_of(table: PlainTable) -> dict[str, float]:
     """Column -> the worst rate, of all live files as long as the log says."""
     worst: dict[str, float] = {}
     for name, size in table.entries().items():
-        with Source(table.folder / name) as whole:
+        with OpenFile(table.folder / name) as whole:
             source = as_it_was(whole, size)
             assert source is not None
             for group in range(source.footer().n_row_groups):

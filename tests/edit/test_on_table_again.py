@@ -22,7 +22,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.tables.iceberg import opened as opened_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -39,14 +39,14 @@ def rows_of(seed: int) -> pa.Table:
 def opened(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The data files that were opened."""
     found: set[str] = set()
-    open_file = Source.__init__
+    open_file = OpenFile.__init__
 
-    def opening(self: Source, path: Any, *more: Any, **named: Any) -> None:
+    def opening(self: OpenFile, path: Any, *more: Any, **named: Any) -> None:
         if os.fspath(path).endswith(".parquet") and "_delta_log" not in os.fspath(path):
             found.add(os.fspath(path))
         open_file(self, path, *more, **named)
 
-    monkeypatch.setattr(Source, "__init__", opening)
+    monkeypatch.setattr(OpenFile, "__init__", opening)
     return found
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from plain_table import PlainTable
 
-from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.commits import CommitOptions
-from parquet_bloom.edit.on_table.removing import remove_on_table
 from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_remove import remove_on_table
+from parquet_bloom.output.target import WriteOptions
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.storage.writing.target import WriteOptions
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -26,8 +26,8 @@ import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
-from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.table_commit import CommitOptions
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -57,9 +57,9 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
-from parquet_bloom.edit.on_table.adding import add_on_table
-from parquet_bloom.edit.on_table.commits import CommitOptions
-from parquet_bloom.storage.writing import append
+from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.output import append
 
 whole, calls = append.copy_range, []
 

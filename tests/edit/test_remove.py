@@ -13,9 +13,9 @@ from corpus import corpus_file
 from samples import FIXTURES, ROW_GROUPS, digest, keys_table, leftovers, same_rows, write_keys
 
 import parquet_bloom
-from parquet_bloom.formats.forms.known import FORMATS
-from parquet_bloom.formats.thrift import compact
-from parquet_bloom.storage.source import Source
+from parquet_bloom.format import compact
+from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.storage.open_file import OpenFile
 
 PLACES = [(spec, placement) for spec, form in FORMATS.items() for placement in form.placements]
 
@@ -108,7 +108,7 @@ def test_file_offsets_behind_the_footer_s_start_come_back(
     """Polars counts a dictionary twice: a chunk's file_offset, which nobody reads, then lies past the pages."""
     source, out, back = tmp_path / "in.parquet", tmp_path / "out.parquet", tmp_path / "back.parquet"
     raw = write_keys(source).read_bytes()
-    with Source(source) as opened:
+    with OpenFile(source) as opened:
         start, metadata = opened.footer().start, opened.footer().metadata
     for group in metadata.row_groups:
         group.columns[-1].file_offset = start + beyond
@@ -143,7 +143,7 @@ def test_dry_run(tmp_path: Path) -> None:
 
 def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
     from parquet_bloom._thrift.parquet.ttypes import FileMetaData
-    from parquet_bloom.formats.thrift import compact
+    from parquet_bloom.format import compact
 
     source = tmp_path / "keys.parquet"
     pq.write_table(pa.table({"x": list(range(100))}), source, use_dictionary=False, store_schema=False)
@@ -162,8 +162,8 @@ def test_an_empty_key_value_list_is_left_empty(tmp_path: Path) -> None:
 
 def with_unknown_fields(data: bytes) -> bytes:
     """A file whose footer carries, in every struct an edit opens, fields of later versions."""
-    from parquet_bloom.formats.metadata.edits import _FOOTER
-    from parquet_bloom.formats.thrift.compact_tree import BINARY, LIST, STRUCT, _Field, parse
+    from parquet_bloom.format.compact_tree import BINARY, LIST, STRUCT, _Field, parse
+    from parquet_bloom.format.edits import _FOOTER
 
     length = int.from_bytes(data[-8:-4], "little")
     root, _ = parse(data[-8 - length : -8], _FOOTER)
@@ -196,8 +196,8 @@ def test_unknown_fields_at_every_level_survive(tmp_path: Path, spec: str, placem
 
 def test_an_extension_is_kept_and_stops_moves_without_force(tmp_path: Path) -> None:
     from parquet_bloom.errors import LayoutError
-    from parquet_bloom.formats.metadata.edits import _FOOTER
-    from parquet_bloom.formats.thrift.compact_tree import BINARY, _Field, parse
+    from parquet_bloom.format.compact_tree import BINARY, _Field, parse
+    from parquet_bloom.format.edits import _FOOTER
 
     source = write_keys(tmp_path / "keys.parquet")
     data = source.read_bytes()

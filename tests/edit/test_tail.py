@@ -17,16 +17,16 @@ import pytest
 from samples import FIXTURES, ROW_GROUPS, ROWS, keys_table, leftovers, write_keys
 
 import parquet_bloom
-from parquet_bloom.chunks.tails import older_footers, tail_of, tails_of
 from parquet_bloom.edit.plan import Request, Run
-from parquet_bloom.edit.tails import append_tail, take_off_tail
+from parquet_bloom.edit.remove import append_tail, take_off_tail
 from parquet_bloom.errors import LayoutError, ParquetBloomError, RequestError, StorageError
-from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.filters.tails import older_footers, tail_of, tails_of
+from parquet_bloom.format.edits import FooterEdit, edit_footer
+from parquet_bloom.output.target import WriteOptions
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
-from parquet_bloom.storage.writing.target import WriteOptions
 
 WAYS = pytest.mark.parametrize("append", [False, True], ids=["clone-or-copy", "append"])
 
@@ -49,7 +49,7 @@ def remove(path: Path, **options: object):
 
 def with_later_footer(data: bytes, **more: str) -> bytes:
     """As some other program would: one more footer behind the file, with a key-value of its own."""
-    with Source("x", opened_bytes(data)) as source:
+    with OpenFile("x", opened_bytes(data)) as source:
         footer = edit_footer(source.footer().data, FooterEdit(append=list(more.items())))
     return data + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
@@ -73,7 +73,7 @@ def test_old_file_is_the_beginning_of_the_new_one(keys: Path, append: bool) -> N
     assert new[: len(old)] == old, "no byte of the old file changes"
     assert (report.bytes_before, report.bytes_after) == (len(old), len(new))
     assert min(f.offset for f in report.filters) == len(old), "filters begin where the old file ends"
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         assert max(f.offset + f.length for f in report.filters) == source.footer().start, "and then comes the footer"
     assert (keys.stat().st_ino == inode) is append, "only append writes to the file itself"
     assert pq.read_table(keys).equals(keys_table())
@@ -201,7 +201,7 @@ def test_under_somebody_elses_footer_bytes_stay(keys: Path) -> None:
 def test_a_tail_is_believed_only_if_all_of_it_fits(keys: Path, wrong: str) -> None:
     add(keys, "id")
     data = bytearray(keys.read_bytes())
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         footer = source.footer()
         at, tail = footer.start, tail_of(source)
     entry = json.loads(next(pair.value for pair in footer.key_values if pair.key == "parquet_bloom"))[0]
@@ -216,7 +216,7 @@ def test_a_tail_is_believed_only_if_all_of_it_fits(keys: Path, wrong: str) -> No
     else:
         data[tail.size - 20] ^= 1
     keys.write_bytes(data)
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         assert tail_of(source) is None
     report = remove(keys)
     assert report.tails == 0
@@ -231,10 +231,10 @@ def changed(data: bytes, start: int, old: str, new: str) -> bytes:
 
 
 def test_inspect_tells_of_older_footers(keys: Path) -> None:
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         first = len(source.footer().data) + 8
     add(keys, "id")
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         second = len(source.footer().data) + 8
     add(keys, "name")
     info = parquet_bloom.inspect(keys).files[0]
@@ -329,14 +329,14 @@ def test_a_file_of_no_rows_and_one_without_columns_of_use(tmp_path: Path) -> Non
 def test_an_empty_key_value_list_comes_back(keys: Path) -> None:
     """A footer with a list of no key-values: after a tail and its removal, the list is there again."""
     data = keys.read_bytes()
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         footer, start = source.footer().data, source.footer().start
         pairs = len(source.footer().key_values)
     bare = edit_footer(footer, FooterEdit(key_values=dict.fromkeys(range(pairs)), keep_empty=True))
     keys.write_bytes(data[:start] + bare + len(bare).to_bytes(4, "little") + b"PAR1")
     old = keys.read_bytes()
     add(keys, "id")
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         assert tail_of(source) is not None
     remove(keys)
     assert keys.read_bytes() == old
@@ -352,7 +352,7 @@ def test_for_tables_a_tail_goes_on_and_off_by_sizes(keys: Path) -> None:
         assert report.bytes_before == sizes[-1]
         sizes.append(report.bytes_after)
         assert keys.stat().st_size == sizes[-1]
-    with Source(keys) as source:
+    with OpenFile(keys) as source:
         assert [tail.size for tail, _ in tails_of(source)] == sizes[1::-1]
         assert len(older_footers(source)) == 2
     how = WriteOptions(overwrite=True, sync=False, force=False)
@@ -404,7 +404,7 @@ def test_files_of_many_writers_come_back(tmp_path: Path, share: int) -> None:
         states = [old]
         try:
             for _ in range(rng.randint(1, 3)):
-                with Source(work) as source:
+                with OpenFile(work) as source:
                     leaves = [leaf.name for leaf in source.footer().leaves if leaf.refusal is None]
                 columns = rng.sample(leaves, min(len(leaves), rng.randint(1, 4)))
                 report = parquet_bloom.add_filters(

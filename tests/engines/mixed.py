@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquet_bloom.formats.literals import as_literal, spelled
+from parquet_bloom.format.literals import as_literal, spelled
 
 WRITERS = ("pyarrow", "duckdb", "polars", "datafusion", "fastparquet")
 ROWS = 8  # a file

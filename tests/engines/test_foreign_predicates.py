@@ -19,7 +19,7 @@ from corpus import corpus_file, footer_files
 import parquet_bloom
 from engines.spelling import spelled
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.schema import join_path
+from parquet_bloom.format.schema import join_path
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
 

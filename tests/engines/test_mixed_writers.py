@@ -25,12 +25,12 @@ import parquet_bloom
 from engines.mixed import COLUMNS, NOON, ROWS, WRITE, WRITERS, described_of, numbers, table, text_of
 from parquet_bloom._thrift.parquet.ttypes import FileMetaData
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.kinds import described
-from parquet_bloom.formats.literals import as_literal, spelled
-from parquet_bloom.formats.thrift import compact
+from parquet_bloom.format import compact
+from parquet_bloom.format.literals import as_literal, spelled
+from parquet_bloom.format.values import described
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 # (column, writer) of another kind than the others': what is said of it, if the first file is pyarrow's.
 OTHER_KIND = {
@@ -62,7 +62,7 @@ def test_the_writers_differ_in_their_types(files: dict[str, Path]) -> None:
     """What the tests below are about; a writer that changes its mind is to be looked at again."""
     by_converted_type: dict[str, set[str]] = {}
     for writer, path in files.items():
-        with Source(path) as source:
+        with OpenFile(path) as source:
             leaves = {leaf.path[0]: described(leaf) for leaf in source.footer().leaves if leaf.path != ("row",)}
             schema = source.footer().metadata.schema
         assert leaves == {name: said for name in COLUMNS if (said := described_of(writer, name)) is not None}

@@ -14,7 +14,7 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
 from parquet_bloom.facts.advice import check_engine, notes_of
 from parquet_bloom.facts.known import as_text, known
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def notes(path: Path, engine: str | None) -> list[str]:
-    with Source(path) as source:
+    with OpenFile(path) as source:
         return notes_of(source.footer().leaves, engine)
 
 

@@ -21,7 +21,7 @@ from samples import keys_table
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.formats.journal import Journal
+from parquet_bloom.format.journal import Journal
 from parquet_bloom.zones.container import FRAGMENTS, ZoneFile
 
 HERE = Path(__file__).parent

@@ -133,9 +133,9 @@ def filters(rng: random.Random, at_end: bool) -> None:
 
 def asking(rng: random.Random, at_end: bool) -> None:
     """Filters of a file that is too short, or has other headers, as well."""
-    from parquet_bloom.chunks import ask_kernel
-    from parquet_bloom.chunks.asking import headers_of
-    from parquet_bloom.formats import final
+    from parquet_bloom.filters import ask_kernel
+    from parquet_bloom.filters.asking import headers_of
+    from parquet_bloom.format import final
 
     random_ = np.random.default_rng(rng.getrandbits(32))
     n = rng.choice((1, 2, 5))
@@ -173,7 +173,7 @@ def walks(rng: random.Random, at_end: bool) -> None:
     from targets import footers
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.formats.metadata import outline
+    from parquet_bloom.format import outline
     from parquet_bloom.kernels import compact_walk
 
     data = rng.choice(footers())
@@ -202,7 +202,7 @@ def edits(rng: random.Random, at_end: bool) -> None:
     from targets import footers, random_edit
     from thrift_bytes import flipped, mutated
 
-    from parquet_bloom.formats.metadata import edits
+    from parquet_bloom.format import edits
     from parquet_bloom.kernels import compact_edit
 
     data = rng.choice(footers())

@@ -30,23 +30,15 @@ from thrift_bytes import flipped, mutated
 
 import parquet_bloom
 from parquet_bloom.errors import FilterFormatError, FooterError, ParquetBloomError
-from parquet_bloom.formats import draft_2015, filters, guava, lance, lance_file, properties, provenance, roaring
-from parquet_bloom.formats.footer_filters import footer_filters
-from parquet_bloom.formats.metadata import edits, outline
-from parquet_bloom.formats.metadata.edits import (
-    FooterEdit,
-    Moves,
-    edit_footer,
-    has_extension,
-    move_offset_index,
-)
-from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
-from parquet_bloom.formats.metadata.schema import choose_leaves, find_leaf, split_path
+from parquet_bloom.format import draft_2015, edits, filters, lance, outline, properties, provenance, roaring
+from parquet_bloom.format.edits import FooterEdit, Moves, edit_footer, has_extension, move_offset_index
+from parquet_bloom.format.footer import decode_footer, footer_length
+from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.schema import choose_leaves, find_leaf, split_path
 from parquet_bloom.predicates.arrow import from_expression, from_filters
-from parquet_bloom.predicates.bind import bind
-from parquet_bloom.predicates.names import Schema
+from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.text import parse
-from parquet_bloom.storage.outlines import decode_outline
+from parquet_bloom.storage.open_file import decode_outline
 
 _SMALL = 64 << 10  # bytes of a file or footer that is a seed
 SPECS = ("final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics")
@@ -225,7 +217,7 @@ def _make_java(rng: random.Random, _: Path) -> bytes:
 
 
 def _run_java(data: bytes, _: Path) -> None:
-    for read in (lambda: guava.decode_guava(data), lambda: draft_2015.decode_struct(data)):
+    for read in (lambda: draft_2015.decode_guava(data), lambda: draft_2015.decode_struct(data)):
         try:
             bloom = read()
             if isinstance(bloom, draft_2015.KProbeFilter):
@@ -280,7 +272,7 @@ def _run_deleted(data: bytes, _: Path) -> None:
 def _make_lance_end(rng: random.Random, _: Path) -> bytes:
     table = struct.pack("<QQQQQQ", 0, 10, 10, 20, 30, 32)
     return flipped(
-        bytes(30) + lance_file.placeholder() + table + struct.pack("<QQQIIHH4s", 0, 0, 62, 3, 5, 2, 1, b"LANC"), rng
+        bytes(30) + lance.placeholder() + table + struct.pack("<QQQIIHH4s", 0, 0, 62, 3, 5, 2, 1, b"LANC"), rng
     )
 
 
@@ -290,9 +282,9 @@ def _run_lance_end(data: bytes, _: Path) -> None:
         assert at + length <= len(data), "behind the file"
         return data[at : at + length]
 
-    offset = lance_file.checksum_offset(read, len(data))
+    offset = lance.checksum_offset(read, len(data))
     if offset is not None:
-        lance_file.checksum(read, len(data), offset)
+        lance.checksum(read, len(data), offset)
 
 
 def _make_words(rng: random.Random, _: Path) -> bytes:
@@ -451,7 +443,7 @@ def _make_index(rng: random.Random, folder: Path) -> bytes:
     """An index with bytes changed and no checksum, or with other words and one that fits."""
     data = _index(folder)
     if rng.random() < 0.6:
-        return flipped(data.replace(lance_file.MARK, bytes(len(lance_file.MARK))), rng)
+        return flipped(data.replace(lance.MARK, bytes(len(lance.MARK))), rng)
     at = data.index(rng.choice((b'[{"fragment', b'{"name"', b"bloomfilter_item", b"bloomfilter_probability")))
     words = flipped(data[at : at + 80], rng).ljust(80, b" ")[:80]
     return _summed(data[:at] + words + data[at + 80 :])
@@ -461,10 +453,10 @@ def _summed(data: bytes) -> bytes:
     def read(at: int, length: int) -> bytes:
         return data[at : at + length]
 
-    offset = lance_file.checksum_offset(read, len(data))
+    offset = lance.checksum_offset(read, len(data))
     if offset is None:
         return data
-    return data[:offset] + lance_file.checksum(read, len(data), offset) + data[offset + 8 :]
+    return data[:offset] + lance.checksum(read, len(data), offset) + data[offset + 8 :]
 
 
 def _run_index(data: bytes, folder: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_short_run_of_hostile_logs_finds_nothing(tmp_path: Path) -> None:
 
 LIES_THAT_WORK = {
     "no folder is refused": (
-        "from parquet_bloom.tables.roots import Roots\nRoots.holds = lambda *_, **__: True", {"Touched", "Shown"}, 400,
+        "from parquet_bloom.source.roots import Roots\nRoots.holds = lambda *_, **__: True", {"Touched", "Shown"}, 400,
     ),
     "a connection": (
         "import socket\ndef called(name, *_, **__):\n"

@@ -14,7 +14,7 @@ import pytest
 import xxhash
 
 import parquet_bloom
-from parquet_bloom.kernels import cache as ours
+from parquet_bloom.kernels import compiler
 
 WORK = textwrap.dedent("""
     import numba  # which is loaded, so that its loops run
@@ -132,7 +132,7 @@ def cache(tmp_path: Path) -> Path:
     for name in ("native.a.py311.nbi", "native.a.py311.1.nbc"):
         (folder / name).write_bytes(b"code")
         (folder / name).chmod(0o644)
-    ours.check_ours(str(folder))
+    compiler.check_ours(str(folder))
     return folder
 
 
@@ -149,28 +149,28 @@ def test_a_cache_that_others_may_write_is_refused(cache: Path, what: str, mode: 
             pytest.skip("only root can give a file to another group")
         os.chown(path, -1, 54321)
     path.chmod(path.stat().st_mode | mode)
-    with pytest.raises(ours.CacheRefused, match="can be written by other users"):
-        ours.check_ours(str(cache))
+    with pytest.raises(compiler.CacheRefused, match="can be written by other users"):
+        compiler.check_ours(str(cache))
 
 
 def test_a_folder_above_with_the_sticky_bit(cache: Path) -> None:
     cache.parent.chmod(0o1777)
-    ours.check_ours(str(cache))
+    compiler.check_ours(str(cache))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("what", ["", CODE, ".."], ids=["folder", "code", "folder-above"])
 def test_a_cache_of_another_user_is_refused(cache: Path, what: str) -> None:
     os.chown(cache / what, 12345, -1)
-    with pytest.raises(ours.CacheRefused, match="belongs to user 12345"):
-        ours.check_ours(str(cache))
+    with pytest.raises(compiler.CacheRefused, match="belongs to user 12345"):
+        compiler.check_ours(str(cache))
 
 
 def test_code_that_is_a_link_is_refused(cache: Path, tmp_path: Path) -> None:
     (cache / CODE).rename(tmp_path / "elsewhere")
     (cache / CODE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ours.CacheRefused, match="symbolic link"):
-        ours.check_ours(str(cache))
+    with pytest.raises(compiler.CacheRefused, match="symbolic link"):
+        compiler.check_ours(str(cache))
 
 
 def test_what_is_refused_is_not_loaded(tmp_path: Path) -> None:
@@ -187,18 +187,18 @@ def test_what_is_refused_is_not_loaded(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_held_for_ever(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ours.alone(str(cache)):
+    with compiler.alone(str(cache)):
         pass
     lock = cache / "parquet_bloom.lock"
     assert lock.stat().st_mode & 0o777 == 0o600, "who cannot open it cannot hold it"
     lock.chmod(0o644)
-    monkeypatch.setattr(ours, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(compiler, "PATIENCE_S", 0.2)
     with lock.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ours.CacheRefused, match="held by another process"), ours.alone(str(cache)):
+        with pytest.raises(compiler.CacheRefused, match="held by another process"), compiler.alone(str(cache)):
             raise AssertionError("it is locked")
     assert lock.stat().st_mode & 0o777 == 0o600, "that of an earlier version too, from now on"
-    with ours.alone(str(cache)):
+    with compiler.alone(str(cache)):
         pass
 
 
@@ -206,6 +206,6 @@ def test_a_lock_that_is_a_link(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("as it was")
     (tmp_path / "precious").chmod(0o644)
     (cache / "parquet_bloom.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(ours.CacheRefused, match="no lock can be had there"), ours.alone(str(cache)):
+    with pytest.raises(compiler.CacheRefused, match="no lock can be had there"), compiler.alone(str(cache)):
         raise AssertionError("it is a link")
     assert (tmp_path / "precious").stat().st_mode & 0o777 == 0o644

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquet_bloom.formats.metadata import edits
-from parquet_bloom.kernels import loops, native, native_k_probe, plain_filters, plain_hashes
+from parquet_bloom.format import edits
+from parquet_bloom.kernels import hashes as plain_hashes
+from parquet_bloom.kernels import loops, native, native_k_probe, plain_filters
 
 AT_ONCE = plain_hashes._AT_ONCE
 EDGES = [1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 2 * AT_ONCE + 7]
@@ -180,7 +181,7 @@ def test_texts_that_numpy_is_slow_with_cost_more() -> None:
 
 FOOTERS = """
 import sys
-from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
+from parquet_bloom.format.edits import FooterEdit, edit_footer
 import pyarrow as pa, pyarrow.parquet as pq
 out = pa.BufferOutputStream()
 pq.write_table(pa.table({"id": range(100)}), out, row_group_size=10)

@@ -1,7 +1,7 @@
 """The kernels compiled for other processors, and without instructions that this one has: same hashes, same bits.
 
-What vectors hold, and whether there are any, depends on the processor (kernels.lanes). LLVM leaves out what is taken
-away here, and never uses what the processor lacks: a name changes only what LLVM thinks is quick.
+What vectors hold, and whether there are any, depends on the processor (kernels.intrinsics). LLVM leaves out what is
+taken away here, and never uses what the processor lacks: a name changes only what LLVM thinks is quick.
 """
 
 from __future__ import annotations

@@ -26,10 +26,9 @@ from tables import NESTED, PATHS, TYPES, rows_of, tables
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates import arrow
-from parquet_bloom.predicates.arrow import as_expression, from_expression, from_filters
-from parquet_bloom.predicates.pickled import PickledExpression
+from parquet_bloom.predicates.arrow import PickledExpression, as_expression, from_expression, from_filters
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Unknown, leaves_of
 
 D = Decimal

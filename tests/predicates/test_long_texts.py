@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 import parquet_bloom
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
 from parquet_bloom.predicates import bind as bind_module
 from parquet_bloom.predicates import text
-from parquet_bloom.predicates.bind import RANKED_FROM, Members, bind
-from parquet_bloom.predicates.long_texts import MOST_DIGITS, MOST_WORDS, ShortenedText, shortened
-from parquet_bloom.predicates.names import Column, Schema
+from parquet_bloom.predicates.bind import RANKED_FROM, Column, Members, Schema, bind
+from parquet_bloom.predicates.sql import MOST_DIGITS, MOST_WORDS, ShortenedText, shortened
 from parquet_bloom.predicates.tree import IsIn
 
 WORDS = [

@@ -21,7 +21,7 @@ from kleene import answers
 from tables import TYPES, rows_of, tables, trees
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown, leaves_of
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlglot.tokens import Tokenizer
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.literals import Instant, Literal, TimeOfDay, spelled
+from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, spelled
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import (
     And,

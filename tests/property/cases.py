@@ -24,13 +24,13 @@ from random_trees import Trees, expression_of
 from truth import FALSE, NULL, TRUE, Truth
 
 import parquet_bloom
-from parquet_bloom.chunks import asking
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.footer import decode_footer
-from parquet_bloom.formats.metadata.outline import Outline, outline_of, walk_outline
+from parquet_bloom.filters import asking
+from parquet_bloom.format.footer import decode_footer
+from parquet_bloom.format.outline import Outline, outline_of, walk_outline
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Predicate, leaves_of
-from parquet_bloom.storage import source as storage
+from parquet_bloom.storage import open_file as storage
 
 NAMES = {TRUE: "TRUE", FALSE: "FALSE", NULL: "NULL"}
 ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError, NotImplementedError)

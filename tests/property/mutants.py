@@ -12,10 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.chunks import asking, filter_ranges, hive
-from parquet_bloom.formats import bounds, numbers, operands, times, values
-from parquet_bloom.predicates import arrow, bind, deciding, names, outcomes
+from parquet_bloom.filters import asking
+from parquet_bloom.filters import locate as filter_ranges
+from parquet_bloom.format import literals as numbers
+from parquet_bloom.format import literals as times
+from parquet_bloom.format import statistics as bounds
+from parquet_bloom.format import values
+from parquet_bloom.format import values as operands
+from parquet_bloom.predicates import arrow, bind, outcomes
+from parquet_bloom.predicates import bind as names
+from parquet_bloom.predicates import outcomes as deciding
 from parquet_bloom.search import evidence, scan, search
+from parquet_bloom.source import hive
 
 
 @dataclass(frozen=True)

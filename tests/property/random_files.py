@@ -28,9 +28,10 @@ from parquet_bloom._thrift.parquet.ttypes import (
     IEEE754TotalOrder,
     Statistics,
 )
-from parquet_bloom.formats.forms import k_probe, split_block
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
-from parquet_bloom.formats.thrift import compact
+from parquet_bloom.format import compact
+from parquet_bloom.format.forms import known
+from parquet_bloom.format.forms import known as split_block
+from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf, leaves_of
 
 SPECS = ("final", "final", "final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics", "statistics")
 _WIDE = Context(prec=100)
@@ -100,7 +101,7 @@ def _add_filters(rng: Random, file: File) -> None:
         family = rng.choice(["orc", "hive", "guava"]) if spec == "statistics" else None
         # Other writers insert a zero only as it is spelled.
         with ExitStack() as foreign:
-            for form in (k_probe, split_block) if rng.random() < 0.7 else ():
+            for form in (known, split_block) if rng.random() < 0.7 else ():
                 foreign.enter_context(mock.patch.object(form, "twins", return_value=[]))
             parquet_bloom.add_filters(
                 file.path, in_place=True, columns=names, spec=spec, hash_family=family,

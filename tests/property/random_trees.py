@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from random_columns import DAY_NS, SPREAD, Column, decimal_of
 from random_files import File
 
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 
 OPERATORS = ("=", "=", "=", "<", "<=", ">", ">=")

@@ -22,14 +22,13 @@ from random_columns import FLAT, Column, Kind, _array, exact
 from random_trees import ODD, Trees
 from truth import _COMPARE, FALSE, TRUE, NoLiteralError, exact_literal
 
-from parquet_bloom.formats.bounds import ColumnStatistics, statistics_of
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.formats.operands import operand
-from parquet_bloom.predicates.bind import bind, terms_of
-from parquet_bloom.predicates.deciding import combine, term_masks
-from parquet_bloom.predicates.names import Schema
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
+from parquet_bloom.format.values import operand
+from parquet_bloom.predicates.bind import Schema, bind, terms_of
+from parquet_bloom.predicates.outcomes import combine, term_masks
 from parquet_bloom.predicates.tree import Compare
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 VALUES, LITERALS = 40, 80
 # Beyond every type, between all values, and of the widths at which something ends.
@@ -57,7 +56,7 @@ def stored(kind: Kind, rng: Random, path: Path, **options: Any) -> Stored:
     raw = [*kind.specials, *(column.rule(rng.randint(-20, 20)) for _ in range(VALUES))]
     table = pa.table({"c": _array(raw, kind.type)})
     pq.write_table(table, path, row_group_size=1, use_dictionary=False, store_schema=False, **options)
-    with Source(str(path)) as source:
+    with OpenFile(str(path)) as source:
         leaf = source.outline().leaves[0]
         chunks = [group.columns[0].meta_data.statistics for group in source.footer().metadata.row_groups]
         plain = [{b for b in (s.min_value, s.max_value) if b is not None} for s in chunks]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from samples import digest
 
 import parquet_bloom
-from parquet_bloom.chunks.stored import StoredFilters
-from parquet_bloom.formats.literals import Instant
-from parquet_bloom.formats.operands import operand
-from parquet_bloom.storage.source import Source
+from parquet_bloom.filters.stored import StoredFilters
+from parquet_bloom.format.literals import Instant
+from parquet_bloom.format.values import operand
+from parquet_bloom.storage.open_file import OpenFile
 
 EPOCH = dt.datetime(1970, 1, 1)
 NAIVE = st.datetimes(dt.datetime(1680, 1, 1), dt.datetime(2260, 1, 1))
@@ -136,7 +136,7 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
             **dict(zip(("spec", "hash_family", "strategy"), options["form"], strict=False)),
             **(options["place"] if options["form"] == ("final",) else {}),
         )  # fmt: skip
-        with Source(path) as source:
+        with OpenFile(path) as source:
             footer = source.footer()
             leaf = footer.leaves[0]
             filters = StoredFilters(source)
@@ -161,6 +161,6 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
 
 @given(NAIVE)
 def test_a_datetime_is_the_instant_it_names(value: dt.datetime) -> None:
-    from parquet_bloom.formats.literals import as_literal
+    from parquet_bloom.format.literals import as_literal
 
     assert as_literal(value) == Instant((value - EPOCH) // dt.timedelta(microseconds=1) * 1000, utc=False)

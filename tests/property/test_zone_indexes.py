@@ -20,7 +20,7 @@ from tables import KINDS, LISTS, NESTED, trees
 import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats.metadata.schema import join_path
+from parquet_bloom.format.schema import join_path
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.zones.scan import IndexedScan
 

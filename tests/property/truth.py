@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from random_columns import DAY_NS, Column
 
-from parquet_bloom.formats.literals import Instant, TimeOfDay
+from parquet_bloom.format.literals import Instant, TimeOfDay
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate
 
 TRUE, FALSE, NULL = 1, 2, 4

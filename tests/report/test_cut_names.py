@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from parquet_bloom.report.tables import laid_out, ranges, ranges_within
-from parquet_bloom.report.text import cells, shortened_names, visible
+from parquet_bloom.report.text import cells, laid_out, ranges, ranges_within, shortened_names, visible
 
 # Letters of one cell and of two, marks of none, and the ellipsis itself, of which some names are made.
 LETTERS = st.sampled_from([*"abc019/-_.=", "ä", "漢", "字", "ﾊ", "한", "🙂", "\u0301", "…"])

@@ -20,7 +20,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom import lance
-from parquet_bloom.storage.results import Printed
+from parquet_bloom.source.results import Printed
 
 EVIL = "<script>alert(1)</script>\n::error::x"
 FILES, ROWS = 200, 40

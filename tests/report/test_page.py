@@ -25,10 +25,19 @@ from parquet_bloom import (
 )
 from parquet_bloom.errors import TableWarning
 from parquet_bloom.report.page import markup
-from parquet_bloom.report.page.funnel import steps_of
-from parquet_bloom.report.page.layout import CHUNK, FILTER, FOOTER, INDEX, KINDS, Layout, _without_gaps, layout_of
+from parquet_bloom.report.page.content import (
+    CHUNK,
+    FILTER,
+    FOOTER,
+    INDEX,
+    KINDS,
+    Layout,
+    _without_gaps,
+    layout_of,
+    steps_of,
+)
 from parquet_bloom.search.evidence import STAGES
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 WHERE = "trace = '0123456789abcdef' AND day = 2"
 
@@ -126,7 +135,7 @@ def test_rows_that_match_are_counted_if_asked(folder: Path, tmp_path: Path, page
 
 def layout(path: Path) -> Layout:
     filters = parquet_bloom.inspect(path).files[0].filters
-    with Source(path) as source:
+    with OpenFile(path) as source:
         return layout_of(source.outline(), source.size, filters)
 
 

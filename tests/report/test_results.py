@@ -18,7 +18,7 @@ from samples import ROW_GROUPS, command, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom import errors, lance
-from parquet_bloom.storage.results import Printed
+from parquet_bloom.source.results import Printed
 
 EVIL = "<img src=x onerror=alert(1)>"
 

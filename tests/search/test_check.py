@@ -18,11 +18,11 @@ from corpus import corpus_file
 from samples import FIXTURES, ROWS, keys_table, write_keys
 
 import parquet_bloom
-from parquet_bloom.chunks.locate import FilterRanges, probe
 from parquet_bloom.errors import FilterWarning, TextError, UnknownColumnError
-from parquet_bloom.formats.forms.known import FORMATS
+from parquet_bloom.filters.locate import FilterRanges, probe
+from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.predicates.outcomes import Outcomes
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 ABSENT = 4_000_000_000_000_000_001  # lies within the bounds of every row group
 
@@ -51,7 +51,7 @@ def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path,
     source = write_keys(tmp_path / "keys.parquet")
     parquet_bloom.add_filters(source, in_place=True, columns=["id"], spec=spec, sync=False)
     ids = keys_table()["id"].to_pylist()
-    with Source(source) as opened:
+    with OpenFile(source) as opened:
         places = FilterRanges(opened.footer())
         for row in range(0, len(ids), 7):
             plain = struct.pack("<q", ids[row])
@@ -62,7 +62,7 @@ def test_every_stored_value_is_kept_and_most_absent_ones_are_not(tmp_path: Path,
 
 
 def test_an_answer_costs_two_small_reads_a_filter(filtered: Path) -> None:
-    with Source(filtered) as source:
+    with OpenFile(filtered) as source:
         footer = source.footer()
         assert source.requests == 1, "the footer came with the first request"
         places = FilterRanges(footer)

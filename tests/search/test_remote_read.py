@@ -18,8 +18,8 @@ import pytest
 from object_store import SECRET, ObjectStore, serving
 
 import parquet_bloom
-from parquet_bloom.chunks.footer_cache import FooterCache
 from parquet_bloom.errors import StorageError, TableFormatError
+from parquet_bloom.search.options import FooterCache
 
 GROUPS, ROWS = 8, 5_000
 

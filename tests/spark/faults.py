@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parquet_bloom.output import new_file
 from parquet_bloom.spark.tasks import Job
-from parquet_bloom.storage.writing import new_file
 
 _original = new_file.NewFile.commit
 

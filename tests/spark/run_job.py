@@ -14,7 +14,8 @@ def main() -> None:
     from faults import FaultyJob
 
     import parquet_bloom
-    from parquet_bloom.spark import pipeline, tasks
+    from parquet_bloom.spark import add as pipeline
+    from parquet_bloom.spark import tasks
     from parquet_bloom.spark.sessions import session
 
     master, folder, *settings = sys.argv[1:]

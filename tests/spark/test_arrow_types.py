@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
-from parquet_bloom.spark.data_source.arrow_types import (
+from parquet_bloom.spark.source.types import (
     TypeMisfitError,
     arrow_schema,
     check_fit,

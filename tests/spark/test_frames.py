@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from parquet_bloom.spark.add import add_filters
 from parquet_bloom.spark.frames import _setting, computed, kept, small_batches
-from parquet_bloom.spark.pipeline import add_filters
 
 pytestmark = pytest.mark.spark
 BATCH, ADAPTIVE = "spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.adaptive.enabled"

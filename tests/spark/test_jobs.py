@@ -16,7 +16,7 @@ from samples import write_keys
 import parquet_bloom
 from parquet_bloom import spark as bloom
 from parquet_bloom.errors import RequestError, TextError, UnknownColumnError
-from parquet_bloom.formats.forms.known import FORMATS
+from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.spark.dataset import folders_of, literal_path, shape_of
 
 pytestmark = pytest.mark.spark
@@ -153,12 +153,12 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
     from parquet_bloom.search.options import Options
     from parquet_bloom.search.search import DatasetSchema, Search
+    from parquet_bloom.storage.open_file import OpenFile
     from parquet_bloom.storage.paths import DataFile
-    from parquet_bloom.storage.source import Source
 
     pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"ID": [5]}), tmp_path / "b.parquet")
-    with Source(tmp_path / "a.parquet") as source:
+    with OpenFile(tmp_path / "a.parquet") as source:
         known = DatasetSchema(source.outline().leaves, ())
     for ignore, skipped in ((True, False), (False, True)):
         options = Options(dataset_schema=known, ignore_case=ignore)

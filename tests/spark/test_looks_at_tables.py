@@ -20,9 +20,9 @@ from parquet_bloom import spark as bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
 from parquet_bloom.spark.named_tables import bare, live_files, sent, sent_table
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Field, Snapshot, TableFile
 
 pytestmark = pytest.mark.spark
 ROWS = 200  # of a file, in two row groups

@@ -15,10 +15,10 @@ from engines.mixed import ROWS, WRITE, WRITERS, described_of, numbers, table, te
 import parquet_bloom
 import parquet_bloom.spark as bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.kinds import described
+from parquet_bloom.format.values import described
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import DatasetSchema, Search
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 pytestmark = pytest.mark.spark
 
@@ -53,7 +53,7 @@ def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_spark_writes_types_of_its_own(folder: Path) -> None:
-    with Source(folder / "5-spark.parquet") as source:
+    with OpenFile(folder / "5-spark.parquet") as source:
         leaves = {leaf.path[0]: described(leaf) for leaf in source.footer().leaves}
     assert BY_SPARK.items() <= leaves.items()
 
@@ -72,7 +72,7 @@ def test_every_file_is_skipped_by_the_same_literals(spark: Any, folder: Path, co
 def test_other_columns(folder: Path) -> None:
     """What Spark's tasks do, without Spark: the columns of the first file are known to a search from the start."""
     paths = sorted(folder.iterdir())
-    with Source(paths[0]) as source:
+    with OpenFile(paths[0]) as source:
         known = DatasetSchema(source.outline().leaves, (), str(paths[0]))
     for column in COLUMNS:
         found = Search(paths, text_of(column, ABSENT), None, Options("largest", dataset_schema=known, ignore_case=True))

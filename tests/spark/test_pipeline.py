@@ -20,9 +20,10 @@ from sparks import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError
-from parquet_bloom.spark import listing, pipeline
+from parquet_bloom.spark import add as pipeline
+from parquet_bloom.spark import listing
+from parquet_bloom.spark.add import add_filters
 from parquet_bloom.spark.listing import list_by_size, list_few
-from parquet_bloom.spark.pipeline import add_filters
 from parquet_bloom.spark.storages import Storages
 
 pytestmark = pytest.mark.spark
@@ -311,7 +312,7 @@ def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
-    from parquet_bloom.storage.writing.new_file import NewFile
+    from parquet_bloom.output.new_file import NewFile
 
     new = NewFile(str(data / "year=2020" / "x.parquet"), None, True, False)
     os.close(new.fd)

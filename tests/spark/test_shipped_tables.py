@@ -19,28 +19,28 @@ from shares import more_then_slow
 import parquet_bloom
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.options import Options
-from parquet_bloom.spark.looks import jobs, rows, tables
+from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
+from parquet_bloom.spark import jobs, result_rows, table_jobs
 from parquet_bloom.spark.named_tables import bare, received, sent, sent_table
-from parquet_bloom.storage.source import Source
-from parquet_bloom.tables.snapshot import Field, FileBounds, Snapshot, TableFile
+from parquet_bloom.storage.open_file import OpenFile
 
 
 def shipped(
-    snapshot: Snapshot, files: list[tuple[TableFile, int]], schema: pa.Schema, work: tables.Work
+    snapshot: Snapshot, files: list[tuple[TableFile, int]], schema: pa.Schema, work: table_jobs.Work
 ) -> list[dict[str, Any]]:
     """The rows that tasks of two files each give."""
     table, parts = sent_table(snapshot), [sent(bare(file, outcome), snapshot) for file, outcome in files]
     found = []
-    for some in rows.some_of(iter(parts), 2):
+    for some in result_rows.some_of(iter(parts), 2):
         given = pa.RecordBatch.from_pydict({"file": pa.array(some, pa.binary())})
-        for batch in tables._task(iter([given]), table, schema, work):
+        for batch in table_jobs._task(iter([given]), table, schema, work):
             found += batch.to_pylist()
     return found
 
 
 def looked(snapshot: Snapshot, schema: pa.Schema, rows_of: Callable[[Any], Iterator[Any]]) -> list[dict[str, Any]]:
     def work(table: Snapshot, files: Any) -> Iterator[Any]:
-        return tables.each_alone(table, files, rows_of)
+        return table_jobs.each_alone(table, files, rows_of)
 
     return shipped(snapshot, [(file, ANY) for file in snapshot.files], schema, work)
 
@@ -55,12 +55,12 @@ def check_table(seed: int, folder: Path, predicates: int) -> None:
         tree = a_tree(table, rng)
         local = parquet_bloom.check(snapshot, tree, nan="largest")
         wanted = [{**one._asdict(), "outcome": one.outcome.names, "error": None} for one in local]
-        asked = tables.ask(snapshot, tree, Options("largest"), rows.verdicts)
-        found = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
+        asked = table_jobs.ask(snapshot, tree, Options("largest"), result_rows.verdicts)
+        found = shipped(snapshot, asked.left, result_rows.CHECKED, asked.work)
         assert found == wanted, f"seed {seed}, predicate {nth}: {tree}"
         assert [row["path"] for row in asked.told] == [one.path for one in local.excluded]
-        kept = tables.ask(snapshot, tree, Options("largest"), rows.kept)
-        found = shipped(snapshot, kept.left, rows.PRUNED, kept.work)
+        kept = table_jobs.ask(snapshot, tree, Options("largest"), result_rows.kept)
+        found = shipped(snapshot, kept.left, result_rows.PRUNED, kept.work)
         left = {
             v.path: [w.row_group for w in local if w.path == v.path and not w.skipped] for v in local if not v.skipped
         }
@@ -68,7 +68,8 @@ def check_table(seed: int, folder: Path, predicates: int) -> None:
         deleted = {str(file) for file in snapshot.files if file.deletes is not None}
         assert {row["path"] for row in found if row["has_deletes"]} == deleted & set(left)
     for schema, function, rows_of in (
-        (rows.INSPECTED, parquet_bloom.inspect, jobs._inspected), (rows.VERIFIED, parquet_bloom.verify, jobs._verified),
+        (result_rows.INSPECTED, parquet_bloom.inspect, jobs._inspected),
+        (result_rows.VERIFIED, parquet_bloom.verify, jobs._verified),
     ):  # fmt: skip
         how = {"columns": None, "exclude": None} | ({"sample": None} if function is parquet_bloom.verify else {})
         found = looked(snapshot, schema, lambda source, rows_of=rows_of, how=how: rows_of(source, **how))
@@ -91,12 +92,12 @@ def test_the_log_excludes_files_and_vouches_for_no_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array(range(10, 20), pa.int64())}), path, write_statistics=False)
     file = TableFile(str(path), bounds={("n",): FileBounds(10, 19, 0)})
     snapshot: Any = Snapshot("delta:made", "0", (Field("n", pa.int64()),), False, [file])
-    asked = tables.ask(snapshot, "n > 5", Options("largest"), rows.verdicts)
+    asked = table_jobs.ask(snapshot, "n > 5", Options("largest"), result_rows.verdicts)
     [local] = parquet_bloom.check(snapshot, "n > 5", nan="largest")
-    [found] = shipped(snapshot, asked.left, rows.CHECKED, asked.work)
+    [found] = shipped(snapshot, asked.left, result_rows.CHECKED, asked.work)
     everything = ["TRUE", "FALSE", "NULL"]
     assert found["outcome"] == local.outcome.names == everything, "the file has no bounds of its own to vouch for rows"
-    asked = tables.ask(snapshot, "n > 19", Options("largest"), rows.verdicts)
+    asked = table_jobs.ask(snapshot, "n > 19", Options("largest"), result_rows.verdicts)
     assert (asked.left, len(asked.told)) == ([], 1)
 
 
@@ -110,7 +111,7 @@ def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
     table = pickle.loads(sent_table(snapshot))
     got = [received(data, table).file for data in parts]
     assert got[0].filesystem is got[1].filesystem is table.filesystem
-    with Source(got[0]) as source:
+    with OpenFile(got[0]) as source:
         assert (source.path, source.read(0, 8)) == ("x://a.bin", b"far away")
 
 

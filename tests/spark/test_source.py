@@ -24,11 +24,11 @@ from engines.reading import assert_equal
 import parquet_bloom
 from parquet_bloom import add_filters
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StorageError, UnknownColumnError
-from parquet_bloom.formats.literals import Instant
+from parquet_bloom.format.literals import Instant
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Predicate
 from parquet_bloom.spark import ParquetBloomSource, register
-from parquet_bloom.spark.data_source.arrow_types import arrow_schema
-from parquet_bloom.spark.data_source.source import Reader
+from parquet_bloom.spark.source.source import Reader
+from parquet_bloom.spark.source.types import arrow_schema
 
 pytestmark = pytest.mark.spark
 NAN = float("nan")
@@ -291,7 +291,7 @@ class TestSkipping:
 
     def test_parts_of_a_file(self, keys: tuple[Path, list[list[int]]], monkeypatch: pytest.MonkeyPatch) -> None:
         """A large file is several tasks, and each row group is in one of them."""
-        from parquet_bloom.spark.data_source import units
+        from parquet_bloom.spark.source import units
 
         path, values = keys
         monkeypatch.setattr(units, "_LEAST", 3000)
@@ -317,7 +317,7 @@ class TestPlanning:
         return tmp_path
 
     def test_each_file_once(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from parquet_bloom.spark.data_source import units
+        from parquet_bloom.spark.source import units
 
         shares = {}
         for limits in ((10_000, 500), (5, 500), (10_000, 2), (1, 1)):
@@ -333,7 +333,7 @@ class TestPlanning:
 
     def test_partitions_without_listing(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from parquet_bloom.spark import listing
-        from parquet_bloom.spark.data_source import source
+        from parquet_bloom.spark.source import source
 
         schema = ParquetBloomSource({"path": str(folder)}).schema()
         reader = ParquetBloomSource({"path": str(folder), "partitions": "7"}).reader(schema)
@@ -347,7 +347,7 @@ class TestPlanning:
         assert max(map(len, rows)) < 20, "files are spread by their names"
 
     def test_a_crowded_folder_is_not_listed_through(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from parquet_bloom.spark.data_source import units
+        from parquet_bloom.spark.source import units
 
         for at in range(30):
             pq.write_table(pa.table({"row": [at]}), tmp_path / f"{at}.parquet")
@@ -400,7 +400,7 @@ class TestFolders:
         assert str(sorted(map(tuple, ours.collect()))) == str(sorted(map(tuple, wanted.collect())))
 
     def test_files_are_left_out_by_their_folders(self, session: Any, tmp_path: Path) -> None:
-        """The other folders' files are not even Parquet; dates too, which chunks.hive takes for texts."""
+        """The other folders' files are not even Parquet; dates too, which source.hive takes for texts."""
         for day in ("2026-01-01", "2026-01-02", "2026-01-03"):
             (tmp_path / f"day={day}").mkdir()
             (tmp_path / f"day={day}" / "x.parquet").write_bytes(b"no Parquet at all")
@@ -681,7 +681,7 @@ def test_google_s_storage_level_by_level() -> None:
     """Its folders are names that no object marks; none is left out, however a read is planned."""
     from google_store import NAMES, filled, serving, settings
 
-    from parquet_bloom.spark.data_source import units
+    from parquet_bloom.spark.source import units
     from parquet_bloom.spark.storages import Storages
 
     with serving() as endpoint, filled(endpoint, b"not opened here"):

@@ -11,10 +11,10 @@ from deltalake import DeltaTable, write_deltalake
 from plain_table import PlainTable
 
 from parquet_bloom import inspect
-from parquet_bloom.edit.on_table.commits import CommitOptions
+from parquet_bloom.edit.table_commit import CommitOptions
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.spark import on_table
-from parquet_bloom.spark.pipeline import add_filters
+from parquet_bloom.spark import table_add
+from parquet_bloom.spark.add import add_filters
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -33,7 +33,7 @@ def filters(table: PlainTable) -> list[int]:
 
 
 def add(spark, table, **how):
-    return on_table.add_on_table(spark, table, {"columns": ["id"], "threads": 1}, CommitOptions("add", **how))
+    return table_add.add_on_table(spark, table, {"columns": ["id"], "threads": 1}, CommitOptions("add", **how))
 
 
 @pytest.mark.parametrize("way", ["new-path", "same-path"])

@@ -38,13 +38,13 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
 from parquet_bloom.search.options import Options
-from parquet_bloom.spark.data_source.source import ParquetBloomSource
-from parquet_bloom.spark.data_source.table_rows import RowsAsked, plan_table, schema_in_spark
-from parquet_bloom.spark.data_source.table_source import columns_of
-from parquet_bloom.spark.looks.table_reading import living_rows
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.spark.named_tables import live_files
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Snapshot, TableFile
+from parquet_bloom.spark.source.reading import living_rows
+from parquet_bloom.spark.source.source import ParquetBloomSource
+from parquet_bloom.spark.source.table_rows import RowsAsked, plan_table, schema_in_spark
+from parquet_bloom.spark.source.table_source import columns_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -136,7 +136,7 @@ def test_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
 def test_a_large_file_is_several_tasks_unless_rows_of_it_are_deleted(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": range(1000)}), path, row_group_size=10)
-    from parquet_bloom.tables.snapshot import Field
+    from parquet_bloom.source.snapshot import Field
 
     file = TableFile(str(path), size=1 << 30)  # the log's size is what is planned by
     snapshot = Snapshot("hand:made", "1", (Field("n", pa.int64()),), False, [file])

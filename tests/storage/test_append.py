@@ -20,15 +20,14 @@ from torn import KILLED, Torn
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, StorageError
-from parquet_bloom.formats.journal import HEADER_BYTES, journal_name
+from parquet_bloom.format.journal import HEADER_BYTES, journal_name
+from parquet_bloom.output import append as append_module
+from parquet_bloom.output import new_file as new_file_module
+from parquet_bloom.output import recovery as recovery_module
+from parquet_bloom.output.folder import Folder, remove_stale
 from parquet_bloom.storage.local_store import LocalStore
-from parquet_bloom.storage.remote import Location, OpenFile
-from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing import append as append_module
-from parquet_bloom.storage.writing import new_file as new_file_module
-from parquet_bloom.storage.writing import recovery as recovery_module
-from parquet_bloom.storage.writing.folder import Folder
-from parquet_bloom.storage.writing.litter import remove_stale
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Handle, Location
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def test_a_cache_of_footers_keeps_no_torn_file(torn: Torn) -> None:
 def test_an_append_that_ends_while_a_reader_looks(torn: Torn, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     look, filters = LocalStore.size_before_append, 6 if end == "all of it" else 0
 
-    def late(store: LocalStore, at: Location, file: OpenFile) -> tuple[int, int] | None:
+    def late(store: LocalStore, at: Location, file: Handle) -> tuple[int, int] | None:
         with torn.path.open("r+b") as written:
             written.truncate(len(torn.old))
             written.seek(len(torn.old))
@@ -88,7 +87,7 @@ def test_an_append_that_ends_while_a_reader_looks(torn: Torn, monkeypatch: pytes
 
 def test_a_file_that_gets_shorter_before_its_footer_is_read(torn: Torn) -> None:
     torn.path.write_bytes(torn.new)
-    with Source(torn.path) as source:
+    with OpenFile(torn.path) as source:
         os.truncate(torn.path, len(torn.old))
         assert source.footer().data == torn.old[-8 - len(source.footer().data) : -8]
         source.check_unchanged()

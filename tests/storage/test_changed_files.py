@@ -18,7 +18,7 @@ from samples import command
 
 import parquet_bloom
 from parquet_bloom import DamagedFileError, FileChangedError, StorageError
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 
 NAME = b"\xff\xfe.parquet"
 
@@ -133,7 +133,7 @@ def test_what_makes_a_version(changed: tuple[Path, bytes]) -> None:
     path, new = changed
 
     def stamp() -> object:
-        with Source(path) as source:
+        with OpenFile(path) as source:
             return source.version_token
 
     for change in (

@@ -21,9 +21,10 @@ from samples import digest, leftovers, write_keys
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import LayoutError, StorageError
+from parquet_bloom.output import folder as litter
+from parquet_bloom.output import new_file
+from parquet_bloom.output.folder import Folder
 from parquet_bloom.storage import operating_system
-from parquet_bloom.storage.writing import litter, new_file
-from parquet_bloom.storage.writing.folder import Folder
 
 
 @pytest.fixture

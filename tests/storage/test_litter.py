@@ -13,9 +13,9 @@ from samples import as_nobody, digest, leftovers, open_to_all, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, StorageError
-from parquet_bloom.storage.writing import litter
-from parquet_bloom.storage.writing.folder import Folder
-from parquet_bloom.storage.writing.new_file import NewFile
+from parquet_bloom.output import folder as litter
+from parquet_bloom.output.folder import Folder
+from parquet_bloom.output.new_file import NewFile
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_file_with_two_names_of_a_killed_run_is_healed(keys: Path) -> None:
 
 def test_a_new_name_that_cannot_be_taken_back_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no RENAME_NOREPLACE: link and unlink; if only the second fails, the file is there."""
-    monkeypatch.setattr("parquet_bloom.storage.writing.folder._renameat2", lambda: None)
+    monkeypatch.setattr("parquet_bloom.output.folder._renameat2", lambda: None)
     with NewFile(str(tmp_path / "new"), None, overwrite=False, sync=False) as new:
         new.append(b"whole")
         monkeypatch.setattr(Folder, "remove", lambda *_, **__: (_ for _ in ()).throw(PermissionError))

@@ -27,13 +27,12 @@ from samples import ROW_GROUPS, command, keys_table, leftovers, write_keys
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning
+from parquet_bloom.output import s3 as s3_module
+from parquet_bloom.output.draft import LEAST, MOST, MOST_PARTS, Extent, Part, plan_parts
+from parquet_bloom.output.target import UploadedFile, WriteOptions, disk_needed, new_version
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand, locate
 from parquet_bloom.storage.remote import Location, submit
-from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing import s3 as s3_module
-from parquet_bloom.storage.writing.s3_parts import LEAST, MOST, MOST_PARTS, Extent, Part, plan_parts
-from parquet_bloom.storage.writing.target import WriteOptions, disk_needed, new_version
-from parquet_bloom.storage.writing.upload import UploadedFile
 
 SAFE = "/=:,+@!$&'()*;~"  # may stand in a URI's path as they are
 
@@ -101,7 +100,7 @@ def test_a_footer_costs_two_requests(store: ObjectStore, small: bytes, named: st
 
 def test_ranges_are_joined_or_read_side_by_side(store: ObjectStore, big: bytes) -> None:
     store.put("data/x.parquet", big)
-    with Source("data/x.parquet", store.filesystem) as source:
+    with OpenFile("data/x.parquet", store.filesystem) as source:
         store.wire.clear()
         near = [(i * 1000, 500) for i in range(50)]
         far = [(i << 20, 100) for i in range(1, 11)]
@@ -167,7 +166,7 @@ def test_folders_globs_and_lists(store: ObjectStore, small: bytes) -> None:
     assert found("data/in/year=2026/b.parq", "data/in/notes") == {"year=2026/b.parq": (("year", "2026"),), "notes": ()}
     shown = [str(f) for f in expand(store.uri("data/in/year=2026"))]
     assert shown == ["s3://data/in/year=2026/b.parq", "s3://data/in/year=2026/city=a%252Fb/c.PQ"]
-    with Source(expand(store.uri("data/in/year=2026"))[1]) as source:
+    with OpenFile(expand(store.uri("data/in/year=2026"))[1]) as source:
         assert source.footer().n_row_groups == ROW_GROUPS
 
 
@@ -382,7 +381,7 @@ def test_the_object_that_is_not_there_yet_is_a_source_like_any_other(store: Obje
     store.put("data/x.parquet", small)
     target = Location("data/y.parquet", store.filesystem)
     with (
-        Source(Location("data/x.parquet", store.filesystem), pin=True) as old,
+        OpenFile(Location("data/x.parquet", store.filesystem), pin=True) as old,
         s3_module.StoredFile(old, target, overwrite=False, force=False) as new,
     ):
         new.copy_from(0, old, 0, 100)
@@ -485,7 +484,7 @@ def test_a_table_s_files_are_refused(store: ObjectStore, small: bytes, mark: str
 def test_without_boto3_all_bytes_travel_and_the_command_says_so(
     store: ObjectStore, tmp_path: Path, big: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "boto3", None)
     store.put("data/x.parquet", big)
     assert run(["add", store.uri("data/x.parquet"), "-c", "id", "-o", store.uri("data/y.parquet")]) == 0
@@ -503,7 +502,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
     (tmp_path / "x.parquet").write_bytes(small)
 
     def why(filesystem: fs.FileSystem) -> str:
-        with Source(tmp_path / "x.parquet") as source:
+        with OpenFile(tmp_path / "x.parquet") as source:
             target = Location("data/y.parquet", filesystem)
             assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
             with new_version(source, target, WriteOptions(overwrite=False, sync=False, force=False), needed=0) as new:
@@ -512,7 +511,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")
     assert "give access_key, secret_key and session_token" in why(role)
     assert why(fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem("memory")))).startswith("this file system cannot")
-    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")
     assert why(fs.S3FileSystem(region="us-east-1")).startswith("boto3 is not installed (pip install ")
 
@@ -521,7 +520,7 @@ def test_without_boto3_nothing_is_published_on_an_error(
     store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyarrow publishes when a stream is closed or forgotten: so it is neither."""
-    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     store.put("data/x.parquet", big)
 
     def replace(request: Request) -> None:
@@ -538,7 +537,7 @@ def test_without_boto3_nothing_is_published_on_an_error(
 FORGETS = """
 import importlib.util, sys
 from pyarrow import fs
-import parquet_bloom, parquet_bloom.storage.source as storage
+import parquet_bloom, parquet_bloom.storage.open_file as storage
 from parquet_bloom.errors import StorageError
 
 importlib.util.find_spec = lambda name: None
@@ -549,7 +548,7 @@ def changed(self):
     if len(looks) == 2:  # when all was sent
         raise StorageError(self.path, "changed")
 
-storage.Source.check_unchanged = changed
+storage.OpenFile.check_unchanged = changed
 try:
     parquet_bloom.add_filters("data/x.parquet", "data/y.parquet", filesystem=fs.S3FileSystem(
         endpoint_override=sys.argv[1], scheme="http", access_key="a", secret_key="b", region="us-east-1"))
@@ -607,7 +606,7 @@ def test_control_c_while_bytes_are_copied_inside_the_store(store: ObjectStore, b
 def test_control_c_while_all_bytes_travel(
     store: ObjectStore, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     store.put("data/x.parquet", big)
 
     def interrupt(request: Request) -> None:
@@ -626,7 +625,7 @@ def test_control_c_that_comes_too_late(
     store: ObjectStore, tmp_path: Path, big: bytes, monkeypatch: pytest.MonkeyPatch, given_up: Callable[[], None]
 ) -> None:
     """When all was sent and the stream is being closed, the new object is there, whole; never a part of it."""
-    monkeypatch.setattr("parquet_bloom.storage.writing.target.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("parquet_bloom.output.target.importlib.util.find_spec", lambda name: None)
     store.put("data/x.parquet", big)
 
     def interrupt(request: Request) -> None:
@@ -788,7 +787,7 @@ class NoOverwritingMove(fs.SubTreeFileSystem):
 
 
 def test_where_move_does_not_replace_the_old_file_steps_aside(tmp_path: Path) -> None:
-    from parquet_bloom.storage.writing.upload import _move
+    from parquet_bloom.output.target import _move
 
     (tmp_path / "old").write_bytes(b"old")
     (tmp_path / "new").write_bytes(b"new")

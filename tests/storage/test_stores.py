@@ -10,8 +10,8 @@ from pyarrow import fs
 from samples import write_keys
 
 from parquet_bloom.errors import StorageError
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_of, store_on
 
@@ -75,14 +75,14 @@ def test_what_cannot_be_opened_is_named(store: Store, folder: Path) -> None:
     for name, said in (("none", "no such file"), ("log", "folder|directory|not a regular file")):
         at = store.location(str(folder / name))
         with pytest.raises(StorageError, match=rf"(?i){name}: .*({said})"):
-            Source(at)
+            OpenFile(at)
 
 
 def test_a_pipe_is_not_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     assert LOCAL.start_of(str(folder / "pipe"), 5) == b""
     with pytest.raises(StorageError, match="pipe: is not a regular file"):
-        Source(str(folder / "pipe"))
+        OpenFile(str(folder / "pipe"))
 
 
 def test_links_lead_to_one_file_and_never_in_circles(folder: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from parquet_bloom.storage import version_token
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import file_system_of
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.version_token import LocalToken, StoreToken, proves
 
 HASH = "9e107d9d372bb6826bd81d3542a419d6"
@@ -31,14 +31,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lasting(path: Path, wait: bool = True) -> Any:
-    with Source(path) as source:
+    with OpenFile(path) as source:
         return source.lasting_token(wait)
 
 
 def test_a_token_that_was_kept_is_that_of_the_same_file_only(file: Path) -> None:
     kept = json.loads(json.dumps(lasting(file)))
     assert set(kept) == {"device", "inode", "size", "mtime_ns", "ctime_ns"}
-    with Source(file) as source:
+    with OpenFile(file) as source:
         assert source.is_known_by(kept)
         for name in kept:
             assert not source.is_known_by({**kept, name: kept[name] + 1}), name
@@ -48,7 +48,7 @@ def test_a_token_that_was_kept_is_that_of_the_same_file_only(file: Path) -> None
     with file.open("r+b") as opened:
         opened.write(b"y")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with Source(file) as source:
+    with OpenFile(file) as source:
         assert not source.is_known_by(kept)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kleene import answers, stored
 
 import parquet_bloom
-from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or, Predicate
 
 Values = Mapping[str, tuple[pa.DataType, Sequence[Any]]]  # column -> its type, and values that may be there

@@ -8,10 +8,10 @@ import pytest
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement, Type
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.source.columns import file_leaves
+from parquet_bloom.source.snapshot import Field
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.source import Source
-from parquet_bloom.tables.columns import file_leaves
-from parquet_bloom.tables.snapshot import Field
 
 ID = "PARQUET:field_id"
 REQUIRED, OPTIONAL, REPEATED = (
@@ -23,7 +23,7 @@ REQUIRED, OPTIONAL, REPEATED = (
 
 def schema_of_file(tmp_path, schema: pa.Schema):
     pq.write_table(schema.empty_table(), tmp_path / "x.parquet")
-    with Source(Location(str(tmp_path / "x.parquet"))) as source:
+    with OpenFile(Location(str(tmp_path / "x.parquet"))) as source:
         return source.footer().head.schema
 
 

@@ -27,12 +27,12 @@ from test_delta_snapshot import rows_of, texts_of
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.extras import to_install
-from parquet_bloom.tables.delta import commit as committing
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile
+from parquet_bloom.tables.delta import commit
 from parquet_bloom.tables.delta import table as delta
-from parquet_bloom.tables.delta.replay import _is_deep
-from parquet_bloom.tables.delta.spelling import respelled
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Change, Snapshot, Table, TableFile
+from parquet_bloom.tables.delta.actions import _is_deep
+from parquet_bloom.tables.delta.commit import respelled
 
 WAYS = ("new-path", "same-path")
 
@@ -179,7 +179,7 @@ def test_names_of_all_characters_stay_one_file(tmp_path):
     actions = []
     for i, name in enumerate(names):
         action = made.file_of(tmp_path, name, pa.table({"id": [i]}))
-        action["add"]["path"] = committing.quote(name, "!$&'()+,-.:;=@_~")
+        action["add"]["path"] = commit.quote(name, "!$&'()+,-.:;=@_~")
         actions.append(action)
     made.commit(tmp_path, 1, *actions)
     for way in (*WAYS, "new-path"):
@@ -203,7 +203,7 @@ class Later:
     """deltalake as a later version may be, which encodes more in the paths of removes."""
 
     def __init__(self) -> None:
-        self.real = committing.deltalake()
+        self.real = commit.deltalake()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -237,8 +237,8 @@ def test_what_a_killed_run_left_of_a_trial_goes_with_the_next(tmp_path):
 
 def test_what_deltalake_would_write_is_tried(tmp_path, monkeypatch):
     paths = ["a.parquet", "p=1/a.parquet", "p%3D1/a.parquet", "\ud800", "%00", "b.parquet"]
-    assert respelled(committing.deltalake(), paths) == {"p%3D1/a.parquet", "\ud800"} | (
-        respelled(committing.deltalake(), ["%00"])
+    assert respelled(commit.deltalake(), paths) == {"p%3D1/a.parquet", "\ud800"} | (
+        respelled(commit.deltalake(), ["%00"])
     )
     assert respelled(Later(), ["a.parquet", "p=1/a.parquet"]) == {"p=1/a.parquet"}
     assert respelled(Later(), []) == set()
@@ -403,14 +403,14 @@ def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         return lambda work: work()
 
     def later(work: Callable[[], Any]) -> None:
-        real = committing.Transaction.attempt
+        real = commit.Transaction.attempt
 
-        def attempt(self: committing.Transaction, version: int) -> bool:
-            monkeypatch.setattr(committing.Transaction, "attempt", real)
+        def attempt(self: commit.Transaction, version: int) -> bool:
+            monkeypatch.setattr(commit.Transaction, "attempt", real)
             work()
             return real(self, version)
 
-        monkeypatch.setattr(committing.Transaction, "attempt", attempt)
+        monkeypatch.setattr(commit.Transaction, "attempt", attempt)
 
     return later
 

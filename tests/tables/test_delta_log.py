@@ -20,10 +20,10 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import FileBounds, Snapshot
 from parquet_bloom.tables.delta.log_files import LogFiles
 from parquet_bloom.tables.delta.table import open_delta
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import FileBounds, Snapshot
 
 ID = made.field("id", "long")
 

@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from shares import more_then_slow
 
+from parquet_bloom.source.columns import leaves_of, schema_of
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.tables.delta.table import open_delta
-from parquet_bloom.tables.fields import leaves_of, schema_of
-from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 
 def stored(file: TableFile) -> pa.Table:

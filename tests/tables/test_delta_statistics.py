@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 import parquet_bloom as pb
+from parquet_bloom.source.snapshot import FileBounds
 from parquet_bloom.tables.delta.actions import Add
-from parquet_bloom.tables.delta.schema import read_schema
-from parquet_bloom.tables.delta.statistics import Bounds, rows_of
-from parquet_bloom.tables.snapshot import FileBounds
+from parquet_bloom.tables.delta.statistics import Bounds, read_schema, rows_of
 
 STAMP = dt.datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
 MICROS = (STAMP - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)

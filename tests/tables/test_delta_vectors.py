@@ -17,8 +17,7 @@ from test_delta_snapshot import rows_of
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
 from parquet_bloom.tables import deletion_vector
-from parquet_bloom.tables.delta.deletion_vectors import VectorDeletes, decode_z85
-from parquet_bloom.tables.delta.table import open_delta
+from parquet_bloom.tables.delta.table import VectorDeletes, decode_z85, open_delta
 
 N = 70_000  # rows a file: more than a Roaring container spans
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "delta_deletion_vectors"

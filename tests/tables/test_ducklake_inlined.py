@@ -16,9 +16,9 @@ from pyarrow import fs
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError
-from parquet_bloom.tables.ducklake.in_memory import OneFile
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.tables.ducklake.inlined import OneFile
 from parquet_bloom.tables.ducklake.table import open_ducklake
-from parquet_bloom.tables.snapshot import Snapshot
 from parquet_bloom.zones.build import build_index
 
 VALUES = {  # of each type, as SQL has them

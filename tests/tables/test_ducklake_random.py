@@ -16,9 +16,9 @@ import pytest
 from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, unsound
 
 import parquet_bloom
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Change
 from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Change
 
 TYPES = {
     "INT": "(i * 7919) % 1000 - 500",

@@ -19,11 +19,11 @@ from ducklakes import NOTHING_INLINED, DuckLakeError, Lake, live_rows, sorted_ro
 
 from parquet_bloom import read_table
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
-from parquet_bloom.formats.operands import operand
+from parquet_bloom.format.values import operand
+from parquet_bloom.source.columns import leaves_of
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.tables.ducklake.table import open_ducklake
-from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Snapshot
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "ducklake"
 

@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement, Type
-from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.tables.columns import file_leaves
-from parquet_bloom.tables.fields import leaves_of, schema_of
-from parquet_bloom.tables.snapshot import Field, TableFile
+from parquet_bloom.format.statistics import domain_of
+from parquet_bloom.source.columns import file_leaves, leaves_of, schema_of
+from parquet_bloom.source.snapshot import Field, TableFile
 
 TYPES = {
     "int64": (pa.int64(), [("x",)], "integer"),

@@ -16,7 +16,7 @@ from pyiceberg.avro.encoder import BinaryEncoder
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.tables.iceberg.avro import BoundedDecoder
+from parquet_bloom.tables.iceberg.entries import BoundedDecoder
 
 READS: list[Callable[[Any], Any]] = [
     lambda d: d.read_int(),

@@ -13,10 +13,20 @@ from iceberg_log import Warehouse
 from iceberg_spark import PACKAGES, IcebergSpark, IcebergSparkError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
-from parquet_bloom.facts.kinds import CONTAINS, EQUAL, IN, KINDS, STORED, questions_of
-from parquet_bloom.facts.known import CANNOT_ASK, NOT_USED, USED, known
-from parquet_bloom.worth import samples
-from parquet_bloom.worth.denying import COLUMNS, write_pair
+from parquet_bloom.engines import samples
+from parquet_bloom.engines.samples import COLUMNS, write_pair
+from parquet_bloom.facts.known import (
+    CANNOT_ASK,
+    CONTAINS,
+    EQUAL,
+    IN,
+    KINDS,
+    NOT_USED,
+    STORED,
+    USED,
+    known,
+    questions_of,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, StorageError
-from parquet_bloom.tables.snapshot import Change
+from parquet_bloom.source.snapshot import Change
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 

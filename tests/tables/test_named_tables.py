@@ -8,7 +8,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError
-from parquet_bloom.tables.named.names import parse
+from parquet_bloom.source.names import parse
 
 NAMES = {
     "delta:lake/events": ("delta", "lake/events", None),

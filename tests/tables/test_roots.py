@@ -31,9 +31,9 @@ from pyiceberg.types import LongType, NestedField
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
+from parquet_bloom.source.roots import Roots, TableAccess
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import LOCAL, Stores
-from parquet_bloom.tables.roots import Roots, TableAccess
 
 ROWS = pa.table({"id": pa.array(range(20), pa.int64())})
 FIELDS = [field("id", "long")]

@@ -26,14 +26,13 @@ from samples import command
 import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, StaleIndexError
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.lance_file import MARK, checksum, checksum_offset
-from parquet_bloom.storage.writing import litter
-from parquet_bloom.storage.writing.litter import SUFFIX
-from parquet_bloom.zones import process
+from parquet_bloom.format import lance as form
+from parquet_bloom.format.lance import MARK, checksum, checksum_offset
+from parquet_bloom.output import folder as litter
+from parquet_bloom.output.folder import SUFFIX
+from parquet_bloom.zones import reader as process
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
-from parquet_bloom.zones.process import DistantReader
-from parquet_bloom.zones.reader import LanceReader
+from parquet_bloom.zones.reader import DistantReader, LanceReader
 
 
 @pytest.fixture
@@ -329,7 +328,7 @@ def test_an_error_shows_nothing_of_the_file(index: Path, tmp_path: Path) -> None
 
 
 def test_an_index_at_the_root_of_the_disk_names_nothing_by_itself(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parquet_bloom.zones.roots import Root
+    from parquet_bloom.zones.match import Root
 
     file = ZoneFile(str(index))
     file.path = "/ix/bloomfilter.lance"

@@ -15,8 +15,8 @@ from corpus import vector_file
 from lance_data import KINDS, REFUSED, content, lance, their_index, values
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RefusedTypeError, RequestError, StorageError
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats import roaring
+from parquet_bloom.format import lance as form
+from parquet_bloom.format import roaring
 from parquet_bloom.storage.workers import chained
 from parquet_bloom.zones.build import ZoneMaker, build_index
 from parquet_bloom.zones.container import ZoneFile

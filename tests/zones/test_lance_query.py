@@ -23,7 +23,7 @@ from samples import command
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError
 from parquet_bloom.extras import to_install
-from parquet_bloom.formats import lance as form
+from parquet_bloom.format import lance as form
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Compare, IsIn, IsNull, Not, Or
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
@@ -77,7 +77,7 @@ LITERALS = {
 
 def literals_of(kind, array):
     """Stored values as literals, and others."""
-    from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+    from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 
     stored = []
     for i in (3, 50, 199, 200, 333, 418):
@@ -128,7 +128,7 @@ def test_no_row_is_lost_whatever_the_type(name, bitmap, tmp_path):
 @pytest.mark.parametrize("name", KINDS)
 def test_stored_values_of_a_lance_data_set_are_found(name, tmp_path):
     """Seconds and date64 too, which Parquet, to whose types predicates are bound, does not have."""
-    from parquet_bloom.predicates.arrow_literals import literal_of
+    from parquet_bloom.predicates.casts import literal_of
 
     kind = KINDS[name]
     table = pa.table({"c": values(kind, 300, 5, nulls=False), "n": range(300)})

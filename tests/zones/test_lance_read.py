@@ -20,9 +20,8 @@ from samples import command
 import parquet_bloom
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, StaleIndexError
-from parquet_bloom.storage.source import Source
-from parquet_bloom.zones.pages import plan_pages
-from parquet_bloom.zones.scan import IndexedScan
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.zones.scan import IndexedScan, plan_pages
 
 PAGES = {"data_page_size": 256, "write_batch_size": 32, "write_page_index": True}
 
@@ -185,7 +184,7 @@ def test_a_plan_is_made_only_where_it_saves_more_than_the_dictionaries(tmp_path)
     table = pa.table({"a": [f"a rather long text, number {i % 500}" for i in range(4000)], "b": range(4000)})
     pq.write_table(table, tmp_path / "x.parquet", use_dictionary=["a"], compression="none", **PAGES)
     few, most = np.array([[10, 20]]), np.array([[0, 3000]])
-    with Source(tmp_path / "x.parquet") as source:
+    with OpenFile(tmp_path / "x.parquet") as source:
         assert plan_pages(source, 0, ["a"], few) is None, "the dictionary is larger than all of the pages"
         plan = plan_pages(source, 0, ["b"], few)
         assert plan.pages_read == 1
@@ -200,7 +199,7 @@ def test_an_offset_index_that_lies_is_not_used_or_an_error(tmp_path):
     table = pa.table({"a": range(500), "b": [str(i) for i in range(500)]})
     pq.write_table(table, tmp_path / "x.parquet", use_dictionary=False, compression="none", **PAGES)
     whole = (tmp_path / "x.parquet").read_bytes()
-    with Source(tmp_path / "x.parquet") as source:
+    with OpenFile(tmp_path / "x.parquet") as source:
         chunk = source.footer().chunk(0, 0)
     first, length = chunk.offset_index_offset, chunk.offset_index_length
     used = 0

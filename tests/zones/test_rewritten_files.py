@@ -19,11 +19,11 @@ import pytest
 
 import parquet_bloom
 import parquet_bloom.lance as zones
-from parquet_bloom.chunks import content
 from parquet_bloom.errors import ConflictError, DamagedFileError, StaleIndexError
-from parquet_bloom.formats import lance as form
+from parquet_bloom.filters import content
+from parquet_bloom.format import lance as form
 from parquet_bloom.storage import version_token
-from parquet_bloom.storage.source import Source
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.zones.container import FRAGMENTS, ZoneFile, ZoneWriter
 
 PLANTED = 123456789012345678
@@ -49,7 +49,7 @@ def checksums(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     taken: list[tuple[str, int]] = []
     real = content.chunk_crc
 
-    def noted(source: Source, footer: Any, leaf: Any, row_group: int) -> int:
+    def noted(source: OpenFile, footer: Any, leaf: Any, row_group: int) -> int:
         taken.append((leaf.name, row_group))
         return real(source, footer, leaf, row_group)
 
@@ -147,7 +147,7 @@ def test_a_copy_is_read_once_and_only_where_the_index_is_asked(
     with caplog.at_level("INFO", "parquet_bloom"):
         for _ in range(3):
             assert parquet_bloom.read_table(data, "id = 3003", index=index)["other"].to_pylist() == [1001]
-    settled = Source(data).lasting_token(wait=True) is not None
+    settled = OpenFile(data).lasting_token(wait=True) is not None
     if settled:
         assert set(checksums) == {("id", 1)}, "the bounds rule the other row groups out"
         checksums.clear()

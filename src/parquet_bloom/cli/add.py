@@ -25,12 +25,12 @@ from parquet_bloom.cli.common import (
     say_notes,
     say_table_notes,
     sources_argument,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import RATE, SIZE, Command
 from parquet_bloom.cli.progress import Watch
 
 if TYPE_CHECKING:
-    from parquet_bloom.formats.forms.form import Rate
+    from parquet_bloom.format.forms.form import Rate
 
 
 @click.command("add", cls=Command)
@@ -38,32 +38,57 @@ if TYPE_CHECKING:
 @columns_options
 @output_options
 @commit_options
-@click.option("--spec", default="final", show_default=True, metavar="SPEC",
-              help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.")  # fmt: skip
-@click.option("--placement", type=click.Choice(["footer", "chunk-start", "tail"]),
-              help="Default: footer for final, chunk-start for the 2018 forms.")  # fmt: skip
+@click.option(
+    "--spec",
+    default="final",
+    show_default=True,
+    metavar="SPEC",
+    help="final, parquet-41, parquet-41-early, parquet-41-raw or statistics.",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["footer", "chunk-start", "tail"]),
+    help="Default: footer for final, chunk-start for the 2018 forms.",
+)
 @click.option("--append", is_flag=True, help="With tail, in place: write behind the file itself, with a journal.")
 @click.option("--hash-family", metavar="FAMILY", help="orc, guava or hive.  [default: orc]")
 @click.option("--strategy", metavar="NAME", help="MURMUR128_32 or (guava's default) MURMUR128_64.")
-@click.option("--property", "properties", multiple=True, metavar="P=V",
-              help="A property of the draft, as parquet.expected.entries=1000; may be repeated.")  # fmt: skip
-@click.option("--fpp", type=RATE, metavar="RATE",
-              help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]")  # fmt: skip
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="P=V",
+    help="A property of the draft, as parquet.expected.entries=1000; may be repeated.",
+)
+@click.option(
+    "--fpp",
+    type=RATE,
+    metavar="RATE",
+    help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
+)
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group (statistics: their number).")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
-@click.option("--engine", metavar="NAME",
-              help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3.")  # fmt: skip
+@click.option(
+    "--engine", metavar="NAME", help="Leave out what it breaks on, say what it does not use: duckdb, clickhouse@26.3."
+)
 @click.option("--threads", type=int, metavar="N", help="How many decode and hash at a time.")
 @all_option
 @json_option
 @footer_limits
 @memory_option
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
-    fpp: Rate | None, column_fpp: tuple[str, ...], properties: tuple[str, ...], **options: Any,
-) -> int:  # fmt: skip
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    as_json: bool,
+    show_all: bool,
+    fpp: Rate | None,
+    column_fpp: tuple[str, ...],
+    properties: tuple[str, ...],
+    **options: Any,
+) -> int:
     """Add Bloom filters to Parquet files; no other byte changes.
 
     \b
@@ -78,8 +103,8 @@ def command(
     changes no row; neither --output nor --in-place is given.
     """
     from parquet_bloom.change import add_filters
-    from parquet_bloom.formats.forms.known import format_named
-    from parquet_bloom.formats.properties import parse_properties
+    from parquet_bloom.format.forms.known import format_named
+    from parquet_bloom.format.properties import parse_properties
     from parquet_bloom.report.added import print_added, print_commits
 
     form = format_named(options["spec"])

@@ -17,7 +17,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     sources_argument,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
 
@@ -35,9 +35,15 @@ from parquet_bloom.cli.progress import Watch
 @footer_limits
 @memory_option
 def command(
-    sources: tuple[str, ...], queries: str | None, engine: str | None, raw_files: bool,
-    catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...], show_all: bool, as_json: bool,
-) -> int:  # fmt: skip
+    sources: tuple[str, ...],
+    queries: str | None,
+    engine: str | None,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+) -> int:
     """Say which columns should have filters, what they gain and cost.
 
     \b
@@ -48,15 +54,19 @@ def command(
     Reads footers, and a sample of each column in up to six row groups; nothing is written. Figures are intervals that
     they are likely to lie in. The last lines are commands to paste, with the rates of the table.
     """
+    from parquet_bloom.advise.advise import advise
     from parquet_bloom.report.advice import print_advice
-    from parquet_bloom.worth.advice.advise import advise
 
     with Watch("advise", quiet=as_json) as watch:
         advice = advise(
-            sources, queries=queries, engine=engine, raw_files=raw_files, catalog_properties=catalog_properties,
+            sources,
+            queries=queries,
+            engine=engine,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
             allow_roots=allow_roots,
             progress=watch.files,
-        )  # fmt: skip
+        )
     if as_json:
         print_json("advise", advice)
     elif not quiet():

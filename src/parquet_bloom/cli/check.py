@@ -21,7 +21,7 @@ from parquet_bloom.cli.common import (
     say_notes,
     say_unused,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
@@ -64,16 +64,21 @@ def command(
     """
     from parquet_bloom.report import gates, skipping
     from parquet_bloom.search.check import check
-    from parquet_bloom.tables.named.names import named_table
+    from parquet_bloom.source.names import named_table
 
     words = sources
     sources, predicate = split(words, required=True)
     shown = format_of(as_json, output_format)
     with Watch("check", quiet=shown == "json") as watch, either_way(words, predicate):
         verdicts = check(
-            sources, predicate, range_values=range_values, raw_files=raw_files, progress=watch.files,
-            catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            sources,
+            predicate,
+            range_values=range_values,
+            raw_files=raw_files,
+            progress=watch.files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
     kept = len(verdicts) - verdicts.skipped
     asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]
     if shown == "json":

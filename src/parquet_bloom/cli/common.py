@@ -19,13 +19,23 @@ from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
-from parquet_bloom.report.failures import MOST_REASONS, failure_lines
 from parquet_bloom.report.gates import Gate
-from parquet_bloom.report.text import UNBOUNDED, coloured, folded, inert, json_text, painted, visible, width_of
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.report.text import (
+    MOST_REASONS,
+    UNBOUNDED,
+    coloured,
+    failure_lines,
+    folded,
+    inert,
+    json_text,
+    painted,
+    visible,
+    width_of,
+)
+from parquet_bloom.storage.shown import without_secret
 
 if TYPE_CHECKING:
-    from parquet_bloom.formats.forms.form import Rate
+    from parquet_bloom.format.forms.form import Rate
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
@@ -128,13 +138,19 @@ def footer_limits(command: F) -> F:
 
 
 github_option = click.option(
-    "--output-format", type=click.Choice(["text", "json", "github"]), default="text", show_default=True,
+    "--output-format",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
     help="github: annotations of a workflow run; json: as --json.",
-)  # fmt: skip
+)
 assert_filters_option = click.option(
-    "--assert-filters", multiple=True, type=COLUMN, metavar="C",
+    "--assert-filters",
+    multiple=True,
+    type=COLUMN,
+    metavar="C",
     help="Status 1 if a row group lacks a sound filter on this column; may be repeated.",
-)  # fmt: skip
+)
 raw_files_option = click.option(
     "--raw-files", is_flag=True, help="Read every file that lies in a table's folder as it is, dead ones too."
 )
@@ -153,14 +169,22 @@ def table_options(function: F) -> F:
     """What is said of a table beside its name."""
     for option in (
         click.option(
-            "--allow-root", "allow_roots", multiple=True, type=FILE, metavar="DIR",
+            "--allow-root",
+            "allow_roots",
+            multiple=True,
+            type=FILE,
+            metavar="DIR",
             help="A folder or URI, beside a table's own, below which its log may name files.",
         ),
         click.option(
-            "--catalog-property", "catalog_properties", multiple=True, metavar="K=V", callback=_properties,
+            "--catalog-property",
+            "catalog_properties",
+            multiple=True,
+            metavar="K=V",
+            callback=_properties,
             help="Of the catalog of an iceberg: or ducklake: table, as pyiceberg has them.",
         ),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -175,15 +199,20 @@ def commit_options(function: F) -> F:
         help="Of a table: a commit after so many files; default one for all.",
     )(function)
     return click.option(
-        "--commit", type=click.Choice(["same-path", "new-path"]),
+        "--commit",
+        type=click.Choice(["same-path", "new-path"]),
         help="Of a table: grow files, or replace them; default what keeps all its promises.",
-    )(function)  # fmt: skip
+    )(function)
 
 
 range_option = click.option(
-    "--range-values", type=click.IntRange(0), default=RANGE_VALUES, show_default=True, metavar="N",
+    "--range-values",
+    type=click.IntRange(0),
+    default=RANGE_VALUES,
+    show_default=True,
+    metavar="N",
     help="Ask filters for each value of a range of so many integers or dates.",
-)  # fmt: skip
+)
 sources_argument = click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES...")
 
 
@@ -285,7 +314,7 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
 def print_json(document: str, value: Any) -> None:
     """One JSON document, by its name in report.schemas; what is not finite becomes null."""
     from parquet_bloom.report.schemas import headed
-    from parquet_bloom.storage.results import plain
+    from parquet_bloom.source.results import plain
 
     text = json_text(_as_options(headed(document, plain(value))), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
@@ -344,7 +373,7 @@ def say_notes(notes: Sequence[str]) -> None:
 
 def say_table_notes(sources: Sequence[str], report: Any) -> None:
     """Tell the notes on a table that is changed; of files a warning said them."""
-    from parquet_bloom.tables.named.names import named_table
+    from parquet_bloom.source.names import named_table
 
     if named_table(sources) is not None:
         say_notes(report.notes)

@@ -20,25 +20,42 @@ from parquet_bloom.errors import ParquetBloomError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from parquet_bloom.formats.forms.form import Rate
+    from parquet_bloom.format.forms.form import Rate
 
 # Options by what they are for, in the order of the help page: what most people need first, limits last. All others
 # are "Options".
 SECTIONS = {
     "Which columns": ("columns", "exclude"),
     "Where the result goes": (
-        "output", "in_place", "overwrite", "dry_run", "append", "last", "force", "sync", "read_back", "form",
+        "output",
+        "in_place",
+        "overwrite",
+        "dry_run",
+        "append",
+        "last",
+        "force",
+        "sync",
+        "read_back",
+        "form",
     ),
     "Options": (),
     "Form and size of the filters": (
-        "spec", "placement", "fpp", "column_fpp", "ndv", "max_bytes", "replace", "items", "probability",
+        "spec",
+        "placement",
+        "fpp",
+        "column_fpp",
+        "ndv",
+        "max_bytes",
+        "replace",
+        "items",
+        "probability",
     ),
     "What is printed": ("show_all", "as_json", "output_format", "report", "quiet", "verbose", "help"),
     "Gates, for continuous integration": ("min_skipped", "assert_filters", "assert_complete"),
     "Tables": ("commit", "files_per_commit", "raw_files", "catalog_properties", "allow_roots"),
     "Only for --spec statistics": ("hash_family", "strategy", "properties"),
     "Limits, for files that one trusts": ("max_memory", "max_list_elements", "max_string_bytes"),
-}  # fmt: skip
+}
 
 
 def _quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -53,11 +70,23 @@ def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
 
 # Of every command, before or after its name.
 _TELLING = (
-    click.Option(["-q", "--quiet"], is_flag=True, is_eager=True, expose_value=False, callback=_quiet,
-                 help="Print errors, and what programs read (--json, rows); nothing else."),
-    click.Option(["-v", "--verbose"], count=True, is_eager=True, expose_value=False, callback=_verbose,
-                 help="Say on stderr what is done, a line a file; -vv each step."),
-)  # fmt: skip
+    click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_quiet,
+        help="Print errors, and what programs read (--json, rows); nothing else.",
+    ),
+    click.Option(
+        ["-v", "--verbose"],
+        count=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_verbose,
+        help="Say on stderr what is done, a line a file; -vv each step.",
+    ),
+)
 
 
 class _Telling(click.Command):
@@ -250,8 +279,8 @@ def _columns(names: list[str]) -> list[str]:
             files = (os.path.join(at, file) for at, _, here in os.walk(name) for file in sorted(here))
             name = next((file for file in files if file.endswith(".parquet")), "")
         if os.path.isfile(name):
-            from parquet_bloom.storage.source import Source
+            from parquet_bloom.storage.open_file import OpenFile
 
-            with contextlib.suppress(ParquetBloomError, OSError), Source(name) as source:
+            with contextlib.suppress(ParquetBloomError, OSError), OpenFile(name) as source:
                 return [leaf.name for leaf in source.footer().leaves]
     return []

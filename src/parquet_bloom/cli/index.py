@@ -67,23 +67,41 @@ def command() -> None:
 @table_options
 @json_option
 def build(
-    data: tuple[str, ...], columns: tuple[str, ...], items: int, probability: float, output: str, overwrite: bool,
-    sync: bool, raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...], as_json: bool,
-) -> int:  # fmt: skip
+    data: tuple[str, ...],
+    columns: tuple[str, ...],
+    items: int,
+    probability: float,
+    output: str,
+    overwrite: bool,
+    sync: bool,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
 
     \b
     parquet-bloom index build events/ --column trace_id -o events-index/
     parquet-bloom index build delta:lake/events --column trace_id -o events-index/
     """
-    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.text import plural, size
     from parquet_bloom.zones.build import build_index
 
     with Watch("index build", quiet=as_json) as watch:
         report = build_index(
-            data, columns, output, items=items, probability=probability, overwrite=overwrite, sync=sync,
-            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots, progress=watch.files,
-        )  # fmt: skip
+            data,
+            columns,
+            output,
+            items=items,
+            probability=probability,
+            overwrite=overwrite,
+            sync=sync,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+            progress=watch.files,
+        )
     if as_json:
         print_json("index-build", report)
         return 0
@@ -116,7 +134,7 @@ def inspect(file: str, show_all: bool, as_json: bool) -> int:
 
 
 def _print_index(info: IndexInfo, show_all: bool) -> None:
-    from parquet_bloom.report.tables import plural, share, size
+    from parquet_bloom.report.text import plural, share, size
 
     of = f" of {info.column} ({info.type})" if info.column else ""
     nulls = "with" if info.null_bitmap else "without"
@@ -128,19 +146,29 @@ def _print_index(info: IndexInfo, show_all: bool) -> None:
     if len(fragments) > _FRAGMENTS_SHOWN and not show_all:
         say(f"  ... and {len(fragments) - _FRAGMENTS_SHOWN:,} fragments more")
     rows = [
-        (z.fragment_id, z.zone_start, z.zone_length, "?" if z.nulls is None else z.nulls, size(z.bytes), share(z.fpp),
-         "; ".join(z.problems))
+        (
+            z.fragment_id,
+            z.zone_start,
+            z.zone_length,
+            "?" if z.nulls is None else z.nulls,
+            size(z.bytes),
+            share(z.fpp),
+            "; ".join(z.problems),
+        )
         for z in info.zones
-    ]  # fmt: skip
+    ]
     _print_rows(("fragment", "start", "rows", "nulls", "bytes", "fpp", ""), rows, range(6), show_all)
 
 
 def _print_rows(
-    headings: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int], show_all: bool,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    right: Sequence[int],
+    show_all: bool,
     names: Sequence[int] = (),
-) -> None:  # fmt: skip
+) -> None:
     """The first rows of a table, or all, and how many there are more."""
-    from parquet_bloom.report.tables import print_table
+    from parquet_bloom.report.text import print_table
 
     shown = rows if show_all else rows[:_ROWS_SHOWN]
     if shown:
@@ -158,9 +186,14 @@ def _print_rows(
 @all_option
 @json_option
 def query(
-    index: tuple[str, ...], column: str | None, kind: str | None, root: str | None, no_check: bool,
-    show_all: bool, as_json: bool,
-) -> int:  # fmt: skip
+    index: tuple[str, ...],
+    column: str | None,
+    kind: str | None,
+    root: str | None,
+    no_check: bool,
+    show_all: bool,
+    as_json: bool,
+) -> int:
     """Say which zones may hold a row that matches: =, IN, IS NULL, AND, OR.
 
     \b
@@ -169,7 +202,7 @@ def query(
     Exit status 1 if none may.
     """
     from parquet_bloom.report.added import listed
-    from parquet_bloom.report.tables import plural
+    from parquet_bloom.report.text import plural
     from parquet_bloom.zones.query import query_index
 
     index, predicate = split(index, required=True, what="INDEX")
@@ -201,13 +234,13 @@ def query(
 @json_option
 def verify(
     index: tuple[str, ...], data: tuple[str, ...], column: str | None, kind: str | None, root: str | None, as_json: bool
-) -> int:  # fmt: skip
+) -> int:
     """Hold an index against every row of its data. Exit status 1 if it is wrong: it would cost rows.
 
     \b
     parquet-bloom index verify events-index/
     """
-    from parquet_bloom.report.tables import plural
+    from parquet_bloom.report.text import plural
     from parquet_bloom.zones.verify import verify_index
 
     given = data[0] if len(data) == 1 else list(data) or None
@@ -237,7 +270,7 @@ def register(file: str, dataset: str, name: str | None, replace: bool) -> int:
     \b
     parquet-bloom index register index/trace_id/bloomfilter.lance events.lance
     """
-    from parquet_bloom.zones.register import register_index
+    from parquet_bloom.zones.verify import register_index
 
     with Watch("index register") as watch:
         watch.tell("verifying every row")

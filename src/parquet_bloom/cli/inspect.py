@@ -24,7 +24,7 @@ from parquet_bloom.cli.common import (
     say_notes,
     sources_argument,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
@@ -40,10 +40,17 @@ from parquet_bloom.cli.progress import Watch
 @table_options
 @footer_limits
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], show_all: bool, as_json: bool,
-    assert_filters: tuple[str, ...], output_format: str,
-    raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
-) -> int:  # fmt: skip
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    show_all: bool,
+    as_json: bool,
+    assert_filters: tuple[str, ...],
+    output_format: str,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+) -> int:
     """Show the filters of Parquet files, and what is wrong with them.
 
     \b
@@ -53,16 +60,22 @@ def command(
 
     Reads the filters, not the data; `verify` finds what only the data can show.
     """
-    from parquet_bloom.audit.inspect import inspect
+    from parquet_bloom.filters.inspect import inspect
     from parquet_bloom.report import gates
     from parquet_bloom.report.filters import print_inspected
 
     shown = format_of(as_json, output_format)
     with Watch("inspect", quiet=shown == "json") as watch:
         report = inspect(
-            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, raw_files=raw_files,
-            assert_filters=listed(assert_filters), catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            sources,
+            columns=listed(columns),
+            exclude=listed(exclude),
+            progress=watch.files,
+            raw_files=raw_files,
+            assert_filters=listed(assert_filters),
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
     say_notes(report.notes)
     if shown == "json":

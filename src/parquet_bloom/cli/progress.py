@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 
 from parquet_bloom.cli.process import go_on, talk
 from parquet_bloom.report.text import cells, inert, painted, shortened, visible, width_of
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.storage.progress import Progress
@@ -168,7 +168,7 @@ class Watch:
 
     def _rate(self, progress: Progress) -> str:
         """31.4 MiB/s, or 12 files/s where sizes are not known; nothing in the first second."""
-        from parquet_bloom.report.tables import size
+        from parquet_bloom.report.text import size
 
         seconds = time.monotonic() - self._started
         if seconds < 1 or progress.share >= 1:
@@ -248,7 +248,7 @@ def _clock(seconds: float) -> str:
 
 def in_words(progress: Progress) -> str:
     """120 of 3,000 files, 1.2 GiB of 30.0 GiB"""
-    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.text import plural, size
 
     words = []
     if progress.files > 1 or not progress.parts:

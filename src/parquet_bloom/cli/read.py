@@ -49,10 +49,20 @@ _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends her
 @range_option
 @footer_limits
 def command(
-    sources: tuple[str, ...], where: str | None, columns: str | None, limit: int | None, output: str | None,
-    overwrite: bool, form: str | None, explain: bool, indexes: tuple[str, ...],
-    range_values: int, raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
-) -> int:  # fmt: skip
+    sources: tuple[str, ...],
+    where: str | None,
+    columns: str | None,
+    limit: int | None,
+    output: str | None,
+    overwrite: bool,
+    form: str | None,
+    explain: bool,
+    indexes: tuple[str, ...],
+    range_values: int,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+) -> int:
     """Read the rows that match a predicate, or all rows.
 
     \b
@@ -65,8 +75,7 @@ def command(
     """
     from parquet_bloom.read import scan_of
     from parquet_bloom.report import rows, skipping
-    from parquet_bloom.report.tables import plural, size
-    from parquet_bloom.report.text import width_of
+    from parquet_bloom.report.text import plural, size, width_of
 
     form = _format(output, form)
     words = sources
@@ -76,9 +85,15 @@ def command(
     table: rows.Table | None = None
     with Watch("read") as watch, either_way(words, where):
         scan = scan_of(
-            sources, where, index=list(indexes) or None, range_values=range_values, raw_files=raw_files,
-            progress=watch.files, catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            sources,
+            where,
+            index=list(indexes) or None,
+            range_values=range_values,
+            raw_files=raw_files,
+            progress=watch.files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)
         batches = rows.limited(found, _TABLE_ROWS) if cut else found
@@ -124,7 +139,7 @@ def _target(output: str | None, overwrite: bool, watch: Watch) -> Iterator[IO[by
     if output is None:
         yield _Stdout(watch)  # type: ignore[misc]
         return
-    from parquet_bloom.storage.writing.new_file import new_output
+    from parquet_bloom.output.new_file import new_output
 
     with new_output(output, overwrite) as out:
         yield out

@@ -21,7 +21,7 @@ from parquet_bloom.cli.common import (
     say_failed,
     say_table_notes,
     sources_argument,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
@@ -37,9 +37,13 @@ from parquet_bloom.cli.progress import Watch
 @json_option
 @footer_limits
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, show_all: bool,
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    as_json: bool,
+    show_all: bool,
     **options: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Take Bloom filters out again, all forms.
 
     \b

@@ -13,7 +13,7 @@ from parquet_bloom.cli.common import (
     say,
     say_failed,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
@@ -52,8 +52,8 @@ def command(
     argument) it shows what folders' names, bounds and filters leave of it. The page is one file that needs no
     network; the data behind its pictures is in it as JSON.
     """
-    from parquet_bloom.report.page.write import write_report
-    from parquet_bloom.report.tables import plural, size
+    from parquet_bloom.report.page.page import write_report
+    from parquet_bloom.report.text import plural, size
 
     words = sources
     sources, where = split(words, where)

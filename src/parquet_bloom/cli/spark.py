@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parquet_bloom._version import __version__
-from parquet_bloom.cli.common import column_rates, columns_options, commit_options, listed, print_json, quiet, say
+from parquet_bloom.cli.common import (
+    column_rates,
+    columns_options,
+    commit_options,
+    listed,
+    print_json,
+    quiet,
+    say,
+)
 from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
-from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed
+from parquet_bloom.cli.spark_look import COMMANDS, open_session, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
-    from parquet_bloom.formats.forms.form import Rate
+    from parquet_bloom.format.forms.form import Rate
+
+
+# --- spark ----------------------------------------------------------------------------------------
 
 _SHOWN = 5  # failed files that are named; --report FILE has them all
 _LOOKING = ("inspect", "verify", "check", "prune", "read", "index")
@@ -27,9 +38,7 @@ class _Commands(Commands):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in _LOOKING:
-            from parquet_bloom.cli import spark_look
-
-            return spark_look.COMMANDS[name]
+            return COMMANDS[name]
         return super().get_command(ctx, name)
 
 
@@ -63,8 +72,12 @@ def command() -> None:
 @click.option("--hash-family", metavar="FAMILY", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--strategy", metavar="NAME", help="Of statistics, as `parquet-bloom add` has it.")
 @click.option("--property", "properties", multiple=True, metavar="P=V", help="Of statistics: a property of the draft.")
-@click.option("--fpp", type=RATE, metavar="RATE",
-              help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]")  # fmt: skip
+@click.option(
+    "--fpp",
+    type=RATE,
+    metavar="RATE",
+    help="False positive rate to stay within, or auto.  [default: 0.01, statistics: 0.05]",
+)
 @click.option("--column-fpp", multiple=True, metavar="C=RATE", help="The rate of one column.")
 @click.option("--ndv", type=int, help="First guess of distinct values per row group; the data decide.")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
@@ -72,10 +85,19 @@ def command() -> None:
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
 @report_options
 def add(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], fpp: Rate | None,
-    column_fpp: tuple[str, ...], properties: tuple[str, ...], master: str | None, conf: tuple[str, ...],
-    py_files: tuple[str, ...], report: str | None, as_json: bool, **options: Any,
-) -> int:  # fmt: skip
+    paths: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    fpp: Rate | None,
+    column_fpp: tuple[str, ...],
+    properties: tuple[str, ...],
+    master: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[str, ...],
+    report: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
 
     \b
@@ -84,9 +106,9 @@ def add(
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
-    from parquet_bloom.formats.properties import parse_properties
+    from parquet_bloom.format.properties import parse_properties
+    from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.frames import refuse_existing, write_report
-    from parquet_bloom.spark.pipeline import add_filters
     from parquet_bloom.spark.progress import watched
 
     rates = column_rates(fpp, column_fpp)
@@ -94,9 +116,15 @@ def add(
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(
-            spark, paths, columns=listed(columns), exclude=listed(exclude), fpp=rates,
-            conf=parse_properties(properties) if properties else None, progress=progress, **options,
-        )  # fmt: skip
+            spark,
+            paths,
+            columns=listed(columns),
+            exclude=listed(exclude),
+            fpp=rates,
+            conf=parse_properties(properties) if properties else None,
+            progress=progress,
+            **options,
+        )
         sums, first = _sums(rows) if progress is None or progress.report is None else _own_sums(progress.report)
         if report is not None:
             write_report(spark, rows, report)
@@ -120,8 +148,8 @@ def package(output: str, overwrite: bool) -> int:
     What it imports (pyarrow, pandas, numba, numpy, thrift, xxhash, mmh3, sqlglot) must be there, as zips hold no
     machine code.
     """
-    from parquet_bloom.report.tables import size
-    from parquet_bloom.spark.archive import write_archive
+    from parquet_bloom.report.text import size
+    from parquet_bloom.spark.sessions import write_archive
 
     n_files, n_bytes = write_archive(output, overwrite)
     say(f"{output}: {n_files} files of parquet-bloom {__version__}, {size(n_bytes)}")
@@ -130,11 +158,19 @@ def package(output: str, overwrite: bool) -> int:
 
 def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
     """Sums over a report, and its first errors, by Spark."""
-    sums = rows.selectExpr(
-        "count(1) files", "count_if(status = 'done') done", "count_if(status = 'unchanged') unchanged",
-        "count_if(status = 'failed') failed", "coalesce(sum(filters), 0) filters",
-        "coalesce(sum(filter_bytes), 0) filter_bytes", "coalesce(sum(bytes_before), 0) bytes",
-    ).head().asDict()  # fmt: skip
+    sums = (
+        rows.selectExpr(
+            "count(1) files",
+            "count_if(status = 'done') done",
+            "count_if(status = 'unchanged') unchanged",
+            "count_if(status = 'failed') failed",
+            "coalesce(sum(filters), 0) filters",
+            "coalesce(sum(filter_bytes), 0) filter_bytes",
+            "coalesce(sum(bytes_before), 0) bytes",
+        )
+        .head()
+        .asDict()
+    )
     return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
 
 
@@ -149,7 +185,7 @@ def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[s
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:
-    from parquet_bloom.report.tables import growth, plural, size
+    from parquet_bloom.report.text import growth, plural, size
 
     more = f" (files {growth(sums['bytes'], sums['bytes'] + sums['filter_bytes'])})" if sums["bytes"] else ""
     say(

@@ -1,18 +1,21 @@
-"""`parquet-bloom spark inspect|verify|check|prune|read`: the functions of parquet_bloom.spark that write no filters."""
+"""`parquet-bloom spark inspect|verify|check|prune|read|index`: functions that write no filters; options of all."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from parquet_bloom.cli.common import (
     aside,
     columns_options,
+    complain,
     indexed_columns_option,
+    json_option,
     listed,
     print_json,
     quiet,
@@ -22,7 +25,72 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
-from parquet_bloom.cli.spark_common import open_session, paths_argument, report_options, say_failed, session_options
+from parquet_bloom.errors import RequestError
+
+if TYPE_CHECKING:
+    pass
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def session_options(function: F) -> F:
+    """--master, --conf and --py-files."""
+    function = click.option(
+        "--py-files",
+        multiple=True,
+        type=FILE,
+        metavar="FILES",
+        help="Python code for the executors: .zip, .whl, .py, with commas between; see `spark package`.",
+    )(function)
+    function = click.option("--conf", multiple=True, metavar="K=V", help="One of Spark's properties; may be repeated.")(
+        function
+    )
+    return click.option("--master", metavar="URL", help="Of a session that is started here.  [default: local[*]]")(
+        function
+    )
+
+
+def report_options(function: F) -> F:
+    """Those of session_options, --report and --json."""
+    function = click.option("--report", type=FILE, metavar="FILE", help="Write all rows there, as Parquet.")(
+        json_option(function)
+    )
+    return session_options(function)
+
+
+paths_argument = click.argument("paths", nargs=-1, required=True, type=FILE, metavar="PATHS...")
+
+
+@contextmanager
+def open_session(master: str | None, conf: Sequence[str], py_files: Sequence[str] = ()) -> Iterator[Any]:
+    """A session, within which errors of Spark's are one line."""
+    from parquet_bloom.spark.failures import in_one_line
+    from parquet_bloom.spark.sessions import session
+
+    settings = {}
+    for text in conf:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise RequestError(f"--conf {text}: expected NAME=VALUE")
+        settings[name] = value
+    names = [name for text in py_files for name in text.split(",") if name]
+    with in_one_line(), session(master, settings, names) as spark:
+        yield spark
+
+
+def say_failed(failed: int, files: int, first: Sequence[str], written: str | None) -> int:
+    """Name the first failed files, then how many there are and where all are; returns the exit status."""
+    for error in first:
+        complain(error)
+    if failed:
+        more = ""
+        if failed > len(first):
+            rest = f"all of them are in {written}" if written is not None else "give --report FILE for all of them"
+            more = f"; the first {len(first)} are above, {rest}"
+        complain(f"{failed:,} of {files:,} files failed{more}")
+    return 2 if failed else 0
+
 
 _FIRST = 5
 rows_option = click.option(
@@ -63,9 +131,9 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
             refuse_existing(spark, report)
         frame = job().persist()
         named = [f"{expression} `{name}`" for name, expression in printed.sums.items()]
-        totals = frame.selectExpr(
-            *named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files"
-        ).head().asDict()  # fmt: skip
+        totals = (
+            frame.selectExpr(*named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files").head().asDict()
+        )
         errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
         worth = frame.filter("error IS NULL").filter(printed.worth)
         rows = worth.select(*printed.columns).limit(printed.limit).collect()
@@ -78,7 +146,7 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
             {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
         )
     else:
-        from parquet_bloom.report.tables import plural, print_table
+        from parquet_bloom.report.text import plural, print_table
 
         if rows and not quiet():
             print_table(printed.columns, _cells(rows))
@@ -100,11 +168,18 @@ def _cells(rows: Sequence[Sequence[object]]) -> list[list[object]]:
 @rows_option
 @report_options
 def inspect(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...],
+    paths: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
     catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
-    py_files: tuple[str, ...], report: str | None, as_json: bool,
-) -> int:  # fmt: skip
+    allow_roots: tuple[str, ...],
+    limit: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[str, ...],
+    report: str | None,
+    as_json: bool,
+) -> int:
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
 
     \b
@@ -135,11 +210,19 @@ def inspect(
 @rows_option
 @report_options
 def verify(
-    paths: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None,
+    paths: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    sample: int | None,
     catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
-    py_files: tuple[str, ...], report: str | None, as_json: bool,
-) -> int:  # fmt: skip
+    allow_roots: tuple[str, ...],
+    limit: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[str, ...],
+    report: str | None,
+    as_json: bool,
+) -> int:
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
     Exit status 1 if a filter is wrong: it costs rows in every engine that uses it.
@@ -153,9 +236,15 @@ def verify(
     sums = {name: f"count_if(status = '{name}')" for name in ("right", "wrong", "unknown")}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
-            verify_filters, spark, paths, listed(columns), listed(exclude), sample,
-            catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            verify_filters,
+            spark,
+            paths,
+            listed(columns),
+            listed(exclude),
+            sample,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
         totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
 
@@ -169,11 +258,19 @@ def verify(
 @rows_option
 @report_options
 def check(
-    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
+    paths: tuple[str, ...],
+    predicate: str,
+    range_values: int,
+    raw_files: bool,
     catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
-    py_files: tuple[str, ...], report: str | None, as_json: bool,
-) -> int:  # fmt: skip
+    allow_roots: tuple[str, ...],
+    limit: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[str, ...],
+    report: str | None,
+    as_json: bool,
+) -> int:
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
     Exit status 1 if no row group of any file can match.
@@ -191,9 +288,15 @@ def check(
     sums["files not opened"] = "count_if(row_group IS NULL AND error IS NULL)"
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
-            function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
-            catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            function,
+            spark,
+            paths,
+            predicate,
+            range_values=range_values,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
         totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
 
@@ -207,11 +310,19 @@ def check(
 @rows_option
 @report_options
 def prune(
-    paths: tuple[str, ...], predicate: str, range_values: int, raw_files: bool,
+    paths: tuple[str, ...],
+    predicate: str,
+    range_values: int,
+    raw_files: bool,
     catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
-    py_files: tuple[str, ...], report: str | None, as_json: bool,
-) -> int:  # fmt: skip
+    allow_roots: tuple[str, ...],
+    limit: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[str, ...],
+    report: str | None,
+    as_json: bool,
+) -> int:
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
     Exit status 1 if there are none.
@@ -225,9 +336,15 @@ def prune(
     sums = {"left": "count_if(error IS NULL)", "bytes": "coalesce(sum(size), 0)"}
     with open_session(master, conf, py_files) as spark:
         job = functools.partial(
-            function, spark, paths, predicate, range_values=range_values, raw_files=raw_files,
-            catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            function,
+            spark,
+            paths,
+            predicate,
+            range_values=range_values,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
         totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
 
@@ -243,11 +360,19 @@ def prune(
 @rows_option
 @session_options
 def read(
-    paths: tuple[str, ...], where: str, columns: str | None, output: str | None, range_values: int,
-    raw_files: bool, catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...], limit: int, master: str | None, conf: tuple[str, ...],
+    paths: tuple[str, ...],
+    where: str,
+    columns: str | None,
+    output: str | None,
+    range_values: int,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+    limit: int,
+    master: str | None,
+    conf: tuple[str, ...],
     py_files: tuple[str, ...],
-) -> int:  # fmt: skip
+) -> int:
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
 
     Of a table (delta:, iceberg:, ducklake:) the rows that live, read as `parquet-bloom read` does.
@@ -255,7 +380,7 @@ def read(
     \b
     parquet-bloom spark read events/ --where "trace_id = '4bf92f3577b34da6'"
     """
-    from parquet_bloom.report.tables import print_table
+    from parquet_bloom.report.text import print_table
     from parquet_bloom.spark import read as job
     from parquet_bloom.spark.progress import watched
     from parquet_bloom.spark.storages import storages
@@ -264,9 +389,15 @@ def read(
     with open_session(master, conf, py_files) as spark:
         with watched(spark, quiet()):
             frame = job(
-                spark, paths, where, names, range_values=range_values, raw_files=raw_files,
-                catalog_properties=catalog_properties, allow_roots=allow_roots,
-            )  # fmt: skip
+                spark,
+                paths,
+                where,
+                names,
+                range_values=range_values,
+                raw_files=raw_files,
+                catalog_properties=catalog_properties,
+                allow_roots=allow_roots,
+            )
             if output is not None:
                 frame.write.parquet(storages(spark, (), output).absolute(output))
                 return 0
@@ -303,7 +434,7 @@ def index(
     \b
     parquet-bloom spark index events/ --column trace_id -o events-index/
     """
-    from parquet_bloom.report.tables import size
+    from parquet_bloom.report.text import size
     from parquet_bloom.spark import build_zone_index
     from parquet_bloom.spark.progress import watched
 
@@ -315,5 +446,10 @@ def index(
 
 
 COMMANDS: dict[str, click.Command] = {
-    "inspect": inspect, "verify": verify, "check": check, "prune": prune, "read": read, "index": index,
-}  # fmt: skip
+    "inspect": inspect,
+    "verify": verify,
+    "check": check,
+    "prune": prune,
+    "read": read,
+    "index": index,
+}

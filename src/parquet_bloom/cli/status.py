@@ -23,7 +23,7 @@ from parquet_bloom.cli.common import (
     say_notes,
     sources_argument,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
@@ -39,10 +39,17 @@ from parquet_bloom.cli.progress import Watch
 @table_options
 @footer_limits
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], as_json: bool,
-    assert_filters: tuple[str, ...], assert_complete: bool, output_format: str,
-    raw_files: bool, catalog_properties: dict[str, str] | None, allow_roots: tuple[str, ...],
-) -> int:  # fmt: skip
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    as_json: bool,
+    assert_filters: tuple[str, ...],
+    assert_complete: bool,
+    output_format: str,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
+    allow_roots: tuple[str, ...],
+) -> int:
     """Say which columns lack filters, and which have lost some.
 
     \b
@@ -55,16 +62,22 @@ def command(
     lack: row groups without a filter. lost: those of them whose rows were appended, or written anew, after the
     column had filters in the table; since: the first version with such rows.
     """
-    from parquet_bloom.audit.status import status
+    from parquet_bloom.filters.status import status
     from parquet_bloom.report import gates
-    from parquet_bloom.report.status import print_status
+    from parquet_bloom.report.filters import print_status
 
     shown = format_of(as_json, output_format)
     with Watch("status", quiet=shown == "json") as watch:
         report = status(
-            sources, columns=listed(columns), exclude=listed(exclude), assert_filters=listed(assert_filters),
-            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots, progress=watch.files,
-        )  # fmt: skip
+            sources,
+            columns=listed(columns),
+            exclude=listed(exclude),
+            assert_filters=listed(assert_filters),
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+            progress=watch.files,
+        )
     asked = gates.status_gates(report, assert_filters, assert_complete)
     say_notes(report.notes)
     if shown == "json":

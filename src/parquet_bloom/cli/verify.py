@@ -24,7 +24,7 @@ from parquet_bloom.cli.common import (
     say_notes,
     sources_argument,
     table_options,
-)  # fmt: skip
+)
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
@@ -41,10 +41,17 @@ from parquet_bloom.cli.progress import Watch
 @footer_limits
 @memory_option
 def command(
-    sources: tuple[str, ...], columns: tuple[str, ...], exclude: tuple[str, ...], sample: int | None, show_all: bool,
-    as_json: bool, output_format: str, raw_files: bool, catalog_properties: dict[str, str] | None,
+    sources: tuple[str, ...],
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    sample: int | None,
+    show_all: bool,
+    as_json: bool,
+    output_format: str,
+    raw_files: bool,
+    catalog_properties: dict[str, str] | None,
     allow_roots: tuple[str, ...],
-) -> int:  # fmt: skip
+) -> int:
     """Check that each filter admits every stored value of its column.
 
     \b
@@ -55,16 +62,22 @@ def command(
     Measures as well how many values are admitted that are not stored. Exit status 1 if a filter is wrong: it costs
     rows in every engine that uses it.
     """
-    from parquet_bloom.audit.verify import verify
+    from parquet_bloom.filters.verify import verify
     from parquet_bloom.report import gates
     from parquet_bloom.report.filters import print_verified
 
     shown = format_of(as_json, output_format)
     with Watch("verify", quiet=shown == "json") as watch:
         report = verify(
-            sources, columns=listed(columns), exclude=listed(exclude), sample=sample, progress=watch.files,
-            raw_files=raw_files, catalog_properties=catalog_properties, allow_roots=allow_roots,
-        )  # fmt: skip
+            sources,
+            columns=listed(columns),
+            exclude=listed(exclude),
+            sample=sample,
+            progress=watch.files,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
     say_notes(report.notes)
     gate = gates.none_wrong(report.files)
     if shown == "json":

@@ -13,31 +13,29 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from parquet_bloom.edit.build import BuiltElsewhere
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
 from parquet_bloom.edit.plan import Plan, Request, Run, planned, upper_bound
-from parquet_bloom.edit.removal import check_undoable
 from parquet_bloom.edit.reports import AddedFile, AddReport
-from parquet_bloom.edit.rewrite import check_movable
-from parquet_bloom.edit.writer import Writer
-from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.thrift.compact import uncollected
-from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.results import each
-from parquet_bloom.storage.source import PathLike, Source
-from parquet_bloom.storage.workers import Workers, processors
-from parquet_bloom.storage.writing.draft import Transfer
-from parquet_bloom.storage.writing.file_lock import opened
-from parquet_bloom.storage.writing.target import (
+from parquet_bloom.edit.rewrite import check_movable, check_undoable
+from parquet_bloom.edit.writer import BuiltElsewhere, Writer
+from parquet_bloom.format.compact import uncollected
+from parquet_bloom.format.footer import Footer
+from parquet_bloom.output.draft import Transfer
+from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.target import (
     WriteOptions,
     check_target,
     copy_whole,
     disk_needed,
     new_version,
     outputs_of,
-)  # fmt: skip
+)
+from parquet_bloom.source.results import each
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.workers import Workers, processors
 
 
 def add_as(
@@ -66,9 +64,12 @@ def add_as(
 
 
 def add_file(
-    file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None = None,
+    file: DataFile,
+    target: Location,
+    run: Run,
+    built: BuiltElsewhere | None = None,
     columns: Collection[int] | None = None,
-) -> AddedFile:  # fmt: skip
+) -> AddedFile:
     """Add filters to one file.
 
     built    gives filters that were built elsewhere, once it has seen that the file is still the same
@@ -80,9 +81,13 @@ def add_file(
 
 
 def add_to(
-    source: Source, file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None = None,
+    source: OpenFile,
+    file: DataFile,
+    target: Location,
+    run: Run,
+    built: BuiltElsewhere | None = None,
     columns: Collection[int] | None = None,
-) -> AddedFile:  # fmt: skip
+) -> AddedFile:
     """As add_file, for a file that is open."""
     started = time.perf_counter()
     request, whole = run.request, run.whole or source
@@ -110,9 +115,14 @@ def add_to(
 
 
 def _carry_out(
-    source: Source, footer: Footer, file_plan: Plan, target: Location, run: Run, report: AddedFile,
+    source: OpenFile,
+    footer: Footer,
+    file_plan: Plan,
+    target: Location,
+    run: Run,
+    report: AddedFile,
     built: BuiltElsewhere | None,
-) -> Transfer:  # fmt: skip
+) -> Transfer:
     request, whole = run.request, run.whole or source
     report.bytes_after = source.size
     how = WriteOptions(

@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.column_bounds import chunks_of
 from parquet_bloom.edit.gain import Estimate, estimate
 from parquet_bloom.edit.sample import distinct, halves, places_of, share_held, thinned
-from parquet_bloom.formats.bounds import domain_of, statistics_of
-from parquet_bloom.formats.forms.form import Sizing
-from parquet_bloom.formats.metadata.footer import Footer
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY
-from parquet_bloom.formats.values import floats_in
-from parquet_bloom.storage.source import Source
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.footer import Footer
+from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.schema import BYTE_ARRAY
+from parquet_bloom.format.statistics import domain_of, statistics_of
+from parquet_bloom.format.values import floats_in
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.workers import Workers
 
 LEAST_BENEFIT = 0.1
@@ -37,9 +37,12 @@ _DOCUMENTS = ("JSON", "BSON", "VARIANT", "GEOMETRY", "GEOGRAPHY")
 
 
 def columns_left_out(
-    source: Source, footer: Footer, chunks: Mapping[int, Sequence[int]], sizings: Mapping[int, Sizing],
+    source: OpenFile,
+    footer: Footer,
+    chunks: Mapping[int, Sequence[int]],
+    sizings: Mapping[int, Sizing],
     workers: Workers,
-) -> dict[int, str]:  # fmt: skip
+) -> dict[int, str]:
     """Say which of some columns are not worth a filter: column -> why, in words that hold for every engine.
 
     chunks   column -> the row groups in which it could get one

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.sample import Sample, distinct, integers_of
-from parquet_bloom.formats.bounds import ColumnStatistics, domain_of
-from parquet_bloom.formats.metadata.outline import Outline, Slot
-from parquet_bloom.formats.metadata.schema import INT32, INT64, Leaf
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.outline import Outline, Slot
+from parquet_bloom.format.schema import INT32, INT64, Leaf
+from parquet_bloom.format.statistics import ColumnStatistics, domain_of
 
 _EMPTY = (2.0, 4.0, 8.0)  # e^-these of some integers are in no row group: whether a free one is near, as nobody looked
 _JUMPS = 100
@@ -55,9 +55,13 @@ class Chunks:
 
 
 def chunks_of(
-    leaf: Leaf, files: Sequence[tuple[Outline, Leaf, ColumnStatistics]], row_groups: int,
-    opened: Callable[[int, int], ColumnReader], remote: bool = False, only: Sequence[int] | None = None,
-) -> Chunks:  # fmt: skip
+    leaf: Leaf,
+    files: Sequence[tuple[Outline, Leaf, ColumnStatistics]],
+    row_groups: int,
+    opened: Callable[[int, int], ColumnReader],
+    remote: bool = False,
+    only: Sequence[int] | None = None,
+) -> Chunks:
     """The chunks of a column that hold a value.
 
     files   that have the column, with the column in each and its statistics; row_groups: of these and all others

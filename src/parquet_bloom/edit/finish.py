@@ -9,9 +9,6 @@ from itertools import chain
 import pyarrow.parquet as pq
 import xxhash
 
-from parquet_bloom.chunks.decode import PYARROW_ERRORS
-from parquet_bloom.chunks.filter_ranges import fitting_ranges, header_of
-from parquet_bloom.chunks.locate import FilterRange, FilterRanges, contradiction, outline_of
 from parquet_bloom.errors import (
     DamagedFileError,
     EncryptedFileError,
@@ -20,13 +17,15 @@ from parquet_bloom.errors import (
     NotParquetError,
     parameter,
 )
-from parquet_bloom.formats.filters import decode_filter
-from parquet_bloom.formats.footer_filters import footer_filters
-from parquet_bloom.formats.metadata.edits import Moves
-from parquet_bloom.formats.metadata.footer import MAGIC, ChunkKey, chunk_extent
-from parquet_bloom.storage.source import Range, Source
+from parquet_bloom.filters.decode import PYARROW_ERRORS
+from parquet_bloom.filters.locate import FilterRange, FilterRanges, contradiction, fitting_ranges, header_of, outline_of
+from parquet_bloom.format.edits import Moves
+from parquet_bloom.format.filters import decode_filter
+from parquet_bloom.format.footer import MAGIC, ChunkKey, chunk_extent
+from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.output.draft import NewVersion
+from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.storage.workers import Workers
-from parquet_bloom.storage.writing.draft import NewVersion
 
 _PAGE_HEADER_BYTES = 64
 _AT_ONCE = 1 << 20  # bytes of filters that are read back together, and stay in the processor's cache for their checksum
@@ -44,7 +43,7 @@ def checksum(data: bytes) -> int:
     return xxhash.xxh3_64_intdigest(data)
 
 
-def check_written(source: Source, new: Source, moves: Moves) -> None:
+def check_written(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     """Read a new file back before it takes its place. Raises LayoutError, and the target stays.
 
     source     the old file
@@ -60,9 +59,12 @@ def check_written(source: Source, new: Source, moves: Moves) -> None:
 
 
 def check_filters(
-    source: Source, new: Source, checksums: Mapping[ChunkKey, int],
-    filter_ranges: Mapping[ChunkKey, tuple[int, int]], workers: Workers,
-) -> None:  # fmt: skip
+    source: OpenFile,
+    new: OpenFile,
+    checksums: Mapping[ChunkKey, int],
+    filter_ranges: Mapping[ChunkKey, tuple[int, int]],
+    workers: Workers,
+) -> None:
     """Every new filter is as it was built, lies where the footer says, and agrees with all around it, or LayoutError.
 
     checksums      (row group, column) -> `checksum` of the filter's header and bitset as they were built
@@ -87,7 +89,7 @@ def check_filters(
 
 
 def _check_filter(
-    source: Source, new: Source, key: ChunkKey, where: Range, as_built: bool, recorded: FilterRange | None
+    source: OpenFile, new: OpenFile, key: ChunkKey, where: Range, as_built: bool, recorded: FilterRange | None
 ) -> None:
     """One whose place in the footer, length or header tells too little: it is decoded."""
     offset, length = where
@@ -101,7 +103,7 @@ def _check_filter(
         raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
-def _read_back(new: Source, ranges: Sequence[Range]) -> list[tuple[int, bytes]]:
+def _read_back(new: OpenFile, ranges: Sequence[Range]) -> list[tuple[int, bytes]]:
     """Checksum and first bytes of each range; a single one may be large and is read in parts."""
     if len(ranges) > 1:
         return [(checksum(data), data[:_HEAD_BYTES]) for data in new.read_ranges(ranges)]
@@ -128,7 +130,7 @@ def _batches(filter_ranges: Mapping[ChunkKey, tuple[int, int]]) -> Iterator[list
         yield batch
 
 
-def check_texts(source: Source, new: Source, texts: Mapping[ChunkKey, Sequence[tuple[str, str]]]) -> None:
+def check_texts(source: OpenFile, new: OpenFile, texts: Mapping[ChunkKey, Sequence[tuple[str, str]]]) -> None:
     """The filters in column metadata are those that were built, and decode. Raises LayoutError."""
     footer = new.footer() if texts else None
     for key, pairs in texts.items():
@@ -142,7 +144,7 @@ def check_texts(source: Source, new: Source, texts: Mapping[ChunkKey, Sequence[t
             raise _wrong(source, f"the filter of row group {key[0]}, column {key[1]}: {error}") from error
 
 
-def check_footer_size(source: Source, data: bytes) -> None:
+def check_footer_size(source: OpenFile, data: bytes) -> None:
     """Raise LayoutError for a footer that readers would refuse."""
     if len(data) > _FOOTER_BYTES:
         reason = f"nothing was changed: the footer would take {len(data):,} bytes, and readers refuse 100 MB"
@@ -150,7 +152,7 @@ def check_footer_size(source: Source, data: bytes) -> None:
         raise LayoutError(source.path, f"{reason}; " + ways)
 
 
-def _check_pages(source: Source, new: Source, moves: Moves) -> None:
+def _check_pages(source: OpenFile, new: OpenFile, moves: Moves) -> None:
     """The first page header of every moved chunk lies where the footer says and is the old one."""
     old_footer, new_footer = source.footer(), new.footer()
     starts: list[tuple[int, int, int, int, int]] = []
@@ -169,7 +171,7 @@ def _check_pages(source: Source, new: Source, moves: Moves) -> None:
             )
 
 
-def _check_opens(source: Source, new: Source) -> None:
+def _check_opens(source: OpenFile, new: OpenFile) -> None:
     """pyarrow opens the new file, unless it does not open the old one either."""
     try:
         with new.arrow_file() as file:
@@ -184,12 +186,12 @@ def _check_opens(source: Source, new: Source) -> None:
 
 
 @contextmanager
-def _damage_is_wrong(source: Source) -> Iterator[None]:
+def _damage_is_wrong(source: OpenFile) -> Iterator[None]:
     try:
         yield
     except (DamagedFileError, NotParquetError, EncryptedFileError) as error:
         raise _wrong(source, error.reason) from error
 
 
-def _wrong(source: Source, reason: str) -> LayoutError:
+def _wrong(source: OpenFile, reason: str) -> LayoutError:
     return LayoutError(source.path, f"nothing was changed, the new file did not pass its check: {reason}")

@@ -39,9 +39,9 @@ from parquet_bloom.edit.sample import (
     first_places,
     places_of,
 )
-from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.forms.form import Sizing
-from parquet_bloom.formats.values import arrow_of
+from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.statistics import domain_of
+from parquet_bloom.format.values import arrow_of
 from parquet_bloom.kernels.split_block import BLOCK_BYTES
 
 # (rows of a row group, of all of them, how many row groups at most), one after the other while the interval is wide

@@ -12,15 +12,15 @@ from parquet_bloom.arguments import column_names
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine, danger_of
-from parquet_bloom.formats.footer_filters import footer_filters
-from parquet_bloom.formats.forms.form import Format, Placement, Rate, Sizing
-from parquet_bloom.formats.forms.known import FORMATS, format_named
-from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
-from parquet_bloom.formats.metadata.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
-from parquet_bloom.formats.properties import sizes_from
+from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.forms.form import Format, Placement, Rate, Sizing
+from parquet_bloom.format.forms.known import FORMATS, format_named
+from parquet_bloom.format.properties import sizes_from
+from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.shown import Brief
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
 
@@ -73,7 +73,7 @@ class Request:
     form             of the filters, in the style that hash_family and strategy name
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
-    cached           as storage.writing.new_file.NewFile has it
+    cached           as output.new_file.NewFile has it
     copies           a file that gets no filter is copied to its output
     """
 
@@ -170,7 +170,7 @@ class Run:
     workers: Workers
     tables: Tables
     progress: FilterProgress | None = None
-    whole: Source | None = None
+    whole: OpenFile | None = None
 
 
 def _check_append(at: Placement, how: WriteKeywords) -> None:
@@ -327,7 +327,7 @@ def upper_bound(footer: Footer, file_plan: Plan, form: Format = FORMATS["final"]
     )
 
 
-def planned(source: Source, run: Run, chosen: Collection[int] | None = None) -> Plan:
+def planned(source: OpenFile, run: Run, chosen: Collection[int] | None = None) -> Plan:
     """Which chunks of a file get a filter, and why others do not.
 
     chosen  the columns that an earlier call chose for this very file, by their index; None: choose now, which

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.advice import notes_of, warnings_of
-from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.output.draft import Transfer
+from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.results import Printed, table_of
 from parquet_bloom.storage.shown import counted, line_of
-from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import Transfer
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -39,7 +39,7 @@ class FileReport(Printed):
     why: str = ""
     written: bool = True
 
-    def add_transfer(self, transfer: Transfer, source: Source) -> None:
+    def add_transfer(self, transfer: Transfer, source: OpenFile) -> None:
         """Take over what was sent, and of a remote source what was read."""
         self.bytes_travelled = transfer.sent + (source.bytes_read if source.is_remote else 0)
         self.bytes_copied, self.why_travelled = transfer.copied, transfer.why

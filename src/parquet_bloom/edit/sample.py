@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.formats.bounds import domain_of
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
-from parquet_bloom.formats.values import arrow_of, numbers_in
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT64, Leaf
+from parquet_bloom.format.statistics import domain_of
+from parquet_bloom.format.values import arrow_of, numbers_in
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.storage.shown import line_of
 

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Protocol, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,16 +19,64 @@ import pyarrow.parquet as pq
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
-from parquet_bloom.edit.writer_options import WriterOptions
 from parquet_bloom.errors import FileError, FooterError, RequestError
-from parquet_bloom.formats.forms.form import Rate
-from parquet_bloom.formats.metadata.footer import TAIL_BYTES, decode_footer, footer_length
+from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
+from parquet_bloom.format.forms.form import Rate
+from parquet_bloom.output.folder import followed
+from parquet_bloom.output.new_file import local_target, new_file, new_target
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.shown import brief, line
-from parquet_bloom.storage.source import PathLike
-from parquet_bloom.storage.writing.new_file import local_target, new_file, new_target
-from parquet_bloom.storage.writing.renaming import followed
+
+# --- writer options -------------------------------------------------------------------------------
+#
+# What pyarrow's Parquet writer takes, as types: the keywords that FilterWriter and write_table pass on.
+#
+# A test holds the names against the signatures of the pyarrow that is installed.
+
+
+class WriterOptions(TypedDict, total=False):
+    """Keywords of pyarrow.parquet.ParquetWriter, with its defaults; its documentation says what each means.
+
+    filesystem        files with filters are written locally only: anything but None is a RequestError
+    column_encoding, compression, compression_level   for all columns, or by column
+    use_dictionary, use_byte_stream_split, write_statistics   whether, or the columns for which
+    metadata_collector   has an `append`, which gets the file's metadata as pyarrow wrote it, without filters
+    """
+
+    allow_truncated_timestamps: bool
+    bloom_filter_options: Mapping[str, Any] | None
+    coerce_timestamps: str | None
+    column_encoding: str | Mapping[str, str] | None
+    compression: str | Mapping[str, str] | None
+    compression_level: int | Mapping[str, int] | None
+    data_page_size: int | None
+    data_page_version: str
+    dictionary_pagesize_limit: int | None
+    encryption_properties: Any
+    filesystem: None
+    flavor: str | None
+    max_rows_per_page: int | None
+    memory_pool: pa.MemoryPool | None
+    metadata_collector: Any
+    sorting_columns: Sequence[pq.SortingColumn] | None
+    store_decimal_as_integer: bool
+    store_schema: bool
+    use_byte_stream_split: bool | Sequence[str]
+    use_compliant_nested_type: bool
+    use_content_defined_chunking: bool | Mapping[str, int]
+    use_deprecated_int96_timestamps: bool | None
+    use_dictionary: bool | Sequence[str]
+    version: str
+    write_batch_size: int | None
+    write_page_checksum: bool
+    write_page_index: bool
+    write_statistics: bool | Sequence[str]
+    write_time_adjusted_to_utc: bool
+
+
+# --- write ----------------------------------------------------------------------------------------
 
 BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
@@ -89,9 +137,19 @@ class FilterWriter:
         self._sync = sync
         if self._filters:
             self._request = Request.checked(
-                columns=columns, spec=spec, placement=placement, hash_family=hash_family, strategy=strategy, fpp=rates,
-                ndv=ndv, max_bytes=max_bytes, threads=threads, engine=engine, overwrite=overwrite, sync=sync,
-            )  # fmt: skip
+                columns=columns,
+                spec=spec,
+                placement=placement,
+                hash_family=hash_family,
+                strategy=strategy,
+                fpp=rates,
+                ndv=ndv,
+                max_bytes=max_bytes,
+                threads=threads,
+                engine=engine,
+                overwrite=overwrite,
+                sync=sync,
+            )
             try:
                 _check_columns(schema, options, self._request)
             except RequestError as error:

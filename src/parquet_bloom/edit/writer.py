@@ -8,31 +8,109 @@ tail         [ body ][old footer][filters][new footer]      the old file is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import chain
 
 from parquet_bloom._version import __version__
-from parquet_bloom.chunks.decode import ColumnReader
-from parquet_bloom.chunks.locate import spans_of
-from parquet_bloom.chunks.tails import older_footers
-from parquet_bloom.edit.build import BuiltElsewhere
 from parquet_bloom.edit.finish import check_footer_size, checksum, write_footer
-from parquet_bloom.edit.plan import Plan, Run, SkippedColumn, writing_order
-from parquet_bloom.edit.removal import plan_removal
+from parquet_bloom.edit.plan import Plan, Request, Run, SkippedColumn, writing_order
 from parquet_bloom.edit.reports import AddedFilter
-from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, write_body
-from parquet_bloom.edit.runs import MOST, build_run, runs_of
+from parquet_bloom.edit.rewrite import Body, Event, index_events, insert_events, plan_removal, write_body
 from parquet_bloom.errors import FooterError, LayoutError
-from parquet_bloom.formats.footer_filters import changes_of, footer_filters, length_of
-from parquet_bloom.formats.forms.form import BuiltFilter
-from parquet_bloom.formats.metadata.edits import FooterEdit, edit_footer
-from parquet_bloom.formats.metadata.footer import ChunkKey, Footer
-from parquet_bloom.formats.provenance import all_ranges, new_entries, rewritten, tail_facts
-from parquet_bloom.formats.thrift.compact import uncollected
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.locate import spans_of
+from parquet_bloom.filters.tails import older_footers
+from parquet_bloom.format.compact import uncollected
+from parquet_bloom.format.edits import FooterEdit, edit_footer
+from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.footer_filters import changes_of, footer_filters, length_of
+from parquet_bloom.format.forms.form import BuiltFilter, Format, Sizing
+from parquet_bloom.format.provenance import all_ranges, new_entries, rewritten, tail_facts
 from parquet_bloom.kernels.loops import expect
-from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import NewVersion
-from parquet_bloom.storage.writing.sink import FileSink
+from parquet_bloom.output.draft import NewVersion
+from parquet_bloom.output.target import FileSink
+from parquet_bloom.storage.open_file import OpenFile
+
+# --- build ----------------------------------------------------------------------------------------
+#
+# Filters of column chunks: a form builds them (formats.forms) from the values that pyarrow decodes.
+
+# (the file as it is open, chunks in writing order) -> their filters; raises where it is not the file they are of
+BuiltElsewhere = Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]
+_IN_TURNS = threading.Lock()  # a few values a row group: threads would only take the interpreter from each other
+
+
+def build(reader: ColumnReader, footer: Footer, row_group: int, form: Format, sizing: Sizing) -> BuiltFilter:
+    """Build the filter of one column chunk. Raises DamagedFileError where the chunk does not decode."""
+    n_values = _most_values(footer, reader, row_group)
+    return form.build(lambda: reader.batches(row_group), reader.leaf, n_values, sizing)
+
+
+def build_several(
+    reader: ColumnReader, footer: Footer, row_groups: Sequence[int], form: Format, sizing: Sizing
+) -> dict[int, BuiltFilter]:
+    """`build` for several row groups of one column: the file is opened once, and the smallest are built together.
+
+    returns  row group -> its filter
+    """
+    built: dict[int, BuiltFilter] = {}
+    with reader.staying_open() if len(row_groups) > 1 else nullcontext(reader) as once:
+        if len(row_groups) > 1:
+            values = {group: _most_values(footer, reader, group) for group in row_groups}
+            small = [group for group in row_groups if form.is_smallest(reader.leaf, values[group], sizing)]
+            with _IN_TURNS:
+                built = form.build_smallest(
+                    [(group, array) for group in small for array in once.batches(group)], sizing
+                )
+        for group in row_groups:
+            if group not in built:
+                built[group] = build(once, footer, group, form, sizing)
+    return built
+
+
+def _most_values(footer: Footer, reader: ColumnReader, row_group: int) -> int:
+    return max(1, footer.column_chunks(reader.leaf.index).num_values[row_group])
+
+
+# --- runs -----------------------------------------------------------------------------------------
+#
+# Neighbouring column chunks that one thread builds together: small ones, in thousands of which opening counts.
+
+MOST, MOST_BYTES = 512, 256 << 10  # chunks of a run, and compressed bytes of them, if it is more than one
+
+
+def runs_of(footer: Footer, keys: Sequence[ChunkKey], most: int = MOST) -> Iterator[list[ChunkKey]]:
+    """Cut chunks, in their order, into runs."""
+    run: list[ChunkKey] = []
+    size = 0
+    sizes = {column: footer.column_chunks(column).sizes for column in {column for _, column in keys}}
+    for key in keys:
+        chunk = sizes[key[1]][key[0]]
+        if run and (size + chunk > MOST_BYTES or len(run) >= most):
+            yield run
+            run, size = [], 0
+        run.append(key)
+        size += chunk
+    if run:
+        yield run
+
+
+def build_run(
+    readers: Mapping[int, ColumnReader], footer: Footer, file_plan: Plan, request: Request, run: Sequence[ChunkKey]
+) -> list[BuiltFilter]:
+    """The filters of a run, in its order. Raises as build.build does."""
+    built: dict[ChunkKey, BuiltFilter] = {}
+    for column in {column for _, column in run}:
+        groups = [group for group, of in run if of == column]
+        sizing = file_plan.sizings[groups[0], column]  # one for the whole column
+        some = build_several(readers[column], footer, groups, request.form, sizing)
+        built.update(((group, column), one) for group, one in some.items())
+    return [built[key] for key in run]
+
+
+# --- writer ---------------------------------------------------------------------------------------
 
 _WRITTEN_AT_ONCE = 256 << 10
 
@@ -40,7 +118,9 @@ _WRITTEN_AT_ONCE = 256 << 10
 class Writer:
     """Writes the new file's bytes and remembers what the checks and the report need."""
 
-    def __init__(self, source: Source, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None) -> None:
+    def __init__(
+        self, source: OpenFile, footer: Footer, file_plan: Plan, run: Run, built: BuiltElsewhere | None
+    ) -> None:
         self.source, self.footer, self.plan, self.request = source, footer, file_plan, run.request
         self.whole = run.whole or source
         self.workers, self.progress = run.workers, run.progress

@@ -6,7 +6,7 @@ It knows no Parquet: a table of actions says, for every kind of struct and every
 
 Every byte that is not changed is copied as it is, an odd varint too. The header of a field is written again
 only where the field before it came or went, because a short header counts from that field's id. The result is
-what formats.thrift.compact_tree gives for the same edit. Whatever it does not expect ends it
+what format.compact_tree gives for the same edit. Whatever it does not expect ends it
 with -1, and the caller takes the tree, which says what is wrong. Source: thrift's "Compact protocol" specification.
 """
 
@@ -25,7 +25,7 @@ FIELD_BYTES = 14  # the most that a new field takes: a header of an id below 2^1
 _DEPTH = 32
 _MOST_ID = (1 << 15) - 1
 _I64, _STRUCT = 6, 12
-_MAGIC_END = 4  # offsets below this are not moved, see formats.metadata.edits.Moves
+_MAGIC_END = 4  # offsets below this are not moved, see format.edits.Moves
 _MOST_MOVED = 1 << 62
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -1,4 +1,4 @@
-"""Which loops run over whole columns: those that numba compiles, or those of numpy (kernels.plain_hashes).
+"""Which loops run over whole columns: those that numba compiles, or those of numpy (kernels.hashes).
 
 Both give the same bits. numba's are 5 to 30 times faster, but loading numba and a few kernels takes a process some
 0.4 s, and compiling them for the first time seconds. So a process begins without, and takes numba once that has

@@ -1,7 +1,7 @@
 """The loops that numba compiles: arrays in, arrays out, no objects and no allocation.
 
 Imported only when a whole column is hashed or probed; a single value goes through xxhash and
-mmh3 instead (formats.rules), so that reading commands never pay for the compiler.
+mmh3 instead (format.final), so that reading commands never pay for the compiler.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from numba.extending import register_jitable
 
 from parquet_bloom.kernels.compiler import kernel
 from parquet_bloom.kernels.intrinsics import (
+    LANES,
     block_of,
     contains_at,
     fetch,
+    hash_lanes,
     insert_at,
     load8,
     load32,
     load64,
     masked_block_of,
+    rotl,
 )
-from parquet_bloom.kernels.lanes import LANES, hash_lanes, rotl
 
 # Arrow's buffers are read-only; a writable array converts to these, never the other way round.
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -10,8 +10,7 @@ import numpy as np
 from numba import int64, njit, types, uint64
 
 from parquet_bloom.kernels.compiler import kernel
-from parquet_bloom.kernels.intrinsics import load8, load32, load64
-from parquet_bloom.kernels.lanes import rotl
+from parquet_bloom.kernels.intrinsics import load8, load32, load64, rotl
 from parquet_bloom.kernels.native import fmix64, mix1, murmur3_state
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -10,21 +10,25 @@ that was given.
 
 from __future__ import annotations
 
+import ctypes
+import datetime as dt
 import math
 import operator
 import re
 import sys
+import uuid
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from parquet_bloom.formats.literals import DAY_NS, Instant, Literal
-from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
-from parquet_bloom.predicates.dnf import ARROW_ERRORS, as_expression, one_line
-from parquet_bloom.predicates.pickled import PickledExpression, nested_path
+from parquet_bloom.errors import RequestError
+from parquet_bloom.format.literals import DAY_NS, Instant, Literal, shown
+from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
     MIRRORED,
@@ -38,6 +42,185 @@ from parquet_bloom.predicates.tree import (
     Predicate,
     Unknown,
 )
+
+# --- dnf ------------------------------------------------------------------------------------------
+#
+# DNF filters, as `pyarrow.parquet.read_table(filters=)` takes them, as one pyarrow Expression.
+#
+# [("id", "=", 5), ("n", "!=", 0)]        both
+# [[("id", "=", 5)], [("n", "in", [1])]]  either
+#
+# Values mean what they say: a pandas Timestamp keeps its nanoseconds, which pyarrow cuts off, so `=` on a
+# column of microseconds finds no row for one between two of them.
+
+_OPERATORS = ("=", "==", "!=", "<", ">", "<=", ">=", "in", "not in")
+# pyarrow makes a chain of them, each inside the next, and ends the process where it walks down some 30,000.
+MOST_CONDITIONS = 10_000
+ARROW_ERRORS = (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError, LookupError, AttributeError)
+
+
+def as_expression(filters: Any) -> pc.Expression:
+    """The Expression that pyarrow makes of filters. Raises RequestError where they are none.
+
+    A name with a dot, ("user.id", "=", 5), is a top-level column with a dot in its name, as pyarrow
+    has it; for a nested field write pc.field("user", "id") == 5.
+    """
+    if isinstance(filters, pc.Expression):
+        return filters
+    if not isinstance(filters, list | tuple) or not filters:
+        raise RequestError(f"filters: give an Expression, [(column, op, value), ..] or a list of such lists, {_NOT}")
+    nested = all(isinstance(part, list) and part and isinstance(part[0], list | tuple) for part in filters)
+    count = sum(map(len, filters)) if nested else len(filters)
+    if count > MOST_CONDITIONS:
+        reason = f'filters: {count:,} conditions, more than {MOST_CONDITIONS:,}; write ("id", "in", [...]), or give'
+        raise RequestError(f"{reason} prune(files, column=..., values=...)")
+    dnf = [[_condition(c) for c in part] for part in (filters if nested else [filters])]
+    try:
+        return pq.filters_to_expression(dnf)
+    except ARROW_ERRORS as error:
+        raise RequestError(f"filters: {one_line(error)}") from error
+
+
+_NOT = "not a single tuple and not an empty list"
+
+
+def _condition(condition: Any) -> tuple[str, str, Any]:
+    """Check (column, op, value), and take the value as pyarrow means it."""
+    if not isinstance(condition, list | tuple) or len(condition) != 3 or not isinstance(condition[0], str):
+        raise RequestError(f"filters: {shown(condition)} is not (column, op, value), or a list is missing around it")
+    name, op, value = condition
+    if not isinstance(op, str) or op not in _OPERATORS:
+        raise RequestError(f"filters: column {name}: {op!r} is none of {', '.join(_OPERATORS)}")
+    try:
+        if op in ("in", "not in"):
+            if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+                raise RequestError(f"filters: column {name}: {op} needs a list of values, not {shown(value)}")
+            return (
+                name,
+                op,
+                value if isinstance(value, pa.Array | pa.ChunkedArray) else _array([_value(v) for v in value]),
+            )
+        value = _value(value)
+        return name, op, value if isinstance(value, pa.Scalar | pc.Expression) else pa.scalar(value)
+    except ARROW_ERRORS as error:
+        if isinstance(error, RequestError):
+            raise
+        raise RequestError(f"filters: column {name}: {shown(value)} is no literal: {one_line(error)}") from error
+
+
+def _value(value: Any) -> Any:
+    """Keep what pyarrow drops or does not know: nanoseconds of pandas' Timestamps, days of numpy, UUIDs before 22."""
+    if isinstance(value, np.datetime64):
+        return value.item() if np.datetime_data(value)[0] == "D" else pa.scalar(value)
+    if isinstance(value, dt.datetime) and value != value:  # pandas' NaT
+        return None
+    if getattr(value, "nanosecond", 0) and hasattr(value, "as_unit"):
+        zone = None if value.tzinfo is None else "UTC"
+        return pa.scalar(value.as_unit("ns").value, pa.timestamp("ns", zone))
+    return pa.scalar(value.bytes, pa.uuid()) if isinstance(value, uuid.UUID) else value
+
+
+def _array(values: list[Any]) -> pa.Array:
+    """An array of values, some of which may be scalars of nanoseconds or UUIDs."""
+    kind = next((value.type for value in values if isinstance(value, pa.TimestampScalar | pa.UuidScalar)), None)
+    if kind is None:
+        return pa.array(values)
+    scalars = [value if isinstance(value, pa.Scalar) else pa.scalar(value) for value in values]
+    return pa.array([scalar.cast(kind).value if scalar.is_valid else None for scalar in scalars], kind)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in one short line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# --- pickled --------------------------------------------------------------------------------------
+#
+# The tree of a pyarrow Expression, from its pickle: ordered pairs, and a batch of literals and options.
+#
+#    a == 5      call=equal  field_ref=a  literal=0  end=equal
+#
+# The pickle is an Arrow IPC file; the pairs are its schema's metadata, `literal` and `options` give
+# the column of its one batch that holds the value. This is nobody's public format: callers check.
+
+Pair = tuple[bytes, bytes]
+
+
+class PickledExpression:
+    """An expression taken apart; `pairs` are its tree."""
+
+    def __init__(self, expression: pc.Expression) -> None:
+        self._unpickle, (buffer,) = expression.__reduce__()[:2]
+        reader = pa.ipc.open_file(buffer)
+        self.pairs = _ordered_metadata(reader.schema)
+        self._batch = reader.get_batch(0)
+
+    def scalar(self, index: bytes) -> pa.Scalar:
+        """The typed value of a literal or of options."""
+        return self._batch.column(int(index))[0]
+
+    def first_column(self) -> tuple[str, ...] | None:
+        """The path of the first column that the expression names."""
+        for at, (key, value) in enumerate(self.pairs):
+            if key == b"nested_field_ref":
+                return nested_path(self.pairs, at)
+            if key == b"field_ref":
+                return (value.decode(),)
+        return None
+
+    def part(self, start: int, end: int) -> pc.Expression:
+        """The expression of some pairs alone: their own pickle, read back."""
+        pairs, columns = [], []
+        for key, value in self.pairs[start:end]:
+            if key in (b"literal", b"options"):
+                columns.append(self._batch.column(int(value)))
+                value = str(len(columns) - 1).encode()
+            pairs.append((key, value))
+        columns = columns or [pa.nulls(1)]
+        schema = pa.schema([pa.field("", c.type) for c in columns], metadata=pa.KeyValueMetadata(pairs))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        return self._unpickle(sink.getvalue())
+
+
+def nested_path(pairs: list[Pair], at: int) -> tuple[str, ...]:
+    """The path of the nested field whose pair is at `at`, its names behind it. Raises ValueError for positions."""
+    count = int(pairs[at][1])
+    parts = pairs[at + 1 : at + 1 + count]
+    if len(parts) != count or any(key != b"field_ref" for key, _ in parts):
+        raise ValueError("a nested field is not one of names")
+    return tuple(value.decode() for _, value in parts)
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The first members of the C data interface's ArrowSchema."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+def _ordered_metadata(schema: pa.Schema) -> list[Pair]:
+    """All pairs of a schema's metadata; `schema.metadata` keeps one of each key.
+
+    The C data interface has them as int32 count, then int32 length and bytes of each key and value.
+    """
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    at = _ArrowSchema.from_address(pointer(capsule, b"arrow_schema")).metadata
+    if not at:
+        return []
+    texts: list[bytes] = []
+    count = ctypes.c_int32.from_address(at).value
+    at += 4
+    for _ in range(2 * count):
+        length = ctypes.c_int32.from_address(at).value
+        texts.append(ctypes.string_at(at + 4, length))
+        at += 4 + length
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+# --- arrow ----------------------------------------------------------------------------------------
 
 __all__ = ["as_expression", "from_expression", "from_filters"]
 

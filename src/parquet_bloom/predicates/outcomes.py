@@ -8,11 +8,19 @@ other, by SQL's three-valued logic, so nothing is ever left out.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from functools import reduce
+import operator as op
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from parquet_bloom.format.statistics import ColumnStatistics, domain_of, limits
+from parquet_bloom.format.values import Operand, plain
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Null, Opaque, Term
 
 
 class Outcomes(enum.Flag):
@@ -66,3 +74,210 @@ def disjunction(parts: list[Masks], n: int) -> Masks:
 def negation(part: Masks) -> Masks:
     """What NOT of the part may give."""
     return _NOT[part]
+
+
+# --- deciding -------------------------------------------------------------------------------------
+#
+# Column statistics -> what each part of a bound predicate may give, row group by row group.
+#
+# TRUE of every answer: an outcome that some row gives is in the set. Bounds are never taken for
+# stored values, and a float column that may hold NaN may always give FALSE (under nan="largest",
+# anything).
+
+Flags = NDArray[np.bool_]
+
+
+def combine(bound: Bound, masks: Sequence[Masks], n: int) -> Masks:
+    """What the whole may give, from what its terms (in the order of terms_of) may give."""
+    found, rest = _combine(bound, list(masks), n)
+    assert not rest
+    return found
+
+
+def _combine(bound: Bound, masks: list[Masks], n: int) -> tuple[Masks, list[Masks]]:
+    if isinstance(bound, AllOf | AnyOf):
+        parts = []
+        for part in bound.parts:
+            found, masks = _combine(part, masks, n)
+            parts.append(found)
+        return (conjunction if isinstance(bound, AllOf) else disjunction)(parts, n), masks
+    if isinstance(bound, NotOf):
+        found, masks = _combine(bound.part, masks, n)
+        return negation(found), masks
+    return masks[0], masks[1:]
+
+
+def term_masks(term: Term, statistics: ColumnStatistics, nan: str = "ieee") -> Masks:
+    """What one term may give in each row group."""
+    n = len(statistics)
+    if isinstance(term, Opaque):
+        return np.full(n, ANY, np.uint8)
+    if isinstance(term, Null):
+        return _bits(statistics.some_null, TRUE) | _bits(statistics.some_value, FALSE)
+    if isinstance(term, Element):
+        return _bits(_may_equal(term.operand, statistics), TRUE) | np.uint8(FALSE | NULL)
+    domain = domain_of(term.leaf)
+    if domain == "float" and nan == "largest":
+        values = np.where(statistics.nan_free, _values(term, statistics), np.uint8(TRUE | FALSE)).astype(np.uint8)
+    else:
+        values = _values(term, statistics)
+    if isinstance(term, Members) and term.null:  # what would be FALSE is NULL
+        values = values & np.uint8(TRUE) | (values & np.uint8(FALSE)) << np.uint8(1)
+    return np.where(statistics.some_value, values, np.uint8(0)).astype(np.uint8) | _bits(statistics.some_null, NULL)
+
+
+def denied(term: Term, mask: Masks) -> Masks:
+    """What is left of a term when no value of the rows makes it TRUE."""
+    was_true = (mask & TRUE) != 0
+    instead = NULL if isinstance(term, Members) and term.null else FALSE
+    return np.where(was_true, mask & ~np.uint8(TRUE) | np.uint8(instead), mask).astype(np.uint8)
+
+
+def _bits(flags: Flags, bit: int) -> Masks:
+    return flags.astype(np.uint8) * np.uint8(bit)
+
+
+def _values(term: Members | Interval, statistics: ColumnStatistics) -> Masks:
+    """TRUE and FALSE as far as rows with a value may give them."""
+    if isinstance(term, Interval):
+        may, must = _interval(term, statistics)
+    else:
+        may, must = _members(term, statistics)
+    if domain_of(term.leaf) == "float":
+        must = must & statistics.nan_free
+    return _bits(may, TRUE) | _bits(~must, FALSE)
+
+
+def _known(has: Flags, compare: Callable[[], Any]) -> Flags:
+    """Where a bound is known and compares so; where none is known its array may hold anything."""
+    return has & np.asarray(compare(), bool) if has.any() else np.zeros(len(has), bool)
+
+
+def _cell(value: Any) -> Any:
+    """A value that numpy compares as it is: bytes alone would lose the zeros at their end."""
+    if not isinstance(value, bytes):
+        return value
+    cell = np.empty((), object)
+    cell[()] = value
+    return cell
+
+
+def _interval(term: Interval, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    n = len(statistics)
+    may, must = np.ones(n, bool), np.ones(n, bool)
+    if (lower := term.lower) is not None:
+        past = op.le if lower.open else op.lt
+        may &= ~_known(statistics.has_upper, lambda: past(statistics.upper, _cell(lower.low)))
+        inside = op.gt if lower.open else op.ge
+        must &= _known(statistics.has_lower, lambda: inside(statistics.lower, _cell(lower.high)))
+    if (upper := term.upper) is not None:
+        past = op.ge if upper.open else op.gt
+        may &= ~_known(statistics.has_lower, lambda: past(statistics.lower, _cell(upper.high)))
+        inside = op.lt if upper.open else op.le
+        must &= _known(statistics.has_upper, lambda: inside(statistics.upper, _cell(upper.low)))
+    low, high = _ends(term)
+    if low is not None and high is not None and low > high:
+        may &= False
+    return may, must
+
+
+def _ends(term: Interval) -> tuple[int | None, int | None]:
+    """The first and last value of an integer interval within its type; None where there is no end."""
+    if domain_of(term.leaf) != "integer":
+        return None, None
+    range_of = limits(term.leaf)
+    low = None if term.lower is None else term.lower.low
+    high = None if term.upper is None else term.upper.high
+    if range_of is not None:
+        low = range_of[0] if low is None else max(low, range_of[0])
+        high = range_of[1] if high is None else min(high, range_of[1])
+    return low, high
+
+
+def _may_equal(operand: Operand, statistics: ColumnStatistics) -> Flags:
+    if operand.never:
+        return np.zeros(len(statistics), bool)
+    above = _known(statistics.has_lower, lambda: statistics.lower > _cell(operand.upper))
+    below = _known(statistics.has_upper, lambda: statistics.upper < _cell(operand.lower))
+    return ~(above | below)
+
+
+def _members(term: Members, statistics: ColumnStatistics) -> tuple[Flags, Flags]:
+    n = len(statistics)
+    single = _known(statistics.has_lower & statistics.has_upper, lambda: statistics.lower == statistics.upper)
+    if term.ranked:
+        may = np.ones(n, bool)
+        for i in np.flatnonzero(statistics.has_lower | statistics.has_upper).tolist():
+            first, last = _between(term.operands, statistics, i)
+            may[i] = first < last
+        return may, single & may
+    asked = [o for o in term.operands if not o.never]
+    may, must = np.zeros(n, bool), np.zeros(n, bool)
+    for operand in asked:
+        may |= _may_equal(operand, statistics)
+        if operand.lower == operand.upper and single.any():
+            must |= _known(single, partial(op.eq, statistics.lower, _cell(operand.lower)))
+    return may, must
+
+
+def _between(ranked: Sequence[Operand], statistics: ColumnStatistics, row_group: int) -> tuple[int, int]:
+    """Which of some ranked operands, from the first up to the last, lie within a row group's bounds."""
+    first, last = 0, len(ranked)
+    if statistics.has_lower[row_group]:
+        first = bisect_left(ranked, _plain(statistics.lower[row_group]), key=_lower)
+    if statistics.has_upper[row_group]:
+        last = bisect_right(ranked, _plain(statistics.upper[row_group]), key=_lower)
+    return first, last
+
+
+_lower = op.attrgetter("lower")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# --- what to ask a filter for ---------------------------------------------------------------------
+
+
+def probes_of(term: Term, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
+    """The PLAIN bytes whose absence from a filter means that the term is never TRUE; None: cannot tell.
+
+    most  so many values of an integer range are asked for, one by one
+    """
+    if isinstance(term, Element):
+        return term.operand.probes
+    if isinstance(term, Interval):
+        return _range_probes(term, statistics, row_group, most)
+    if not isinstance(term, Members):
+        return None
+    if term.ranked:
+        operands = term.operands[slice(*_between(term.operands, statistics, row_group))]
+    else:
+        operands = tuple(o for o in term.operands if not o.never)
+    probes = [operand.probes for operand in operands]
+    return None if None in probes else tuple(chain.from_iterable(filter(None, probes)))
+
+
+def _range_probes(term: Interval, statistics: ColumnStatistics, row_group: int, most: int) -> tuple[bytes, ...] | None:
+    low, high = _ends(term)
+    if domain_of(term.leaf) != "integer":
+        return None
+    if statistics.has_lower[row_group]:
+        bound = int(statistics.lower[row_group])
+        low = bound if low is None else max(low, bound)
+    if statistics.has_upper[row_group]:
+        bound = int(statistics.upper[row_group])
+        high = bound if high is None else min(high, bound)
+    if low is None or high is None or high - low >= most:
+        return None
+    probes = [plain(number, term.leaf) for number in range(low, high + 1)]
+    return None if None in probes else tuple(p for p in probes if p is not None)
+
+
+def same_for_all(term: Term) -> bool:
+    """Whether every row group is asked for the same probes."""
+    return isinstance(term, Element) or (isinstance(term, Members) and not term.ranked)
+
+
+__all__ = ["combine", "denied", "probes_of", "same_for_all", "term_masks"]

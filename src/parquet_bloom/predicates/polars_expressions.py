@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from parquet_bloom.formats.literals import Literal
-from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
+from parquet_bloom.format.literals import Literal
+from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
     MIRRORED,
@@ -122,10 +122,14 @@ class _Translator:
         upper, lower, column = inputs
         for closed, (above, below) in _ENDS.items():
             if expression.meta.eq(column.is_between(lower, upper, closed=closed)):  # type: ignore[arg-type]
-                return And(tuple(
-                    self._compare(expression, column, op, end) if end.meta.is_literal() else _unknown(expression, "")
-                    for op, end in ((above, lower), (below, upper))
-                ))  # fmt: skip
+                return And(
+                    tuple(
+                        self._compare(expression, column, op, end)
+                        if end.meta.is_literal()
+                        else _unknown(expression, "")
+                        for op, end in ((above, lower), (below, upper))
+                    )
+                )
         return _unknown(expression, "it is no comparison")
 
     def _path(self, expression: Expr) -> Path | None:

@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.formats.literals import Literal
-from parquet_bloom.formats.metadata.schema import join_path, unknown_column
-from parquet_bloom.predicates.arrow_literals import is_list
-from parquet_bloom.predicates.casts import Against, Always, Plan, plan
+from parquet_bloom.format.literals import Literal
+from parquet_bloom.format.schema import join_path, unknown_column
+from parquet_bloom.predicates.casts import Against, Always, Plan, is_list, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
@@ -80,9 +79,7 @@ class RowFilter:
         return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
-def row_filter(
-    predicate: Predicate, schema: pa.Schema, nan: str = "ieee", dates: Iterable[str] = ()
-) -> RowFilter:  # fmt: skip
+def row_filter(predicate: Predicate, schema: pa.Schema, nan: str = "ieee", dates: Iterable[str] = ()) -> RowFilter:
     """Make a predicate ready to filter rows of tables that have this schema.
 
     nan    "ieee" or "largest", as bind has it

@@ -6,7 +6,11 @@ Every part that AND, OR and NOT join carries its span in the text, meta["span"] 
 from __future__ import annotations
 
 import re
+import uuid
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from sqlglot import Token, TokenType, exp
@@ -17,8 +21,254 @@ from sqlglot.parser import binary_range_parser
 from sqlglot.tokens import Tokenizer as SqlTokenizer
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.predicates.long_texts import ShortenedText
-from parquet_bloom.predicates.sql_literals import NotUnderstoodError
+from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, read_clock, read_date, read_instant, spelled
+
+# --- sql literals ---------------------------------------------------------------------------------
+#
+# The insides of SQL literals: digits, and the text in DATE '...' and its like -> values.
+#
+#    12.50 is a Decimal, exactly as written; 1e-3 a float; 12 and 0xff integers of any size.
+#    TIMESTAMP '2026-01-31 12:00:00.5+02:00' is an Instant in UTC; without a zone it is a wall clock's
+#    reading. TIMESTAMPTZ without a zone would depend on the session, and is an error.
+#
+# Source: ISO/IEC 9075-2, <literal>; the spellings DuckDB and Spark share.
+
+_TIME_UTC = re.compile(r"\s*(Z|UTC|[+-]00(:?00)?)", re.I)
+_TIME_ZONED = re.compile(r"[\d:.]+\s*[+-]\d{2}(:?\d{2})?", re.A)
+_INTEGER = re.compile(r"[+-]?\d+", re.A)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I | re.A)
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.I)
+
+MOST_DIGITS = 10_000  # of one number; the longest double has 1,074
+
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64, "INT128": 128}
+_STAMPS = {"TIMESTAMP", "DATETIME", "TIMESTAMPNTZ", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMP_NS"}
+_SESSION = {"TIMESTAMPTZ", "TIMESTAMPLTZ"}  # a text without a zone is read in the session's
+_TEXTS = {"TEXT", "VARCHAR"}
+_BYTES = {"VARBINARY", "BINARY"}
+
+
+class NotUnderstoodError(Exception):
+    """A part of a predicate that may be sound SQL, but is not understood; the reason in words."""
+
+
+def number(text: str) -> int | float | Decimal:
+    """Digits with an optional point and exponent, no sign. Raises NotUnderstoodError beyond the range of a double."""
+    if "e" not in text.lower():
+        return Decimal(text) if "." in text else int(Decimal(text))  # int() alone refuses 4,301 digits
+    value = float(text)
+    if value == float("inf"):
+        raise NotUnderstoodError(f"{text} is outside the range of a double")
+    return value
+
+
+def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
+    """The text `inner` as a literal of a type, DATE '...' or CAST('...' AS DATE).
+
+    kind   the type as sqlglot calls it: TIMESTAMPNTZ, VARBINARY, INT for INTEGER
+    scale  the numbers in parentheses behind it, (10, 2)
+
+    Raises ValueError where the text is none of the type's; NotUnderstoodError where engines disagree about it.
+    """
+    if kind in _TEXTS and not scale:
+        return inner
+    if kind in _BYTES and not scale:
+        if "\\" in inner:
+            raise NotUnderstoodError("engines read a backslash in a BLOB's text in different ways; write x'00ff'")
+        return inner.encode()
+    text = inner.strip()
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"more than {MOST_DIGITS:,} characters")
+    if kind == "DECIMAL":
+        return _decimal(text, scale)
+    if scale:
+        raise NotUnderstoodError(f"{kind} with {scale[0]} digits")
+    if kind == "DATE":
+        return read_date(text)
+    if kind == "UUID":
+        return uuid.UUID(text)
+    if kind in _STAMPS:
+        return _instant(text, kind)
+    if kind in ("TIME", "TIMETZ", "TIME_NS"):
+        return _time(text, kind)
+    if kind == "BOOLEAN":
+        return {"true": True, "false": False}[text.lower()]
+    if kind in _BITS:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(text)
+        return converted(kind, int(Decimal(text)))
+    if kind in ("DOUBLE", "FLOAT"):
+        return _float(text, kind)
+    raise NotUnderstoodError(f"a literal of type {kind}")
+
+
+def converted(kind: str, value: Literal) -> Literal:
+    """CAST of a number, where it leaves the value alone. Raises NotUnderstoodError where it may not."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        if kind in _BITS and -(1 << _BITS[kind] - 1) <= value < 1 << _BITS[kind] - 1:
+            return value
+        if kind == "DOUBLE" and abs(value) <= 2**53:
+            return float(value)
+    if kind == "DOUBLE" and isinstance(value, float):
+        return value
+    if kind == "DOUBLE" and isinstance(value, Decimal):
+        return number(f"{value}e0")
+    raise NotUnderstoodError(f"a cast to {kind} that may change the value")
+
+
+def _decimal(text: str, scale: tuple[int, ...]) -> Decimal:
+    value = Decimal(text)
+    exponent = value.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise ValueError(text)
+    if scale:
+        precision, places = scale[0], (scale[1] if len(scale) > 1 else 0)
+        if -exponent > places or value.adjusted() >= precision - places:
+            raise NotUnderstoodError(f"{text} does not fit DECIMAL{scale} as it stands")
+    return value
+
+
+def _float(text: str, kind: str) -> float:
+    if not _NUMBER.fullmatch(text) and not _NOT_FINITE.fullmatch(text):
+        raise ValueError(text)
+    value = float(text)
+    if not _NOT_FINITE.fullmatch(text) and (kind == "FLOAT" or abs(value) == float("inf")):
+        raise NotUnderstoodError(f"{text} is rounded to {kind}")
+    return value
+
+
+def _time(text: str, kind: str) -> TimeOfDay:
+    zone = _TIME_UTC.search(text)
+    if zone is None and _TIME_ZONED.fullmatch(text):
+        raise NotUnderstoodError("engines disagree about a TIME in a zone that is not UTC")
+    if zone is None:
+        if kind == "TIMETZ":
+            raise ValueError(text)
+        return TimeOfDay(read_clock(text))
+    if zone.end() != len(text):
+        raise ValueError(text)
+    return TimeOfDay(read_clock(text[: zone.start()]), utc=True)
+
+
+def _instant(text: str, kind: str) -> Instant:
+    found = read_instant(text)
+    if not found.utc and kind in _SESSION:
+        reading = spelled(found).removeprefix("TIMESTAMP ")
+        wanted = f"write TIMESTAMP {reading}, and {reading[:-1]}+00:00' for a column in UTC"
+        raise ValueError(f"without a zone it would depend on the session; {wanted}")
+    return found
+
+
+# --- long texts -----------------------------------------------------------------------------------
+#
+# Long texts, before sqlglot sees them: bounds on what it is given, and plain lists taken out.
+#
+#    id IN (5, 7, 9) AND x = 1        what people write
+#    id IN (5      ) AND x = 1        what sqlglot gets, without the gap; text.parse puts (5, 7, 9) back
+#
+# One pass of one expression goes over the words and signs. It finds plain lists (numbers without an
+# exponent and texts, nothing else) behind IN, whose values need no parser, and counts the rest. A text with
+# comments, or with signs that dialects read in different ways, keeps its lists.
+
+MOST_WORDS = 50_000  # words and signs outside of plain lists: a second or two of sqlglot's
+MOST_CHARACTERS = 64 << 20
+HINT = "for many keys give prune(files, column=..., values=...)"
+
+_BLANK = r"[ \t\r\n]*+"
+_PLAIN_NUMBER = r"-?[0-9]++(?:\.[0-9]++)?+"
+_LITERAL = rf"(?:{_NUMBER}|'(?:[^'\\]++|'')*+')"
+_FIRST = re.compile(rf"\({_BLANK}({_LITERAL})")
+_REST = re.compile(rf"((?:{_BLANK},{_BLANK}{_LITERAL})++){_BLANK}\)")
+_NEXT = re.compile(rf",{_BLANK}({_LITERAL})")
+_WORD = re.compile(
+    r"[ \t\r\n]++"
+    r"|(?P<number>[0-9][\w.]*+)"
+    r"|(?P<word>\w++)"
+    r"|(?P<quoted>'(?:[^']++|'')*+'?+|\"(?:[^\"]++|\"\")*+\"?+|`(?:[^`]++|``)*+`?+)"
+    r"|(?P<odd>--[^\r\n]*+|/\*(?s:.*?)(?:\*/|\Z)|[\\{}$#])"
+    r"|(?P<sign>(?s:.))",
+)
+
+
+@dataclass(slots=True)
+class ShortenedText:
+    """A text without the values of its plain lists, but for the first of each.
+
+    text    what is left
+    lists   place of a list's opening bracket in the whole text -> its values
+    """
+
+    text: str
+    lists: dict[int, tuple[Literal, ...]] = field(default_factory=dict)
+    _gaps: list[int] = field(default_factory=list)
+    _cut: list[int] = field(default_factory=list)
+
+    def position(self, at: int) -> int:
+        """Where a character of what is left stands in the whole text."""
+        before = bisect_right(self._gaps, at)
+        return at + (self._cut[before - 1] if before else 0)
+
+
+class _OddError(Exception):
+    """The text has something that may end where sqlglot says, not where we do."""
+
+
+def shortened(text: str) -> ShortenedText:
+    """Take plain lists out. Raises TextError for what is longer than anybody writes by hand."""
+    if len(text) > MOST_CHARACTERS:
+        raise TextError(text[:200], 0, f"{len(text):,} characters, more than {MOST_CHARACTERS:,}; {HINT}")
+    try:
+        return _shortened(text, take=True)
+    except _OddError:
+        return _shortened(text, take=False)
+
+
+def _shortened(text: str, take: bool) -> ShortenedText:
+    short = ShortenedText("")
+    parts: list[str] = []
+    words = at = kept = 0
+    after_in = False
+    while at < len(text):
+        found = _WORD.match(text, at)
+        assert found is not None  # the last alternative takes any character
+        kind, start, at = found.lastgroup, at, found.end()
+        if kind is None:
+            continue
+        words += 1
+        if words > MOST_WORDS:
+            what = "beside plain IN lists" if take else "and comments, or one of {}$#\\ among them"
+            raise TextError(text, start, f"more than {MOST_WORDS:,} words and signs {what}; {HINT}")
+        if kind == "number" and at - start > MOST_DIGITS:
+            raise TextError(text, start, f"a number of {at - start:,} digits, more than {MOST_DIGITS:,}")
+        if kind == "odd" and take:
+            raise _OddError
+        if take and after_in and text[start] == "(" and (first := _FIRST.match(text, start)) is not None:
+            rest = _REST.match(text, first.end())
+            if rest is not None:
+                short.lists[start] = tuple(_value(text, start, one) for one in [first[1], *_NEXT.findall(rest[1])])
+                parts.append(text[kept : first.end()])
+                at = kept = rest.end(1)
+                short._cut.append(at - first.end() + (short._cut[-1] if short._cut else 0))
+                short._gaps.append(at - short._cut[-1])
+        after_in = kind == "word" and at - start == 2 and text[start:at].upper() == "IN"
+    short.text = "".join([*parts, text[kept:]])
+    return short
+
+
+def _value(text: str, at: int, literal: str) -> Literal:
+    """The value of a plain literal, as the parser's own would be."""
+    if literal[0] == "'":
+        return literal[1:-1].replace("''", "'")
+    if len(literal) > MOST_DIGITS:
+        raise TextError(text, at, f"a number of {len(literal):,} digits in this list, more than {MOST_DIGITS:,}")
+    if "." in literal:
+        return Decimal(literal)
+    return int(literal) if len(literal) < 4000 else int(Decimal(literal))  # int() alone refuses 4,301 digits
+
+
+# --- sql ------------------------------------------------------------------------------------------
 
 _DEEPEST = 200  # brackets, CASEs and signs in each other; a bound where sqlglot is compiled and has no other
 _TILDE = SqlTokenizer.SINGLE_TOKENS["~"]  # TokenType.TILDE, but TILDA in sqlglot 28.0
@@ -219,10 +469,36 @@ def computed(node: exp.Expression) -> str:
 
 
 _COMPARING = (
-    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between, exp.Is,
-    exp.Like, exp.ILike, exp.Not, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Paren, exp.Tuple, exp.Neg,
-    exp.ArrayContains, exp.Column, exp.Dot, exp.Identifier, exp.Literal, exp.Boolean, exp.Null,
-)  # fmt: skip
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.In,
+    exp.Between,
+    exp.Is,
+    exp.Like,
+    exp.ILike,
+    exp.Not,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Mod,
+    exp.Paren,
+    exp.Tuple,
+    exp.Neg,
+    exp.ArrayContains,
+    exp.Column,
+    exp.Dot,
+    exp.Identifier,
+    exp.Literal,
+    exp.Boolean,
+    exp.Null,
+)
 
 
 def contains(node: object) -> bool:

@@ -20,10 +20,22 @@ from typing import Any, NoReturn
 from sqlglot import Token, TokenType, exp
 
 from parquet_bloom.errors import TextError
-from parquet_bloom.formats.literals import Literal
-from parquet_bloom.predicates.long_texts import shortened
-from parquet_bloom.predicates.sql import bare_names, computed, contains, inside, only, parsed, path_of, split
-from parquet_bloom.predicates.sql_literals import NotUnderstoodError, converted, number, typed
+from parquet_bloom.format.literals import Literal
+from parquet_bloom.predicates.sql import (
+    NotUnderstoodError,
+    bare_names,
+    computed,
+    contains,
+    converted,
+    inside,
+    number,
+    only,
+    parsed,
+    path_of,
+    shortened,
+    split,
+    typed,
+)
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

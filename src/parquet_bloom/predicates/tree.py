@@ -19,13 +19,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from parquet_bloom.formats.literals import Literal, read_date, spelled
-from parquet_bloom.formats.metadata.schema import quoted
+from parquet_bloom.format.literals import Literal, read_date, spelled
+from parquet_bloom.format.schema import quoted
 
 Path = tuple[str, ...]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}  # 5 < x is x > 5
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 # Words that no parser of SQL takes, or not everywhere, for a name without quotes.

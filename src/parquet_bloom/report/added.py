@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parquet_bloom.report.tables import growth, plural, print_table, share, size
-from parquet_bloom.report.text import Say, gist, headline
+from parquet_bloom.report.text import Say, gist, growth, headline, plural, print_table, share, size
 
 FILES_SHOWN = 20
 _NAMES_SHOWN = 6
@@ -35,13 +34,10 @@ def print_added(files: Sequence[Any], everything: bool, say: Say) -> None:
         files = sorted(files, key=lambda f: not _number(f))  # stable
         print_files(
             ("file", "filters", "bytes", "grows"),
-            [
-                (f.source, _number(f),
-                 size(f.planned_bytes if f.dry_run else f.filter_bytes), _growth(f))
-                for f in files
-            ],
-            everything, say,
-        )  # fmt: skip
+            [(f.source, _number(f), size(f.planned_bytes if f.dry_run else f.filter_bytes), _growth(f)) for f in files],
+            everything,
+            say,
+        )
 
 
 def print_removed(files: Sequence[Any], everything: bool, say: Say) -> None:
@@ -249,8 +245,10 @@ def print_columns(files: Sequence[Any]) -> None:
     if not sums:
         return
     many = len(files)
-    rows = [(column, f"{n:,} of {many:,}", f"{filters:,}", size(length), share(rate))
-            for column, (n, filters, length, rate) in sums.items()]  # fmt: skip
+    rows = [
+        (column, f"{n:,} of {many:,}", f"{filters:,}", size(length), share(rate))
+        for column, (n, filters, length, rate) in sums.items()
+    ]
     headings = ("column", "files", "filters", "bytes", "worst fpp")
     shown = 3 if dry else len(headings)
     print_table(headings[:shown], [row[:shown] for row in rows], right=range(1, shown), names=(0,))
@@ -265,8 +263,10 @@ def _print_filters(files: Sequence[Any], say: Say) -> None:
         if file.filters:
             if len(files) > 1:
                 say(file.source)
-            rows = [(f.row_group, f.column, size(f.num_bytes), share(f.fpp), f"{f.estimated_ndv:,.0f}")
-                    for f in file.filters]  # fmt: skip
+            rows = [
+                (f.row_group, f.column, size(f.num_bytes), share(f.fpp), f"{f.estimated_ndv:,.0f}")
+                for f in file.filters
+            ]
             print_table(("row group", "column", "bytes", "fpp", "distinct"), rows, right=(0, 2, 3, 4), names=(1,))
 
 

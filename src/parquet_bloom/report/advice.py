@@ -1,13 +1,32 @@
-"""An advice as people read it: what to do first, then why, then the rest."""
+"""What `advise`, `bench` and `engines` found, for people."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Any
 
+from parquet_bloom.advise.advise import Advice, ColumnAdvice
 from parquet_bloom.edit.sample import Interval
-from parquet_bloom.report.tables import plural, print_table, share, size
-from parquet_bloom.report.text import Say
-from parquet_bloom.worth.advice.advise import Advice, ColumnAdvice
+from parquet_bloom.facts.known import (
+    ALL,
+    CONTAINS,
+    DICTIONARY,
+    ELEMENT,
+    EQUAL,
+    FIELD,
+    IN,
+    KINDS,
+    NOT_USED,
+    PLAIN,
+    RANGE,
+    RUN,
+    SOURCES,
+    USED,
+    range_text,
+    same_release,
+)
+from parquet_bloom.report.text import Say, folded, headline, plural, print_table, share, shortened, size, width_of
 
 
 def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
@@ -28,8 +47,10 @@ def print_advice(advice: Advice, show_all: bool, say: Say, paste: Say) -> None:
         rows = [_row(column) for column in advised]
         head = ("column", "fpp", "filters", "to add", "absent key", "present key", "in vain")
         print_table(head, rows, right=(1, 2, 3, 4, 5, 6), names=(0,))
-        say("absent, present key: the share of all row groups that a lookup is spared, beyond what bounds spare it; "
-            "in vain: row groups that it reads because a filter errs")  # fmt: skip
+        say(
+            "absent, present key: the share of all row groups that a lookup is spared, beyond what bounds spare it; "
+            "in vain: row groups that it reads because a filter errs"
+        )
         for used, names in _by_engines(advised).items():
             say(f"{', '.join(names)}: {used}")
     others = [column for column in advice.columns if not column.advised]
@@ -62,9 +83,14 @@ def _row(column: ColumnAdvice) -> tuple[str, ...]:
     least, most = size(round(low)), size(round(high))
     taken = least if least == most else f"{least} to {most}"
     return (
-        column.column, share(column.fpp), taken, in_seconds(column.seconds), in_percent(column.absent.row_groups),
-        in_percent(column.present.row_groups), f"{column.in_vain:.2g}",
-    )  # fmt: skip
+        column.column,
+        share(column.fpp),
+        taken,
+        in_seconds(column.seconds),
+        in_percent(column.absent.row_groups),
+        in_percent(column.present.row_groups),
+        f"{column.in_vain:.2g}",
+    )
 
 
 def _by_engines(columns: Sequence[ColumnAdvice]) -> dict[str, list[str]]:
@@ -90,3 +116,280 @@ def in_seconds(interval: Interval) -> str:
         return "< 1 s"
     low, high = round(interval.low), max(1, round(interval.high))
     return f"{high} s" if low == high else f"{low} to {high} s"
+
+
+# --- bench ----------------------------------------------------------------------------------------
+#
+# What filters gain one query, for people: a line an engine, then the sentence for people who were not there.
+
+
+def print_bench(report: Any, say: Say) -> None:
+    """Tell what was compared, a line an engine, and the sentence."""
+    made = "without its filters" if report.made == "before" else f"with filters on {', '.join(report.columns)}"
+    headline(report.path, f"{plural(report.row_groups, 'row group')}, {size(report.size)}; a copy {made} was made", say)
+    say(
+        f"{report.row_groups_kept:,} left by bounds and filters, filters are {size(report.filter_bytes)}; medians of "
+        f"{plural(report.runs, 'run')}"
+    )
+    rows = [_bench_row(gain) for gain in report.engines if gain.seconds_after is not None]
+    if rows:
+        print_table(("engine", "before", "after", "times", "groups", "bytes read", "rows"), rows, (1, 2, 3, 4, 5, 6))
+    for gain in report.engines:
+        if gain.note:
+            say(f"{gain.title}: {gain.note}")
+    for gain in report.lost_rows:
+        say(f"{gain.title} finds other rows with filters than without", "red")
+    say(report.sentence, "red" if report.lost_rows else "green")
+
+
+def _bench_row(gain: Any) -> tuple[str, ...]:
+    groups = "-" if gain.row_groups_after is None else f"{gain.row_groups_before:,} > {gain.row_groups_after:,}"
+    read = "-" if gain.bytes_after is None else _from_to(gain.bytes_before, gain.bytes_after)
+    return (
+        f"{gain.title} {gain.version}",
+        _ms(gain.seconds_before),
+        _ms(gain.seconds_after),
+        f"{gain.times:.1f}",
+        groups,
+        read,
+        f"{gain.rows:,}{'' if gain.same_rows else ' !'}",
+    )
+
+
+def _from_to(before: int, after: int) -> str:
+    """29.0 > 31.0 KiB"""
+    (first, unit), second = size(before).split(" "), size(after)
+    return f"{first} > {second}" if second.endswith(f" {unit}") else f"{first} {unit} > {second}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.{0 if seconds >= 0.1 else 1}f} ms"
+
+
+# --- engines --------------------------------------------------------------------------------------
+#
+# Which engine uses filters, for people: a table on the terminal, and the page docs/engines.md.
+
+Key = tuple[str, str, str, str]  # engine, kind, stored, question
+# Rows below the kinds: what is asked over those kinds whose plain columns an engine's filters serve.
+_MORE = (
+    ("with a dictionary", DICTIONARY, EQUAL),
+    ("x IN (5, 7)", PLAIN, IN),
+    ("x >= 5 AND x <= 7", PLAIN, RANGE),
+    ("field of a struct", FIELD, EQUAL),
+    ("element of a list", ELEMENT, CONTAINS),
+)
+# Kinds that readers take for one: a name, and the kinds with what tells each from the others.
+_FAMILIES: tuple[tuple[str, dict[str, str]], ...] = (
+    ("signed integers", {f"int{bits}": f"{bits} bits" for bits in (8, 16, 32, 64)}),
+    ("unsigned integers", {f"uint{bits}": f"{bits} bits" for bits in (8, 16, 32, 64)}),
+    ("floats", {"float16": "16 bits", "float": "32 bits", "double": "64 bits"}),
+    ("texts", {"string": ""}),
+    ("bytes", {"binary": "of any length", "fixed": "of a fixed length"}),
+    ("UUIDs", {"uuid": ""}),
+    ("dates", {"date": ""}),
+    ("times", {f"time[{unit}]": unit for unit in ("ms", "us", "ns")}),
+    ("timestamps without a zone", {f"timestamp[{unit}]": unit for unit in ("ms", "us", "ns")}),
+    ("timestamps in UTC", {f"timestamp[{unit}, UTC]": unit for unit in ("ms", "us", "ns")}),
+    ("decimals", {f"decimal as {stored}": f"as {stored}" for stored in ("INT32", "INT64", "FIXED")}),
+)
+_NESTED = (("fields of structs", FIELD, EQUAL), ("elements of lists", ELEMENT, CONTAINS))
+_OTHER = "?"
+_FEW = 6  # hazards that are told in full
+
+_PAGE = """# Engines
+
+Which engine uses Bloom filters, by type of column. Made by `docs/generate` from what the package keeps;
+`parquet-bloom engines` prints the same, and `parquet-bloom engines --test` asks the engines that are installed where
+it runs.
+
+## By engine
+
+"""
+_HOW = """
+The question is `x = 5`; others are below. A type in neither cell: the engine cannot be asked. `parquet_bloom` is this
+package: engines that use no filters by themselves gain through its `read_table`, `scan_polars` and `dataset`.
+
+## By type
+
+**How it is found out.** A file with one row group has filters that deny every value. An engine is asked for a value
+that is stored, with a literal of the column's own type, between min and max. If it does not find the row, it has used
+the filter. The same file with right filters is the control: where the row is not found there either, or the engine
+gives an error, it cannot be asked ("-"). Each engine runs in a process of its own. Iceberg is asked through
+Spark 3.5, of a table that has the file, and only for types that both know.
+
+"""
+_HAZARDS = """
+## Releases that break on right filters
+
+Some releases lose rows, or crash, over filters that are right; some programs write wrong ones.
+`parquet-bloom add --engine clickhouse@26.3` leaves out the columns over whose filters that release breaks, with the
+reason, and `parquet-bloom advise` does not advise them. A column that `--column` names gets its filter all the same,
+and a warning. A version may be short: 26.3 is any 26.3. Where it takes a condition that no file shows, `add` says so
+in a note and leaves nothing out.
+
+"""
+_EXPLAIN = """
+The upper rows ask `x = 5` over a column without a dictionary. The lower rows are over all types that say yes above:
+"some" is some of them. A dictionary matters to ClickHouse, which then uses no filter. DuckDB takes IN over
+neighbouring integers, `x IN (5, 6)`, for a range. DataFusion needs a literal of the column's type over FLOAT:
+`x = 1.5::double` uses no filter. An engine of another release may differ; `parquet-bloom add --engine` says so.
+
+## See it in the engine
+
+**DuckDB.** `EXPLAIN ANALYZE SELECT ...` has a line `Row Groups Scanned: 1 / 50` in the scan (since 2.0). Which row
+groups a filter excludes: `SELECT * FROM parquet_bloom_probe('file.parquet', 'trace_id', '4bf92f3577b34da6')`.
+
+**DataFusion.** `EXPLAIN ANALYZE SELECT ...` has `row_groups_pruned_bloom_filter=50 total → 1 matched` among the
+metrics of the scan, and `row_groups_pruned_statistics` for min and max.
+
+**Spark.** The SQL tab of its web page shows `number of output rows` at the scan: the rows of the row groups that it
+read. In code it is the metric `numOutputRows` of the scan in `df._jdf.queryExecution().executedPlan()`, after the
+query ran.
+
+**Any engine.** `parquet-bloom bench FILE PREDICATE` runs a query before and after, and compares seconds, bytes and
+rows.
+"""
+
+
+def _answers(report: Any) -> dict[Key, str]:
+    return {(a.engine, a.kind, a.stored, a.question): a.answer for a in report.answers}
+
+
+def _word(answer: str | None) -> str:
+    return {USED: "yes", NOT_USED: "no", None: _OTHER}.get(answer, "-" if answer != "lost" else "lost")
+
+
+def _more(answers: dict[Key, str], engine: str, stored: str, question: str) -> str:
+    """Of the kinds whose plain columns the engine's filters serve: yes, no or some."""
+    served = [kind for kind in KINDS if answers.get((engine, kind, PLAIN, EQUAL)) == USED]
+    found = [answer for kind in served if (answer := answers.get((engine, kind, stored, question))) is not None]
+    if not found:
+        return "-" if served else ""
+    return "yes" if set(found) == {USED} else "some" if USED in found else "no"
+
+
+def table_rows(report: Any, engines: Sequence[Any]) -> list[list[str]]:
+    """A row a kind, then the rows of what else is asked; a cell an engine."""
+    answers = _answers(report)
+    kinds = [kind for kind in KINDS if any((e.name, kind, PLAIN, EQUAL) in answers for e in engines)]
+    rows = [[kind, *(_word(answers.get((e.name, kind, PLAIN, EQUAL))) for e in engines)] for kind in kinds]
+    for title, stored, question in _MORE:
+        cells = [_more(answers, e.name, stored, question) for e in engines]
+        if any(cells):
+            rows.append([title, *cells])
+    return rows
+
+
+def _by_engine(report: Any, engine: Any) -> list[str]:
+    """The engine, the types on which it uses filters, and those on which it does not, in words."""
+    answers = _answers(report)
+    said = {kind: _word(answers.get((engine.name, kind, PLAIN, EQUAL))) for kind in KINDS}
+    if "yes" not in said.values():
+        return [f"{engine.title} {engine.version}", "nothing", "all types that were asked"]
+    nested = {title: _more(answers, engine.name, stored, question) for title, stored, question in _NESTED}
+    cells = []
+    for word in ("yes", "no"):
+        parts = [_of_family(name, kinds, {k for k in kinds if said[k] == word}) for name, kinds in _FAMILIES]
+        parts += [title for title, found in nested.items() if found == word]
+        parts += [f"some {title}" for title, found in nested.items() if found == "some" and word == "yes"]
+        cells.append(", ".join(filter(None, parts)))
+    return [f"{engine.title} {engine.version}", *cells]
+
+
+def _of_family(name: str, kinds: dict[str, str], these: set[str]) -> str:
+    """The family's name, with those of its kinds if it is not all of them; empty without any."""
+    if not these or len(these) == len(kinds):
+        return name if these else ""
+    return f"{name} ({', '.join(detail for kind, detail in kinds.items() if kind in these)})"
+
+
+def print_engines(report: Any, say: Say) -> None:
+    """Tell which engine uses filters of which type, then why some could not be asked, and what sources say."""
+    if any(e.how != SOURCES for e in report.engines):
+        _print_measured(report, say)
+    _print_reasons(report, say)
+    sources = [e for e in report.engines if e.how == SOURCES]
+    if sources:
+        say("from their sources or documents, not run:")
+    for e in sources:
+        say(f"  {e.title} {e.note}")
+    _print_hazards(report.hazards, say)
+
+
+def _print_hazards(hazards: Sequence[Any], say: Say) -> None:
+    """A line each, and of few what to do and the source."""
+    if not hazards:
+        return
+    width, few = width_of(sys.stdout), len(hazards) <= _FEW
+    say("releases that break on right filters, or write wrong ones:", "red")
+    for hazard in hazards:
+        if few:
+            for line in folded(f"  {_hazard(hazard)}; {hazard.avoid} ({hazard.how}, {hazard.source})", width):
+                say(line)
+        else:
+            say(shortened(f"  {_hazard(hazard)}", width))
+    if not few:
+        say("  with --engine NAME also what to do, and the source")
+
+
+def _hazard(hazard: Any) -> str:
+    """Which releases, what they do, over which filters and where: without an end."""
+    versions = ", ".join(range_text(tuple(one)) for one in hazard.versions)
+    types = "all types" if ALL in hazard.types else ", ".join(hazard.types)
+    where = f", where {hazard.when}" if hazard.when else ""
+    ours = "" if hazard.ours else "; not over files of this package"
+    return f"{hazard.title}, {versions}: {hazard.effect}, {types}{where}{ours}"
+
+
+def _print_measured(report: Any, say: Say) -> None:
+    measured = [e for e in report.engines if e.how != SOURCES]
+    using = {a.engine for a in report.answers if a.answer == USED}
+    always = using - {a.engine for a in report.answers if a.answer != USED}
+    shown = [e for e in measured if e.name in using - always] or measured
+    say(f"by type of column, {_named(shown)}:")
+    print_table(["type", *(e.title for e in shown)], table_rows(report, shown))
+    others = [e for e in measured if e not in shown]
+    for what, some in (("for all of these", always), ("use no filters", {e.name for e in others} - always)):
+        if named := _named([e for e in others if e.name in some]):
+            say(f"{what}: {named}")
+    for e in measured:
+        if e.installed is not None and not same_release(e.installed, e.version):
+            say(f"{e.title} {e.installed} is installed here; engines --test asks it")
+
+
+def _named(engines: Sequence[Any]) -> str:
+    return ", ".join(f"{e.title} {e.version}" for e in engines)
+
+
+def _print_reasons(report: Any, say: Say) -> None:
+    """Why engines could not be asked: each reason once, with the types."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for a in report.answers:
+        if a.reason and a.kind not in reasons.setdefault((a.engine, a.reason), []):
+            reasons[a.engine, a.reason].append(a.kind)
+    for (engine, reason), kinds in reasons.items():
+        say(f"{engine}, {', '.join(kinds) if len(kinds) < len(KINDS) else 'all types'}: {reason}")
+
+
+def markdown(report: Any) -> str:
+    """The page docs/engines.md."""
+    measured = [e for e in report.engines if e.how != SOURCES]
+    text = _PAGE + _markdown_row(["engine", "uses filters on", "not on"]) + _markdown_row(["---"] * 3)
+    text += "".join(_markdown_row(_by_engine(report, e)) for e in measured)
+    text += _HOW + _markdown_row(["type", *(f"{e.title} {e.version}" for e in measured)])
+    text += _markdown_row(["---"] * (len(measured) + 1))
+    text += "".join(map(_markdown_row, table_rows(report, measured)))
+    text += _EXPLAIN + "\n## From sources\n\nRead in their source or documents, not run.\n\n"
+    text += "".join(f"* **{e.title}** {e.note}\n" for e in report.engines if e.how == SOURCES)
+    text += _HAZARDS
+    for hazard in report.hazards:
+        tried = f" {'Run' if hazard.how == RUN else 'Read, not run'}: {hazard.tried}." if hazard.tried else ""
+        how = tried or (" Run." if hazard.how == RUN else " Read, not run.")
+        what = _hazard(hazard).removeprefix(f"{hazard.title}, ")
+        text += f"* **{hazard.title}** {what}. To do: {hazard.avoid}.{how} <{hazard.source}>\n"
+    return text
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"

@@ -1,15 +1,86 @@
-"""What `inspect` and `verify` found, for people: totals, a line a column and a file; every filter if asked for."""
+"""What `inspect`, `verify` and `status` found, for people: totals, a line a column and a file, what stands out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from parquet_bloom.format.forms.known import DEFAULT_SPEC, format_named
 from parquet_bloom.report.added import print_files
-from parquet_bloom.report.outliers import outlier_lines
-from parquet_bloom.report.tables import between, count, plural, print_table, share, size
-from parquet_bloom.report.text import Say, gist, headline
+from parquet_bloom.report.gates import status_text
+from parquet_bloom.report.text import Say, between, count, gist, headline, plural, print_table, ranges, share, size
+
+# --- outliers -------------------------------------------------------------------------------------
+#
+# What stands out among many filters: row groups that lack one, and filters that are much fuller than the others.
+
+_SHOWN = 3  # of a kind
+_FULL = 0.05  # an fpp below it is no one's trouble
+_TIMES = 4  # the column's median
+
+
+def outlier_lines(files: Sequence[Any]) -> list[str]:
+    """One line a column that row groups lack, and one each for the fullest filters.
+
+    files  FileInfos of which some have filters
+    """
+    columns: dict[str, list[tuple[Any, Any]]] = {}
+    for file in files:
+        for f in file.filters:
+            columns.setdefault(f.column, []).append((file, f))
+    without = [line for name, found in columns.items() for line in _without(name, found, files)]
+    if len(without) > _SHOWN:
+        without[_SHOWN:] = [f"  ... and {plural(len(without) - _SHOWN, 'column')} more that some row groups lack"]
+    return without + _fullest(columns, files)
+
+
+def _without(column: str, found: Sequence[tuple[Any, Any]], files: Sequence[Any]) -> Iterator[str]:
+    """Which row groups lack a filter on a column that others have."""
+    there: dict[str, set[int]] = {}
+    for file, f in found:
+        there.setdefault(file.path, set()).add(f.row_group)
+    lacking = {
+        file.path: [n for n in range(file.row_groups) if n not in there.get(file.path, ())]
+        for file in files
+        if file.row_groups > len(there.get(file.path, ()))
+    }
+    count = sum(map(len, lacking.values()))
+    if not 0 < 2 * count < sum(file.row_groups for file in files):  # where most lack one, the table says enough
+        return
+    groups = plural(count, "row group")
+    if len(files) == 1:
+        yield f"  without a filter on {column}: {groups}, {ranges(next(iter(lacking.values())), _SHOWN)}"
+        return
+    # Files with some filters are odder than those that nobody has touched.
+    paths = sorted(lacking, key=lambda path: path not in there)
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    where = plural(len(paths), "file")
+    yield f"  without a filter on {column}: {groups} in {where}, {', '.join(paths[:_SHOWN])}{more}"
+
+
+def _fullest(columns: dict[str, list[tuple[Any, Any]]], files: Sequence[Any]) -> list[str]:
+    """The fullest filters, where they are much fuller than the others of their column."""
+    full = []
+    for name, found in columns.items():
+        filled = [(file, f) for file, f in found if f.num_bytes]
+        usual = sorted(f.fpp for _, f in filled)[len(filled) // 2] if filled else 0.0
+        full += [(f.fpp, name, usual, file, f) for file, f in filled if f.fpp >= max(_FULL, _TIMES * usual)]
+    full.sort(key=lambda one: -one[0])
+    lines = []
+    for fpp, name, usual, file, f in full[:_SHOWN]:
+        path = f"{file.path}, " if len(files) > 1 else ""
+        bits = share(f.bits_set / (8 * f.num_bytes))
+        lines.append(
+            f"  very full: {path}row group {f.row_group}, {name}: fpp {share(fpp)} by {bits} of the bits of "
+            f"{size(f.num_bytes)}, where {share(usual)} is usual"
+        )
+    if len(full) > _SHOWN:
+        lines.append(f"  ... and {plural(len(full) - _SHOWN, 'filter')} more as full; --all has all")
+    return lines
+
+
+# --- filters --------------------------------------------------------------------------------------
 
 _TEXTS_SHOWN = 5  # problems, notes or reasons of different kinds
 
@@ -39,8 +110,9 @@ def print_inspected(files: Sequence[Any], everything: bool, say: Say) -> None:
     if len(files) > 1 and filters and not everything:
         # What stands out comes first; the sort is stable.
         files = sorted(files, key=lambda file: (-file.problems, len(file.filters) / max(1, file.row_groups)))
-        rows = [(file.path, file.row_groups, len(file.filters), size(file.filter_bytes), file.problems)
-                for file in files]  # fmt: skip
+        rows = [
+            (file.path, file.row_groups, len(file.filters), size(file.filter_bytes), file.problems) for file in files
+        ]
         print_files(("file", "row groups", "filters", "bytes", "problems"), rows, everything, say)
 
 
@@ -78,11 +150,18 @@ def _print_by_column(files: Sequence[Any], with_form: bool) -> None:
         set_shares = sorted(f.bits_set / (8 * f.num_bytes) for f in filled)
         ndvs = sorted(f.estimated_ndv for f in filled)
         forms = [_form(filters) or plural(len({(f.spec, f.place) for f in filters}), "form")] if with_form else []
-        rows.append((
-            column, *forms, f"{len(filters):,} of {groups:,}", size(sum(f.num_bytes for f in filters)),
-            _range(set_shares), _range(sorted(f.fpp for f in filled)),
-            between(list(dict.fromkeys(map(_short, ndvs)))) or "-", sum(len(f.problems) for f in filters),
-        ))  # fmt: skip
+        rows.append(
+            (
+                column,
+                *forms,
+                f"{len(filters):,} of {groups:,}",
+                size(sum(f.num_bytes for f in filters)),
+                _range(set_shares),
+                _range(sorted(f.fpp for f in filled)),
+                between(list(dict.fromkeys(map(_short, ndvs)))) or "-",
+                sum(len(f.problems) for f in filters),
+            )
+        )
     forms = ["form"] if with_form else []
     headings = ("column", *forms, "filters", "bytes", "bits set", "fpp", "distinct", "problems")
     # Columns of nothing but zeros would push others together.
@@ -124,8 +203,12 @@ def print_verified(files: Sequence[Any], everything: bool, say: Say) -> None:
     elif filters:
         _print_verdicts_by_column(filters)
     for status in ("wrong", "unknown"):
-        found = [(file.path if len(files) > 1 else "", f, f.reason)
-                 for file in files for f in file.filters if f.status == status]  # fmt: skip
+        found = [
+            (file.path if len(files) > 1 else "", f, f.reason)
+            for file in files
+            for f in file.filters
+            if f.status == status
+        ]
         _say_texts(status, found, say)
     if len(files) > 1 and filters and not everything:
         files = sorted(files, key=lambda file: -len(file.wrong))
@@ -168,8 +251,7 @@ def _by_column(filters: Iterable[Any]) -> dict[str, list[Any]]:
 
 def _texts(files: Sequence[Any], kind: str) -> list[tuple[str, Any, str]]:
     many = len(files) > 1
-    return [(file.path if many else "", f, text)
-            for file in files for f in file.filters for text in getattr(f, kind)]  # fmt: skip
+    return [(file.path if many else "", f, text) for file in files for f in file.filters for text in getattr(f, kind)]
 
 
 def _say_texts(what: str, found: Sequence[tuple[str, Any, str]], say: Say) -> None:
@@ -197,3 +279,45 @@ def _range(shares: Sequence[float]) -> str:
 def _short(number: float) -> str:
     """About so many."""
     return count(number) if number < 10_000 or number == float("inf") else f"{number:.2g}"
+
+
+# --- status ---------------------------------------------------------------------------------------
+#
+# What `status` found, for people: a line a column, what is missing in words, and the command that adds it.
+
+
+def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
+    """Tell of a StatusReport.
+
+    name   what was named, or nothing
+    paste  prints a command
+    """
+    of = ", ".join([*([name] if name else []), *([f"version {report.version}"] if report.version else [])])
+    looked = f"{plural(report.files, 'file')}, {plural(report.row_groups, 'row group')}"
+    say(f"{of}: {looked}" if of else looked)
+    if not report.columns:
+        say("  no column has a filter; `parquet-bloom add` gives them some, `parquet-bloom advise` says which")
+        return
+    lost = any(one.row_groups_lost for one in report.columns)
+    rows = []
+    for one in report.columns:
+        gone = [f"{one.row_groups_lost:,}", one.lost_since or "-"] if lost else []
+        whole = f"{one.files - one.files_lacking:,} of {one.files:,}"
+        counts = (f"{one.row_groups - one.row_groups_lacking:,}", f"{one.row_groups_lacking:,}", *gone, whole)
+        rows.append((one.column, *counts, size(one.filter_bytes), share(one.fpp)))
+    headings = ("column", "have", "lack", *(["lost", "since"] if lost else []), "whole files", "bytes", "worst fpp")
+    lacking = {number: "red" for number, one in enumerate(report.columns) if one.row_groups_lacking}
+    print_table(headings, rows, range(1, len(headings)), names=(0,), styles=lacking)
+    for one in report.columns:
+        if one.row_groups_lacking:
+            say(f"  {status_text(one)}")
+    if report.complete:
+        say("  each row group that holds a value has its filters")
+    for number, command in enumerate(report.mend):
+        if number == 0:
+            say("  to add what is missing:")
+        paste(command)
+    lacking_some = [one for one in report.columns if one.row_groups_lacking]
+    if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
+        whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
+        say(f"  {whom} the default rate, {share(format_named(DEFAULT_SPEC).fpp)}, unless another is named (fpp)")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.report.tables import plural
+from parquet_bloom.report.text import plural
 
 _SHOWN = 10  # annotations of one kind that a run shows
 _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}

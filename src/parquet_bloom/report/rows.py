@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parquet_bloom.errors import RequestError, first_line
-from parquet_bloom.report.tables import table_lines
 from parquet_bloom.report.text import (
     ELLIPSIS,
     UNBOUNDED,
@@ -27,12 +26,21 @@ from parquet_bloom.report.text import (
     json_text,
     shortened,
     shortened_names,
+    table_lines,
     visible,
 )
 
 BINARY = ("parquet", "arrow")
-SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet",
-            ".arrow": "arrow", ".feather": "arrow", ".txt": "table"}  # fmt: skip
+SUFFIXES = {
+    ".csv": "csv",
+    ".json": "json",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".txt": "table",
+}
 
 _GAP = 3  # columns of the terminal between two of a table
 _LEAST = 12  # that a text or a heading keeps at least
@@ -85,8 +93,9 @@ def table_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema, width: int | 
     names = [visible(name) for name in schema.names]
     right = {i for i, kind in enumerate(schema.types) if pt.is_integer(kind) or pt.is_floating(kind)}
     whole = {i for i, kind in enumerate(schema.types) if pt.is_primitive(kind)}  # numbers, times, decimals
-    natural = [max(cells(name), *(cells(row[i]) for row in rows)) if rows else cells(name)
-               for i, name in enumerate(names)]  # fmt: skip
+    natural = [
+        max(cells(name), *(cells(row[i]) for row in rows)) if rows else cells(name) for i, name in enumerate(names)
+    ]
     width = min(width or UNBOUNDED, sum(natural) + _GAP * len(natural))
     least = [
         max([min(cells(names[i]), _LEAST), *(cells(row[i]) for row in rows)]) if i in whole else min(n, _LEAST)

@@ -20,9 +20,12 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _COUNT = {"type": "integer", "minimum": 0}
 _PLAIN: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"}, bool: {"type": "boolean"}, int: {"type": "integer"}, NoneType: {"type": "null"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    NoneType: {"type": "null"},
     float: {"type": ["number", "null"]},  # what is not finite is null
-}  # fmt: skip
+}
 
 
 def headed(document: str, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,24 +35,32 @@ def headed(document: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
-    from parquet_bloom.audit.inspect import InspectReport
-    from parquet_bloom.audit.status import StatusReport
-    from parquet_bloom.audit.verify import VerifyReport
+    from parquet_bloom.advise.advise import Advice
     from parquet_bloom.edit.reports import AddReport, RemoveReport
+    from parquet_bloom.engines.ask import EnginesReport
+    from parquet_bloom.engines.bench import BenchReport
+    from parquet_bloom.filters.inspect import InspectReport
+    from parquet_bloom.filters.status import StatusReport
+    from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.report.written import ReportPage
-    from parquet_bloom.worth.advice.advise import Advice
-    from parquet_bloom.worth.bench import BenchReport
-    from parquet_bloom.worth.engines import EnginesReport
     from parquet_bloom.zones.build import BuildReport
     from parquet_bloom.zones.query import Matches
     from parquet_bloom.zones.verify import IndexInfo, VerifiedIndex
 
     kinds = {
-        "add": AddReport, "remove": RemoveReport, "inspect": InspectReport, "verify": VerifyReport,
-        "advise": Advice, "engines": EnginesReport, "bench": BenchReport, "index-build": BuildReport,
-        "index-inspect": IndexInfo, "index-query": Matches, "report": ReportPage,
+        "add": AddReport,
+        "remove": RemoveReport,
+        "inspect": InspectReport,
+        "verify": VerifyReport,
+        "advise": Advice,
+        "engines": EnginesReport,
+        "bench": BenchReport,
+        "index-build": BuildReport,
+        "index-inspect": IndexInfo,
+        "index-query": Matches,
+        "report": ReportPage,
         "status": StatusReport,
-    }  # fmt: skip
+    }
     found = {name: _Maker().document(name, kind) for name, kind in kinds.items()}
     for name in ("inspect", "status", "verify"):
         found[name]["properties"]["gates"] = _GATES
@@ -66,18 +77,18 @@ _GATES = {
     "items": {
         "type": "object",
         "properties": {
-            "gate": {"type": "string"}, "holds": {"type": "boolean"},
+            "gate": {"type": "string"},
+            "holds": {"type": "boolean"},
             "reason": {"type": "string", "description": "why it does not hold, else empty"},
         },
         "required": ["gate", "holds", "reason"],
     },
-}  # fmt: skip
+}
 
 
 def _check() -> dict[str, Any]:
     """Of Verdicts, whose document is no class's fields."""
-    from parquet_bloom.search.check import ColumnFilters
-    from parquet_bloom.search.verdicts import ExcludedFile, RowGroupVerdict
+    from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict
     from parquet_bloom.storage.paths import FailedFile
 
     maker = _Maker()
@@ -86,25 +97,36 @@ def _check() -> dict[str, Any]:
     text = {"type": ["string", "null"]}
     by = {"type": "object", "additionalProperties": _COUNT, "description": "what decided -> how many skipped by it"}
     part = {"part": {"type": "string"}, "reason": {"type": "string"}}
-    return maker.wrapped("check", "What `check` found: a verdict a row group.", {
-        "verdicts": {"type": "array", "items": maker.of(RowGroupVerdict)},
-        "totals": _object({**totals, "by": by, "files_excluded_by": by}),
-        "excluded": {"type": "array", "items": maker.of(ExcludedFile)}, "table": text, "version": text,
-        "unused": {"type": "array", "items": _object(part)},
-        "columns": {"type": "array", "items": maker.of(ColumnFilters)},
-        "failed": {"type": "array", "items": maker.of(FailedFile)},
-        "notes": _TEXTS,
-    }, gates=_GATES)  # fmt: skip
+    return maker.wrapped(
+        "check",
+        "What `check` found: a verdict a row group.",
+        {
+            "verdicts": {"type": "array", "items": maker.of(RowGroupVerdict)},
+            "totals": _object({**totals, "by": by, "files_excluded_by": by}),
+            "excluded": {"type": "array", "items": maker.of(ExcludedFile)},
+            "table": text,
+            "version": text,
+            "unused": {"type": "array", "items": _object(part)},
+            "columns": {"type": "array", "items": maker.of(ColumnFilters)},
+            "failed": {"type": "array", "items": maker.of(FailedFile)},
+            "notes": _TEXTS,
+        },
+        gates=_GATES,
+    )
 
 
 def _error() -> dict[str, Any]:
-    return _Maker().wrapped("error", "Why a command could not do what it was asked to.", {
-        "error": {"type": "string", "description": "as it is told on stderr"},
-        "kind": {"type": "string", "description": "the class of the error: UnknownColumnError, StorageError, ..."},
-        "path": {"type": ["string", "null"], "description": "the file, where it is the file's doing"},
-        "column": {"type": ["integer", "null"], "description": "where a predicate's text stops making sense"},
-        "status": {"type": "integer", "description": "the exit status"},
-    })  # fmt: skip
+    return _Maker().wrapped(
+        "error",
+        "Why a command could not do what it was asked to.",
+        {
+            "error": {"type": "string", "description": "as it is told on stderr"},
+            "kind": {"type": "string", "description": "the class of the error: UnknownColumnError, StorageError, ..."},
+            "path": {"type": ["string", "null"], "description": "the file, where it is the file's doing"},
+            "column": {"type": ["integer", "null"], "description": "where a predicate's text stops making sense"},
+            "status": {"type": "integer", "description": "the exit status"},
+        },
+    )
 
 
 def _of_spark() -> dict[str, dict[str, Any]]:
@@ -156,7 +178,7 @@ class _Maker:
         }
 
     def of(self, hint: Any) -> dict[str, Any]:
-        """The schema of a type as `storage.results.plain` writes it. Raises TypeError for one that it cannot write."""
+        """The schema of a type as `source.results.plain` writes it. Raises TypeError for one that it cannot write."""
         if hint in _PLAIN:
             return _PLAIN[hint]
         origin, arguments = get_origin(hint), get_args(hint)

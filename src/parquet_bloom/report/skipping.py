@@ -7,13 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from parquet_bloom.report.tables import plural, print_table, ranges, ranges_within, size
-from parquet_bloom.report.text import LEAST_WIDTH, Say, gist, headline, width_of
+from parquet_bloom.report.text import (
+    LEAST_WIDTH,
+    Say,
+    gist,
+    headline,
+    plural,
+    print_table,
+    ranges,
+    ranges_within,
+    size,
+    width_of,
+)
 from parquet_bloom.search.check import totals
-from parquet_bloom.tables.named.names import named_table
+from parquet_bloom.source.names import named_table
 
 if TYPE_CHECKING:
-    from parquet_bloom.tables.named.typed import Typed
+    from parquet_bloom.source.names import Typed
 
 _FILES_SHOWN = 20
 _FILES_SHARE = 5  # a reason, so that they are summed and not listed
@@ -203,7 +213,7 @@ def adding(
     lacking = [c.column for c in _lacking(columns)]
     if not lacking or not sources:
         return None
-    from parquet_bloom.tables.named.typed import add_command
+    from parquet_bloom.source.names import add_command
 
     table = named_table(sources)
     if table is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from parquet_bloom.source.results import Printed
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.results import Printed
 
 
 @dataclass(slots=True, repr=False)

@@ -14,34 +14,33 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.chunks.asking import Answers, Probes, ask
-from parquet_bloom.chunks.filter_ranges import filter_ranges_of
-from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.formats.bounds import (
+from parquet_bloom.filters.asking import Answers, Probes, ask
+from parquet_bloom.filters.locate import filter_ranges_of
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.statistics import (
     ColumnStatistics,
     all_null_statistics,
     one_value_statistics,
     statistics_of,
     unknown_statistics,
 )
-from parquet_bloom.formats.metadata.outline import Outline
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.predicates.bind import (
-    AllOf,
-    AnyOf,
-    Bound,
-    Element,
-    Interval,
-    Members,
-    NotOf,
-    Opaque,
-    Term,
-    terms_of,
+from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, Term, terms_of
+from parquet_bloom.predicates.outcomes import (
+    ANY,
+    FALSE,
+    NULL,
+    TRUE,
+    Masks,
+    combine,
+    denied,
+    probes_of,
+    same_for_all,
+    term_masks,
 )
-from parquet_bloom.predicates.deciding import combine, denied, probes_of, same_for_all, term_masks
-from parquet_bloom.predicates.outcomes import ANY, FALSE, NULL, TRUE, Masks
 from parquet_bloom.search.options import Options
-from parquet_bloom.storage.source import Source
+from parquet_bloom.source.hive import Pairs, partition_value
+from parquet_bloom.storage.open_file import OpenFile
 
 Groups = NDArray[np.int64]  # row groups, by their numbers
 
@@ -127,7 +126,7 @@ def partition_outcome(question: Question) -> int:
     return int(combine(question.bound, masks, 1)[0])
 
 
-def decide(source: Source, outline: Outline, question: Question) -> Decision:
+def decide(source: OpenFile, outline: Outline, question: Question) -> Decision:
     """Decide about every row group of a file. Raises FileError where its bytes cannot be read."""
     n = outline.n_row_groups
     terms = terms_of(question.bound)
@@ -169,9 +168,13 @@ def _partition_statistics(key: Leaf, n: int, pairs: Pairs) -> ColumnStatistics:
 
 
 def _ask_filters(
-    source: Source, outline: Outline, question: Question, statistics: Sequence[ColumnStatistics], masks: list[Masks],
+    source: OpenFile,
+    outline: Outline,
+    question: Question,
+    statistics: Sequence[ColumnStatistics],
+    masks: list[Masks],
     decision: Decision,
-) -> None:  # fmt: skip
+) -> None:
     # `masks` are the outcomes as they are known, `best` as if every filter not asked yet denied its term. A filter is
     # read only where `best` decides the row group and `masks` do not: where even that answer changes nothing, reading
     # would be waste. After a term was asked, its `best` is its mask, so later terms see real answers of earlier ones.

@@ -16,22 +16,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.chunks.asking import counted, headers_of
-from parquet_bloom.chunks.filter_ranges import filter_ranges_of, header_of
-from parquet_bloom.chunks.hive import Pairs, partition_value
-from parquet_bloom.chunks.stored import StoredFilter, StoredFilters
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
-from parquet_bloom.formats.bounds import ColumnStatistics, domain_of, limits, statistics_of
-from parquet_bloom.formats.kinds import described, key_for, same_kind, same_type
-from parquet_bloom.formats.literals import as_literal
-from parquet_bloom.formats.metadata.outline import NONE, Outline
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, INT32, INT64, Leaf
-from parquet_bloom.formats.operands import operand
+from parquet_bloom.filters.asking import counted, headers_of
+from parquet_bloom.filters.locate import filter_ranges_of, header_of
+from parquet_bloom.filters.stored import StoredFilter, StoredFilters
+from parquet_bloom.format.literals import as_literal
+from parquet_bloom.format.outline import NONE, Outline
+from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
+from parquet_bloom.format.statistics import ColumnStatistics, domain_of, limits, statistics_of
+from parquet_bloom.format.values import described, key_for, operand, same_kind, same_type
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
-from parquet_bloom.predicates.arrow_literals import OutOfReachError, literal_of
-from parquet_bloom.predicates.names import misfit_error
-from parquet_bloom.storage.source import Source
+from parquet_bloom.predicates.bind import misfit_error
+from parquet_bloom.predicates.casts import OutOfReachError, literal_of
+from parquet_bloom.source.hive import Pairs, partition_value
+from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]
 _MOST_BYTES = 1 << 26  # of whole filters in memory at a time
@@ -174,7 +173,7 @@ def hits_by_statistics(statistics: ColumnStatistics, outline: Outline, leaf: Lea
 
 
 def hits_of(
-    source: Source, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
+    source: OpenFile, outline: Outline, leaf: Leaf, keys: Keys, use_filters: bool = True, count: bool = False
 ) -> list[int | None]:
     """How many keys each row group may hold; None where nothing says. 0: certainly none.
 
@@ -249,12 +248,12 @@ class _FilterBatch:
     count: bool
 
 
-def _ask_whole(source: Source, asked: _FilterBatch) -> Integers:
+def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
     """Ask whole filters for many hashes.
 
     returns  int64[n]; NONE for a filter whose header is not the one promised, or that has no bit
     """
-    from parquet_bloom.chunks import ask_kernel
+    from parquet_bloom.filters import ask_kernel
 
     if source.fd is None:
         return _ask_whole_by_ranges(source, asked)
@@ -262,15 +261,25 @@ def _ask_whole(source: Source, asked: _FilterBatch) -> Integers:
     kinds, heads, head_bytes = headers_of(asked.num_bytes)
     answers, hits = np.empty(n, np.uint8), np.empty(n, np.int64)
     ask_kernel.ask_whole(
-        source.fd, asked.offset, asked.num_bytes, kinds, heads, head_bytes, asked.first, asked.last, asked.hashes,
-        asked.count, answers, hits,
-    )  # fmt: skip
+        source.fd,
+        asked.offset,
+        asked.num_bytes,
+        kinds,
+        heads,
+        head_bytes,
+        asked.first,
+        asked.last,
+        asked.hashes,
+        asked.count,
+        answers,
+        hits,
+    )
     counted(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
     hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
     return hits
 
 
-def _ask_whole_by_ranges(source: Source, asked: _FilterBatch) -> Integers:
+def _ask_whole_by_ranges(source: OpenFile, asked: _FilterBatch) -> Integers:
     hits = np.full(len(asked.offset), NONE)
     parts = np.flatnonzero(np.diff((np.cumsum(asked.num_bytes) - 1) // _MOST_BYTES)) + 1
     for some in np.split(np.arange(len(hits)), parts):

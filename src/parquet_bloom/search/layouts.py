@@ -14,17 +14,115 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
-from parquet_bloom.formats.metadata.outline import Outline
-from parquet_bloom.formats.metadata.schema import BYTE_ARRAY, FLBA, INT96, Leaf, leaves_of
-from parquet_bloom.predicates.arrow_literals import is_list
-from parquet_bloom.search.fragments import file_format
+from parquet_bloom.errors import RequestError
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
+from parquet_bloom.limits import Limits, limits
+from parquet_bloom.predicates.casts import is_list
+from parquet_bloom.source.hive import Pairs, partition_value
+from parquet_bloom.storage.remote import Location
+
+# --- fragments ------------------------------------------------------------------------------------
+#
+# Row groups of a file as a fragment of a pyarrow Dataset, with the values and types of its folder's name.
+
+FORMAT = ds.ParquetFileFormat()
+_LOCAL = LocalFileSystem()
+
+
+def file_format(**read: Any) -> ds.ParquetFileFormat:
+    """FORMAT with the limits of this process, where these allow larger footers than pyarrow's.
+
+    read  options of ds.ParquetReadOptions
+    """
+    allowed, usual = limits(), Limits()
+    if read:
+        return ds.ParquetFileFormat(default_fragment_scan_options=file_format().default_fragment_scan_options, **read)
+    if allowed.max_list_elements <= usual.max_list_elements and allowed.max_string_bytes <= usual.max_string_bytes:
+        return FORMAT
+    options = ds.ParquetFragmentScanOptions(
+        thrift_string_size_limit=max(allowed.max_string_bytes, usual.max_string_bytes),
+        thrift_container_size_limit=max(allowed.max_list_elements, usual.max_list_elements),
+    )
+    return ds.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+def fragment(
+    path: Any,
+    at: Location,
+    partition: pc.Expression | None,
+    groups: Sequence[int],
+    form: ds.ParquetFileFormat | None = None,
+) -> Any:
+    """The row groups in their order; pyarrow takes set(groups), and of {2, 9} it made 9, 2.
+
+    path  of the file, or a file of pyarrow's that is open
+    at    where it lies: files of one call may be on several file systems, as a table's rows in memory are
+    form  how the file is read; None: as file_format has it
+    """
+    filesystem = (at.filesystem or _LOCAL) if isinstance(path, str) else None
+    return (form or file_format()).make_fragment(path, filesystem, partition, row_groups=_ranked(groups))
+
+
+def with_groups(fragment: Any, groups: Sequence[int]) -> Any:
+    """Some of a fragment's row groups, in their order."""
+    return fragment.subset(row_group_ids=_ranked(groups))
+
+
+def _ranked(groups: Sequence[int]) -> list[_Ranked]:
+    ranked = []
+    for rank, group in enumerate(groups):
+        ranked.append(_Ranked(group))
+        ranked[-1].rank = rank
+    return ranked
+
+
+class _Ranked(int):
+    """A row group that has its rank for its hash, so that a set of them is in order."""
+
+    rank: int
+
+    def __hash__(self) -> int:
+        return self.rank
+
+
+def partition_expression(keys: Sequence[Leaf], pairs: Pairs) -> pc.Expression | None:
+    """The expression that the folder's name makes true for every row of a file."""
+    expression = None
+    for key in keys:
+        value = partition_value(key, pairs)
+        name = pc.field(key.path[0])
+        text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+        scalar = pa.scalar(text, partition_type(key).value_type)
+        one = name.is_null() if value is None else name == scalar
+        expression = one if expression is None else expression & one
+    return expression
+
+
+def partition_type(key: Leaf) -> pa.DictionaryType:
+    """The type that pyarrow gives to a column of folders' names: a dictionary."""
+    return pa.dictionary(pa.int32(), pa.int32() if key.physical == INT32 else pa.string())
+
+
+def with_partitions(schema: pa.Schema, keys: Sequence[Leaf], path: object) -> pa.Schema:
+    """A file's schema, then the columns of its folder's name. Raises RequestError for a name that both have."""
+    for key in keys:
+        if key.path[0] in schema.names:
+            raise RequestError(f"column {key.path[0]} is both in {path} and in its folder's name")
+        schema = schema.append(pa.field(key.path[0], partition_type(key)))
+    return schema
+
+
+# --- layouts --------------------------------------------------------------------------------------
 
 _SCHEMA_KEY = "ARROW:schema"  # base64 of an IPC message: the schema that an Arrow writer was given
 _T = pa.types
@@ -137,3 +235,71 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaves(kind.value_type)
     else:
         yield kind
+
+
+# --- columns --------------------------------------------------------------------------------------
+#
+# Columns as callers name them: top-level ones, and fields of structs by their paths.
+#
+#    ["id", "place.x", "a.b"]     id, the field x of place as "x", and a.b if a column has this very name
+#
+# While rows are filtered each column has the name that it was asked for by; `finished` gives the last part.
+
+
+def path_of(name: str, schema: pa.Schema) -> list[str]:
+    """The top-level column, and the fields below it, that a name means."""
+    return [name] if name in schema.names else name.split(".")
+
+
+def check_fields(names: Iterable[str], schema: pa.Schema) -> None:
+    """Raise UnknownColumnError for the first name of a field that its struct does not have."""
+    for name in names:
+        top, *below = path_of(name, schema)
+        if not below or top not in schema.names:
+            continue
+        field, path = schema.field(top), [top]
+        for step in below:
+            fields = list(field.type) if pa.types.is_struct(field.type) else []
+            field = next((one for one in fields if one.name == step), None)
+            if field is None:
+                inside = [".".join([*path, one.name]) for one in fields]
+                raise unknown_column(name, inside, none=f"no fields in {'.'.join(path)}")
+            path.append(step)
+
+
+def for_scanner(names: Iterable[str] | None, schema: pa.Schema) -> Any:
+    """What a scanner of pyarrow's takes, so that each column, also a field of a struct, keeps the name given for it."""
+    if names is None:
+        return None
+    paths = {name: path_of(name, schema) for name in names}
+    if all(len(path) == 1 for path in paths.values()):
+        return list(paths)
+    return {name: pc.field(*path) for name, path in paths.items()}
+
+
+def chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Columns of a batch of top-level columns, and fields of its structs, under these names, which differ."""
+    columns = [_column(batch, name) for name in names]
+    fields = [
+        batch.schema.field(name) if name in batch.schema.names else pa.field(name, column.type)
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def finished(rows: Any, names: Sequence[str] | None, schema: pa.Schema) -> Any:
+    """A batch or table with what was asked for, in its order, as the schema names and types it.
+
+    rows    with what the names mean, and perhaps more; names None: they are right as they are
+    schema  of what is given, as pyarrow's scanner has it for these names
+    """
+    if names is None:
+        return rows
+    if list(names) == schema.names:
+        return rows.select(list(names))
+    return type(rows).from_arrays([_column(rows, name) for name in names], schema=schema)
+
+
+def _column(rows: Any, name: str) -> Any:
+    top, *below = path_of(name, rows.schema)
+    return pc.struct_field(rows.column(top), below) if below else rows.column(top)

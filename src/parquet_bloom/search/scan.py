@@ -13,34 +13,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
 from parquet_bloom.arguments import column_names
-from parquet_bloom.errors import RequestError, UnknownColumnError, parameter
-from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.predicates.tree import And, Predicate
-from parquet_bloom.search.columns import check_fields, finished, for_scanner, path_of
-from parquet_bloom.search.expression_filter import ExpressionFilter, filter_of
-from parquet_bloom.search.fragments import file_format, fragment, partition_expression, with_partitions
-from parquet_bloom.search.in_table import InTable
-from parquet_bloom.search.layouts import dataset_schema, format_for
-from parquet_bloom.search.narrowing import narrowing_of
-from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
-from parquet_bloom.search.table_rows import Part, TableRows
-from parquet_bloom.search.unchanged import (
-    PYARROW_ERRORS,
-    ChangeGuard,
-    SearchedDataset,
-    for_arrow,
-    opened_same,
-    read_error,
-    version_of,
-)
-from parquet_bloom.search.verdicts import (
+from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
+from parquet_bloom.search.check import (
     ExcludedFile,
     RowGroupVerdict,
     UnusedParts,
@@ -49,12 +32,110 @@ from parquet_bloom.search.verdicts import (
     sizes_of,
     verdicts_of,
 )
+from parquet_bloom.search.in_table import InTable
+from parquet_bloom.search.layouts import (
+    check_fields,
+    dataset_schema,
+    file_format,
+    finished,
+    for_scanner,
+    format_for,
+    fragment,
+    partition_expression,
+    path_of,
+    with_partitions,
+)
+from parquet_bloom.search.options import Options, SearchOptions
+from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.table_rows import FilePart, TableRows
+from parquet_bloom.search.unchanged import (
+    PYARROW_ERRORS,
+    ChangeGuard,
+    SearchedDataset,
+    for_arrow,
+    narrowing_of,
+    opened_same,
+    read_error,
+    version_of,
+)
+from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.shown import brief, counted, line
-from parquet_bloom.storage.source import PathLike, Source
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
+
+
+# --- expression filter ----------------------------------------------------------------------------
+#
+# A predicate that came as a pyarrow Expression filters rows as it is, where pyarrow can do that.
+
+
+class ExpressionFilter:
+    """The caller's own pyarrow Expression, in the place of a RowFilter.
+
+    columns  the top-level columns it looks at; None where a part of it is not understood: any
+    """
+
+    def __init__(self, expression: pc.Expression, predicate: Predicate) -> None:
+        self.expression = expression
+        leaves = list(leaves_of(predicate))
+        understood = not any(isinstance(leaf, Unknown) for leaf in leaves)
+        self.columns = [leaf.path[0] for leaf in leaves if not isinstance(leaf, Unknown)] if understood else None
+
+    def filter_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep the rows of a batch for which the expression is true. Raises RequestError where pyarrow cannot tell."""
+        # As a table: pyarrow makes no batch without rows of some nested types (a list of uuids).
+        try:
+            batches = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()
+        except pa.ArrowNotImplementedError as error:
+            raise RequestError(f"rows cannot be filtered by {self.expression}: {first_line(error)}") from error
+        return batches[0] if batches else batch.slice(0, 0)
+
+
+def filter_of(expression: pc.Expression, predicate: Predicate, schema: pa.Schema) -> ExpressionFilter | RowFilter:
+    """The filter of rows by a caller's Expression: by what it means, where it compares what pyarrow does not.
+
+    predicate  the Expression as a tree
+    schema     of the rows
+    Raises RequestError where a literal is no value of such a column.
+    """
+    own = ExpressionFilter(expression, predicate)
+    if own.columns is None:
+        return own
+    texts = any(_is_text_for_a_time(leaf, schema) for leaf in leaves_of(predicate))
+    if not texts and not any(_is_beyond_pyarrow(f.type) for f in schema if f.name in own.columns):
+        return own
+    from parquet_bloom.predicates.rows import row_filter
+
+    found = row_filter(predicate, schema)
+    return own if found.expression is not None and not texts else found
+
+
+def _is_text_for_a_time(leaf: Part, schema: pa.Schema) -> bool:
+    """Whether a text is compared with a column of days or times, for which pyarrow has no kernel."""
+    if not isinstance(leaf, Compare) or not isinstance(leaf.value, str):
+        return False
+    kind = schema
+    for name in leaf.path:
+        if not isinstance(kind, pa.Schema) and not pa.types.is_struct(kind):
+            return False
+        at = kind.get_field_index(name)
+        if at < 0:
+            return False
+        kind = kind.field(at).type
+    return bool(pa.types.is_temporal(kind))
+
+
+def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
+    """Whether pyarrow compares no such values: uuids and other extension types, and views of texts; or some within."""
+    if pa.types.is_struct(kind):
+        return any(_is_beyond_pyarrow(field.type) for field in kind)
+    views = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+    return views or isinstance(kind, pa.BaseExtensionType)
+
+
+# --- scan -----------------------------------------------------------------------------------------
 
 
 class Scan:
@@ -165,7 +246,7 @@ class Scan:
         """(file, row groups) of every file that has row groups in which a row can match."""
         return [(str(file.file), groups) for file in self.files if (groups := open_groups(file))]
 
-    def reopen(self, file: FileResult) -> Source:
+    def reopen(self, file: FileResult) -> OpenFile:
         """A file once more, if it is still the one that was searched. Raises FileChangedError, StorageError."""
         source = opened_same(version_of(file))
         if file.outline is not None:
@@ -195,7 +276,7 @@ class Scan:
             return self._rows.schema
         found = self._search.files[0]
         try:
-            with Source(found) as source:
+            with OpenFile(found) as source:
                 source.outline()  # what is wrong with the file is said by us, not by pyarrow
                 with source.arrow_file() as file:
                     schema = pq.read_schema(file)
@@ -221,10 +302,10 @@ class Scan:
             self._rows.check_whole([file for file, _ in parts])
         return self._dataset(parts, guarded=True)
 
-    def _open(self) -> list[Part]:
+    def _open(self) -> list[FilePart]:
         return [(file, groups) for file in self.files if (groups := open_groups(file))]
 
-    def _dataset(self, parts: Sequence[Part], guarded: bool = False) -> ds.FileSystemDataset:
+    def _dataset(self, parts: Sequence[FilePart], guarded: bool = False) -> ds.FileSystemDataset:
         """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
         keys, fragments, rows, schema = self._search.keys, [], self._rows, self.schema
         if guarded:
@@ -301,7 +382,7 @@ class Scan:
 
     # --- how --------------------------------------------------------------------------------------
 
-    def _batches(self, parts: Sequence[Part], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, parts: Sequence[FilePart], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, in order; never more than a few row groups in memory."""
         if self._rows is not None:
             yield from self._rows.batches(parts, names, batch_rows)

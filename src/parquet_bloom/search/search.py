@@ -14,22 +14,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from parquet_bloom.chunks.hive import partition_keys
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
-from parquet_bloom.formats.bounds import ColumnStatistics, all_null_statistics
-from parquet_bloom.formats.metadata.outline import Outline
-from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, split_path
-from parquet_bloom.predicates.bind import Bound, bind
-from parquet_bloom.predicates.names import FirstFile, Schema
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.schema import Leaf, find_leaf, split_path
+from parquet_bloom.format.statistics import ColumnStatistics, all_null_statistics
+from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
 from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
 from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
+from parquet_bloom.source.hive import partition_keys
+from parquet_bloom.source.names import find
+from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.table_folders import refusing
-from parquet_bloom.tables.named.sources import find
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
@@ -41,7 +40,7 @@ class DatasetSchema:
     """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as chunks.hive.partition_keys gives them
+    keys    the partition columns, as source.hive.partition_keys gives them
     path    of the file whose columns these are, for messages
     """
 
@@ -200,7 +199,7 @@ class Search:
                 return FileResult(data_file, excluded=BY_FOLDER)
         if self.table is not None and (excluded := self.table.excluded(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
-        with Source(data_file) as source:
+        with OpenFile(data_file) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
             if self._tables is not None and (note := self._tables.see(source.path, outline)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -15,24 +16,109 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from parquet_bloom.chunks.tails import as_it_was
 from parquet_bloom.errors import (
     DamagedFileError,
     FileChangedError,
     FileError,
     ParquetBloomError,
+    RequestError,
     StorageError,
     first_line,
 )
-from parquet_bloom.formats.metadata.outline import Outline
-from parquet_bloom.search.fragments import with_groups
-from parquet_bloom.search.narrowing import Narrowing
-from parquet_bloom.search.search import FileResult
+from parquet_bloom.filters.tails import as_it_was
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.predicates.arrow import from_expression
+from parquet_bloom.predicates.tree import Unknown
+from parquet_bloom.search.layouts import with_groups
+from parquet_bloom.search.options import FooterCache, Nan, Options
+from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups
+from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.shown import counted, line
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.snapshot import TableFile
+
+# --- narrowing ------------------------------------------------------------------------------------
+#
+# A data set that an engine scans with a filter of its own: the filter chooses row groups before they are read.
+#
+#    duckdb.sql("SELECT * FROM events WHERE id = 5")   DuckDB calls events.scanner(filter=field("id") == 5)
+#
+# Whoever hands pyarrow a filter gets rows for which it is true, as pyarrow compares. So a row group can be left out
+# where that is impossible: by bounds and filters, as `prune` does it for the same Expression.
+
+logger = logging.getLogger("parquet_bloom")
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Files, the row groups of each that a data set has, and how filters are asked of them."""
+
+    files: tuple[DataFile, ...]
+    groups: tuple[tuple[int, ...], ...]
+    options: Options
+
+    def chosen(self, filter: pc.Expression) -> list[tuple[int, list[int]]] | None:
+        """(number of the file, its row groups that can match) of each file that has any; None: it tells nothing.
+
+        Raises what reading a file raises.
+        """
+        tree = from_expression(filter)
+        if isinstance(tree, Unknown):
+            return None
+        chosen = []
+        try:
+            for at, one in enumerate(Search(list(self.files), tree, None, self.options)):
+                if isinstance(one, tuple):
+                    raise one[1]
+                may = set(open_groups(one))
+                if groups := [group for group in self.groups[at] if group in may]:
+                    chosen.append((at, groups))
+        except RequestError as error:  # such as a literal that our rules do not compare with the column
+            logger.info("%s: not used to skip: %s", tree, error)
+            return None
+        left = sum(len(groups) for _, groups in chosen)
+        logger.info("%s: %d of %d row groups can match", tree, left, sum(map(len, self.groups)))
+        return chosen
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        how = self.options
+        return narrowing, (self.files, self.groups, how.dataset_schema, how.nan, how.use_filters, how.range_values)
+
+
+def narrowing_of(parts: Sequence[tuple[FileResult, Sequence[int]]], schema: DatasetSchema, how: Options) -> Narrowing:
+    """For a data set of these row groups, with the columns of this schema."""
+    files, groups = [part.file for part, _ in parts], [chosen for _, chosen in parts]
+    return narrowing(files, groups, schema, how.nan, how.use_filters, how.range_values)
+
+
+def narrowing(
+    files: Sequence[DataFile],
+    groups: Sequence[Sequence[int]],
+    schema: DatasetSchema | None,
+    nan: Nan,
+    use_filters: bool,
+    range_values: int,
+) -> Narrowing:
+    """Build it. Footers are kept from one scan to the next; one that was pickled reads them anew.
+
+    schema  of the data set: of its first file, which may have no row group that is left
+    """
+    options = Options(
+        nan=nan,
+        use_filters=use_filters,
+        range_values=range_values,
+        cache=FooterCache(),
+        raw_files=True,
+        skip_files=True,
+        dataset_schema=schema,
+    )
+    bare = (DataFile(f.path, f.filesystem, f.shown, [], f.relative, f.partitions) for f in files)
+    return Narrowing(tuple(bare), tuple(map(tuple, groups)), options)
+
+
+# --- unchanged ------------------------------------------------------------------------------------
 
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 
@@ -61,7 +147,7 @@ class ChangeGuard:
 
 def _is_same(file: FileResult) -> bool:
     try:
-        with Source(file.file) as now:
+        with OpenFile(file.file) as now:
             return _is_version(now, version_of(file))
     except StorageError:
         return False
@@ -75,14 +161,14 @@ def _fits_still(file: FileResult) -> bool:
     return True
 
 
-def _is_version(source: Source, file: FileVersion) -> bool:
+def _is_version(source: OpenFile, file: FileVersion) -> bool:
     if source.version_token != file.version_token:
         return False
     # A token says more than the size. Stores without any (Google's and HDFS through pyarrow) tell no more than that.
     return file.version_token is not None or source.size == file.size
 
 
-def _has_grown(source: Source, file: FileVersion) -> bool:
+def _has_grown(source: OpenFile, file: FileVersion) -> bool:
     """Whether a table's file got a tail of ours since: its row groups are the same ones, by the same footer."""
     if file.row_groups is None:
         return False
@@ -143,9 +229,9 @@ def version_of(file: FileResult) -> FileVersion:
     return FileVersion(at, file.size, file.version_token, None if outline is None else _row_groups(outline))
 
 
-def opened_same(file: FileVersion) -> Source:
+def opened_same(file: FileVersion) -> OpenFile:
     """Open a file that was searched once more. Raises FileChangedError if it is no longer that one, StorageError."""
-    source = Source(file.location)
+    source = OpenFile(file.location)
     if _is_version(source, file) or _has_grown(source, file):
         return source
     source.close()
@@ -159,13 +245,18 @@ class SearchedDataset(ds.FileSystemDataset):
     are looked at before each scan, and once more after what ends here. Not when they are opened: Arrow's threads do
     that, and an error of Python's in one of them can wait for ever for the thread that waits for it.
 
-    A scan with a filter is one of fewer row groups: of those in which it can be true, as search.narrowing finds.
+    A scan with a filter is one of fewer row groups: of those in which it can be true, as search.unchanged finds.
     """
 
     def __init__(
-        self, fragments: Sequence[Any], schema: pa.Schema, format: ds.FileFormat, filesystem: Any,
-        versions: Sequence[FileVersion], narrowing: Narrowing | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        fragments: Sequence[Any],
+        schema: pa.Schema,
+        format: ds.FileFormat,
+        filesystem: Any,
+        versions: Sequence[FileVersion],
+        narrowing: Narrowing | None = None,
+    ) -> None:
         super().__init__(fragments, schema, format, filesystem)
         self._filter: pc.Expression | None = None
         self._made_of = (tuple(fragments), schema, format, filesystem, tuple(versions), narrowing)

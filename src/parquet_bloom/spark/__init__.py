@@ -14,22 +14,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parquet_bloom.spark.data_source.source import ParquetBloomSource, register
-    from parquet_bloom.spark.looks.jobs import check, inspect_filters, prune, verify_filters
-    from parquet_bloom.spark.looks.reading import read
-    from parquet_bloom.spark.pipeline import add_filters
+    from parquet_bloom.spark.add import add_filters
+    from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
+    from parquet_bloom.spark.source.reading import read
+    from parquet_bloom.spark.source.source import ParquetBloomSource, register
     from parquet_bloom.spark.zones import build_zone_index
 
 _HOMES = {
-    "add_filters": "pipeline",
+    "add_filters": "add",
     "build_zone_index": "zones",
-    "check": "looks.jobs",
-    "inspect_filters": "looks.jobs",
-    "prune": "looks.jobs",
-    "read": "looks.reading",
-    "verify_filters": "looks.jobs",
-    "ParquetBloomSource": "data_source.source",
-    "register": "data_source.source",
+    "check": "jobs",
+    "inspect_filters": "jobs",
+    "prune": "jobs",
+    "read": "source.reading",
+    "verify_filters": "jobs",
+    "ParquetBloomSource": "source.source",
+    "register": "source.source",
 }
 
 

@@ -16,19 +16,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.output.new_file import new_output
+from parquet_bloom.spark.sessions import context_of, is_own, own_python
 from parquet_bloom.spark.storages import storages
-from parquet_bloom.spark.workers import context_of, is_own, own_python
 from parquet_bloom.storage.remote import storage_error
-from parquet_bloom.storage.writing.new_file import new_output
 
 _BATCH = 10_000  # rows of a report
 _MOST_PARTS = 64  # each is one small Spark job
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _SQL = {
-    pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean",
-    pa.binary(): "binary", pa.list_(pa.string()): "array<string>", pa.list_(pa.int32()): "array<int>",
-}  # fmt: skip
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    pa.list_(pa.string()): "array<string>",
+    pa.list_(pa.int32()): "array<int>",
+}
 
 
 def ddl(schema: pa.Schema) -> str:

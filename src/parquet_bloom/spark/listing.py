@@ -21,13 +21,12 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
+from parquet_bloom.output.folder import SUFFIX, remove_stale
 from parquet_bloom.spark.frames import computed, mapped, mark, width
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.store import GLOB, is_data
-from parquet_bloom.storage.table_folders import Table, Tables
-from parquet_bloom.storage.table_signs import SIGNS, table_in
-from parquet_bloom.storage.writing.litter import SUFFIX, remove_stale
+from parquet_bloom.storage.table_folders import SIGNS, Table, Tables, table_in
 
 SCHEMA = pa.schema(
     [("path", pa.string()), ("root", pa.string()), ("size", pa.int64()), ("kind", pa.string()), ("error", pa.string())]

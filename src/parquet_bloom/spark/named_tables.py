@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.source.names import find, named_table
+from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.table_folders import Tables
-from parquet_bloom.tables.named.names import named_table
-from parquet_bloom.tables.named.sources import find
-from parquet_bloom.tables.roots import ORDINARY, TableAccess
-from parquet_bloom.tables.snapshot import Snapshot, TableFile
 
 _SHARED = "file system"  # stands for the snapshot's, which travels once
 
@@ -56,8 +55,8 @@ def live_files(
 ) -> Snapshot:
     """The snapshot of a table.
 
-    stored_only  as tables.snapshot.Table.snapshot has it
-    Raises as tables.named.sources.find, also for a table without its log: raw_files.
+    stored_only  as source.snapshot.Table.snapshot has it
+    Raises as source.names.find, also for a table without its log: raw_files.
     """
     snapshot = find(name, None, None if raw_files else Tables(), access, stored_only).snapshot
     assert snapshot is not None
@@ -67,9 +66,15 @@ def live_files(
 def bare(file: TableFile, outcome: int, deletes: bool = False) -> Asked:
     """What executors need of a file; with `deletes`, the deletes too."""
     own = replace(
-        file, shown=str(file), opened=[], constants=dict(file.constants), bounds={}, buckets=(), entry=None,
+        file,
+        shown=str(file),
+        opened=[],
+        constants=dict(file.constants),
+        bounds={},
+        buckets=(),
+        entry=None,
         deletes=file.deletes if deletes else None,
-    )  # fmt: skip
+    )
     return Asked(own, outcome, file.deletes is not None)
 
 

@@ -1,4 +1,4 @@
-"""A SparkSession: the one there is, or one of our own, with the reason in one line where neither can be."""
+"""A SparkSession, the Python of its workers, and this package as a zip for them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,132 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import threading
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.extras import to_install
+from parquet_bloom.output.new_file import new_output
 from parquet_bloom.spark.failures import one_line
-from parquet_bloom.spark.workers import context_of, environment_for, settle
+
+# --- workers --------------------------------------------------------------------------------------
+#
+# Which Python the workers of a session run our functions with, on a machine where no environment is activated.
+#
+#    PySpark names a program in each function that it sends (SparkContext.pythonExec): $PYSPARK_PYTHON, else "python3",
+#    which is what comes first on the PATH of the machine that runs it
+#
+# On a local master the workers run on this machine, and sys.executable has all that the driver has: our functions
+# name that. Functions of others in the same session keep the program that they had. Executors on other machines, and
+# a server of Spark Connect, have a Python of their own.
+
+SETTING = "spark.pyspark.python"
+_VARIABLE = "PYSPARK_PYTHON"
+_USUAL = "python3"  # PySpark's choice where nobody chooses
+_naming = threading.RLock()
+
+
+def context_of(spark: Any) -> Any:
+    """The SparkContext of a session; None on Spark Connect, which has none."""
+    try:
+        return spark.sparkContext
+    except Exception:
+        return None
+
+
+def _is_local(master: str) -> bool:
+    """Whether all executors are on this machine."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def _python_for(master: str | None, setting: str | None) -> str | None:
+    """The program of the workers; None: as PySpark has it. A master that is not known yet counts as local.
+
+    PySpark takes the setting from spark-submit alone.
+    """
+    if setting is not None:
+        return setting
+    if _VARIABLE in os.environ or (master is not None and not _is_local(master)):
+        return None
+    return sys.executable or None
+
+
+@contextlib.contextmanager
+def environment_for(master: str | None, settings: Mapping[str, str]) -> Iterator[None]:
+    """PYSPARK_PYTHON for as long as Spark starts: its JVM keeps the environment that it was started with."""
+    python = _python_for(master, settings.get(SETTING))
+    if python is None:
+        yield
+        return
+    old = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = python
+    try:
+        yield
+    finally:
+        if old is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = old
+
+
+def settle(spark: Any) -> None:
+    """Choose the program for all functions of a session of our own, once it knows the settings of its files too."""
+    context = context_of(spark)
+    if context is not None:
+        chosen = _python_for(context.master, context.getConf().get(SETTING)) or os.environ.get(_VARIABLE)
+        context.pythonExec = chosen or _USUAL
+
+
+def _program(context: Any) -> str:
+    """The program that our functions name in a session of somebody else: theirs, if they chose one."""
+    named = str(context.pythonExec)
+    if named != _USUAL:
+        return named
+    return _python_for(context.master, context.getConf().get(SETTING)) or named
+
+
+@contextlib.contextmanager
+def own_python(spark: Any) -> Iterator[None]:
+    """Name our program in the functions that are made within this; afterwards the session names its own again."""
+    context = context_of(spark)
+    if context is None:
+        yield
+        return
+    with _naming:
+        old = context.pythonExec
+        context.pythonExec = _program(context)
+        try:
+            yield
+        finally:
+            context.pythonExec = old
+
+
+def is_own(spark: Any) -> bool:
+    """Whether the workers that run our functions are on this machine, and have the Python of this process."""
+    context = context_of(spark)
+    return context is not None and _is_local(context.master) and _program(context) == sys.executable
+
+
+def adopt_python() -> None:
+    """The same for a session to which a user gives a class of ours by Spark's own functions.
+
+    Nobody says when the session has taken it, so the name stays. Nothing changes where the user chose a program, or
+    where executors are on other machines.
+    """
+    context = getattr(getattr(import_module("pyspark"), "SparkContext", None), "_active_spark_context", None)
+    if context is not None:
+        context.pythonExec = _program(context)
+
+
+# --- sessions -------------------------------------------------------------------------------------
 
 LEAST_JAVA = 17
 _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set JAVA_HOME"
@@ -26,7 +142,7 @@ _HOW = f"install one, such as Debian's openjdk-{LEAST_JAVA}-jre-headless, or set
 @contextlib.contextmanager
 def session(
     master: str | None = None, settings: Mapping[str, str] | None = None, py_files: Sequence[str] = ()
-) -> Iterator[Any]:  # fmt: skip
+) -> Iterator[Any]:
     """Give the active session; where there is none, start one and stop it at the end.
 
     master    "local[*]" unless given here, by spark-submit or by the settings in SPARK_CONF_DIR; sc://HOST:PORT
@@ -158,3 +274,36 @@ def check_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
         raise RequestError(f"Spark needs Java {LEAST_JAVA} or later, and {java} is Java {found[1]}: {_HOW}")
+
+
+# --- archive --------------------------------------------------------------------------------------
+#
+# This package as a zip for executors that do not have it: spark-submit --py-files parquet_bloom.zip.
+#
+# It holds the modules alone; what they import (pyarrow, numba, ...) has machine code and must be installed there.
+
+_WANTED = (".py", ".json", ".properties", ".typed")
+_DATE = (1980, 1, 1, 0, 0, 0)  # the same zip for the same package
+
+
+def write_archive(path: str, overwrite: bool = False) -> tuple[int, int]:
+    """Write the zip; returns how many files are in it and its bytes.
+
+    Raises RequestError for a name that is not *.zip, which PySpark would not put on the path; StorageError.
+    """
+    if not path.endswith(".zip"):
+        raise RequestError(f"{path}: the name must end with .zip, else PySpark does not import from it")
+    n = 0
+    with new_output(path, overwrite=overwrite) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for n, (name, module) in enumerate(_modules(files("parquet_bloom"), "parquet_bloom"), 1):  # noqa: B007
+            archive.writestr(zipfile.ZipInfo(name, _DATE), module.read_bytes(), zipfile.ZIP_DEFLATED)
+    return n, os.path.getsize(path)
+
+
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _modules(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith(_WANTED):
+            yield f"{name}/{entry.name}", entry

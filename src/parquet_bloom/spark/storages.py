@@ -20,15 +20,20 @@ from typing import Any
 
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile, partitions_of
-from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, store_on
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*|)", re.DOTALL)
 _PREFIXES = {
-    "s3a": "fs.s3a.", "s3": "fs.s3a.", "s3n": "fs.s3a.", "abfs": "fs.azure.", "abfss": "fs.azure.", "gs": "fs.gs.",
-}  # fmt: skip
+    "s3a": "fs.s3a.",
+    "s3": "fs.s3a.",
+    "s3n": "fs.s3a.",
+    "abfs": "fs.azure.",
+    "abfss": "fs.azure.",
+    "gs": "fs.gs.",
+}
 _BUCKETS = {"s3a", "s3", "s3n", "gs"}
 _HDFS = {"hdfs", "viewfs"}
 

@@ -5,7 +5,7 @@
 
 A unit is a run of column chunks in the order in which their filters are written. Its file may be
 replaced between the steps, and filters of other bytes are never put in. Each filter's row says of which bytes it is
-(chunks.content): by the file's version token, where that is proof on any machine, else by the CRC-32 of the chunk,
+(filters.content): by the file's version token, where that is proof on any machine, else by the CRC-32 of the chunk,
 taken before and after it was decoded and once more by `assemble`. Size and CRC-32 of the footer, which all rows of a
 file have in common, tell only that the chunks are the same ones. Which columns get filters is decided once, by `cut`;
 the header and the units carry it.
@@ -25,20 +25,20 @@ from itertools import groupby
 from queue import SimpleQueue
 from typing import Any
 
-from parquet_bloom.chunks.content import CHANGED, chunk_crc
-from parquet_bloom.chunks.decode import ColumnReader
 from parquet_bloom.edit.add import add_file
-from parquet_bloom.edit.build import BuiltElsewhere, build
 from parquet_bloom.edit.plan import Plan, Request, Run, planned, writing_order
-from parquet_bloom.edit.removal import is_made_from
 from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.edit.rewrite import is_made_from
+from parquet_bloom.edit.writer import BuiltElsewhere, build
 from parquet_bloom.errors import ConflictError, FileError, ParquetBloomError, StorageError
-from parquet_bloom.formats.forms.form import BuiltFilter
-from parquet_bloom.formats.metadata.footer import ChunkKey
+from parquet_bloom.filters.content import CHANGED, chunk_crc
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.format.footer import ChunkKey
+from parquet_bloom.format.forms.form import BuiltFilter
 from parquet_bloom.spark.storages import Storages
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import Workers
@@ -173,7 +173,7 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
 
     Raises StorageError for a file that is something else.
     """
-    with Source(data_file) as source, Source(target) as new:
+    with OpenFile(data_file) as source, OpenFile(target) as new:
         if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
         if set(planned(source, run).sizings) & set(planned(new, run).sizings):
@@ -196,7 +196,7 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             header = {**same, "place": HEADER, "stop": 0, "crc": None, "chosen": None}
             units: list[Row] = []
             try:
-                with Source(job.data_file(row), pin=True) as source:
+                with OpenFile(job.data_file(row), pin=True) as source:
                     made = planned(source, run)
                     known = {"crc": _layout(source), "chosen": made.columns}
                     header |= known
@@ -210,12 +210,12 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             yield from units
 
 
-def _layout(source: Source) -> int:
+def _layout(source: OpenFile) -> int:
     """A CRC-32 of the file's size and footer: where chunks lie. Files of other values may share it."""
     return zlib.crc32(source.footer().data, source.size & 0xFFFFFFFF)
 
 
-def _runs(source: Source, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
+def _runs(source: OpenFile, made: Plan, request: Request) -> Iterator[tuple[int, int]]:
     footer = source.footer()
     order = writing_order(footer, made, request.at_chunk_start)
     first = size = 0
@@ -246,7 +246,7 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
     """Filters, each with what tells the bytes it is of: version_token, or else chunk_crc."""
     request = run.request
-    with Source(job.data_file(row), pin=True) as source:
+    with OpenFile(job.data_file(row), pin=True) as source:
         if _layout(source) != row["crc"]:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
@@ -275,13 +275,19 @@ def _filter_row(
     row: Row, position: int, key: ChunkKey, built: BuiltFilter | None, known: Row, error: str | None
 ) -> Row:
     return {
-        "path": row["path"], "root": row["root"], "size": row["size"], "place": position, "crc": row["crc"],
-        "version_token": known.get("version_token"), "chunk_crc": known.get("chunk_crc"),
-        "row_group": key[0], "column": key[1],
+        "path": row["path"],
+        "root": row["root"],
+        "size": row["size"],
+        "place": position,
+        "crc": row["crc"],
+        "version_token": known.get("version_token"),
+        "chunk_crc": known.get("chunk_crc"),
+        "row_group": key[0],
+        "column": key[1],
         "data": built.data if built is not None else None,
         "built": json.dumps(dataclasses.asdict(dataclasses.replace(built, data=None))) if built else None,
         "error": error,
-    }  # fmt: skip
+    }
 
 
 def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
@@ -294,8 +300,8 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             yield _add(header, job, run, _given(header, own), header["chosen"])
 
 
-def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
-    def built(source: Source, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
+def _given(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
+    def built(source: OpenFile, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
         if header["place"] != HEADER or _layout(source) != header["crc"]:
             raise ConflictError(source.path, CHANGED)
         for key in keys:
@@ -313,7 +319,7 @@ def _given(header: Row, rows: Iterator[Row]) -> Callable[[Source, Sequence[Chunk
     return built
 
 
-def _is_of(row: Row, source: Source, key: ChunkKey) -> bool:
+def _is_of(row: Row, source: OpenFile, key: ChunkKey) -> bool:
     """Whether a filter was built from the bytes that a file has now."""
     if row["version_token"] is not None:
         return source.is_known_by(json.loads(row["version_token"]))

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.formats import lance as form
+from parquet_bloom.format import lance as form
 from parquet_bloom.predicates.outcomes import ANY
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, table_of
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
-from parquet_bloom.storage.source import PathLike
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.table_folders import refusing
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import TableFile
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
 
@@ -41,11 +41,19 @@ _BUILT = "path string, `column` string, type string, zones bigint, bytes bigint"
 
 @explained
 def build_zone_index(
-    spark: Any, paths: PathLike | Sequence[PathLike], columns: str | Sequence[str], output: PathLike, *,
-    items: int = 8192, probability: float = 0.00057, overwrite: bool = False, sync: bool = True,
-    raw_files: bool = False, catalog_properties: Mapping[str, str] | None = None,
+    spark: Any,
+    paths: PathLike | Sequence[PathLike],
+    columns: str | Sequence[str],
+    output: PathLike,
+    *,
+    items: int = 8192,
+    probability: float = 0.00057,
+    overwrite: bool = False,
+    sync: bool = True,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
     allow_roots: PathLike | Sequence[PathLike] = (),
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Build a zone index over each column of Parquet files. Runs at once.
 
     paths    a file, folder or glob, or a list, as Spark names them; or one table, delta:, iceberg: or ducklake:, whose
@@ -94,9 +102,7 @@ def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence
     return open_data([where.data_file(row["path"], row["root"]) for row in listed], columns)
 
 
-def _live(
-    name: str, columns: Sequence[str], raw_files: bool, access: TableAccess
-) -> Data:  # fmt: skip
+def _live(name: str, columns: Sequence[str], raw_files: bool, access: TableAccess) -> Data:
     """The live files of a table, as executors can reach them."""
     data = open_data(name, columns, None, raw_files, access)
     fragments = []
@@ -116,13 +122,15 @@ def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Para
                     writer.write_batch(piece.zones)
                 yield pa.RecordBatch.from_arrays(
                     [
-                        pa.array([piece.fragment], pa.int64()), pa.array([place], pa.int64()),
-                        pa.array([piece.column], pa.int32()), pa.array([out.getvalue().to_pybytes()], pa.binary()),
+                        pa.array([piece.fragment], pa.int64()),
+                        pa.array([place], pa.int64()),
+                        pa.array([piece.column], pa.int32()),
+                        pa.array([out.getvalue().to_pybytes()], pa.binary()),
                         pa.array([piece.nulls], pa.binary()),
                         pa.array([None if piece.identity is None else json.dumps(piece.identity)], pa.string()),
                     ],
                     names=["fragment", "place", "column", "zones", "nulls", "identity"],
-                )  # fmt: skip
+                )
 
 
 def _join(

@@ -1,4 +1,4 @@
-"""The file system of this machine, as a Store. Files are read with pread(2): see storage.source for why not mapped."""
+"""The file system of this machine, as a Store. Files are read with pread(2); storage.open_file says why not mapped."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import suppress
 from itertools import islice
 
 from parquet_bloom.errors import StorageError
-from parquet_bloom.formats.journal import HEADER_BYTES, Journal, journal_name
-from parquet_bloom.storage.remote import Location, OpenFile
+from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
+from parquet_bloom.storage.remote import Handle, Location
 from parquet_bloom.storage.store import Kind, Store
 from parquet_bloom.storage.version_token import Kept, LocalToken
 
@@ -51,7 +51,7 @@ class LocalStore(Store):
             paths.append(above_it)
         return [Location(path) for path in paths]
 
-    def open(self, at: Location, pin: bool) -> OpenFile:
+    def open(self, at: Location, pin: bool) -> Handle:
         """Open the file by its descriptor; `pin` costs nothing here."""
         return at.opened.pop() if at.opened else _LocalFile(at)
 
@@ -59,7 +59,7 @@ class LocalStore(Store):
         """Size, times, inode and device."""
         return LocalToken.of(os.stat(at.path))
 
-    def size_before_append(self, at: Location, file: OpenFile) -> tuple[int, int] | None:
+    def size_before_append(self, at: Location, file: Handle) -> tuple[int, int] | None:
         """By the journal beside it, if that speaks of this very file."""
         if file.fd is None:
             return None
@@ -77,7 +77,7 @@ class LocalStore(Store):
         torn = 0 <= found.st_size - journal.old_size <= journal.tail_length  # all of it, where a power cut left zeros
         return (journal.old_size, journal.footer_crc32) if torn else None
 
-    def renew(self, file: OpenFile) -> bool:
+    def renew(self, file: Handle) -> bool:
         """By its size and times; another file that has taken its place is none of this."""
         return isinstance(file, _LocalFile) and file.renew()
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Location:
     path: str
     filesystem: Any = field(default=None, compare=False)
     shown: str = ""
-    opened: list[OpenFile] = field(default_factory=list, compare=False, repr=False)
+    opened: list[Handle] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.shown or self.path
@@ -51,7 +51,7 @@ class Location:
         return self.filesystem is None
 
 
-class OpenFile(Protocol):
+class Handle(Protocol):
     """A file that is open for reading, which is safe from several threads.
 
     fd      the descriptor of a local file, else None
@@ -85,12 +85,12 @@ class OpenFile(Protocol):
 
 
 class Beginning:
-    """The first bytes of an open file, as an OpenFile; the file itself is closed by whoever opened it.
+    """The first bytes of an open file, as a Handle; the file itself is closed by whoever opened it.
 
     read  of that file, which may count
     """
 
-    def __init__(self, file: OpenFile, read: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, file: Handle, read: Callable[[int, int], bytes], size: int) -> None:
         self._file, self.read, self.size = file, read, size
         self.fd, self.pinned = file.fd, file.pinned
 
@@ -128,7 +128,7 @@ def fsspec_of(filesystem: Any) -> Any:
     return getattr(getattr(filesystem, "handler", None), "fs", None)
 
 
-def open_remote(location: Location, pin: bool = False) -> OpenFile:
+def open_remote(location: Location, pin: bool = False) -> Handle:
     """Open a file of another storage, with one request where the store allows it.
 
     pin  so that `version` tells later whether the file has changed since

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from parquet_bloom.storage.remote import Location, OpenFile, open_remote, storage_error
+from parquet_bloom.storage.remote import Handle, Location, open_remote, storage_error
 from parquet_bloom.storage.store import GLOB, Kind, Seen, Store, is_data
 
 
@@ -46,7 +46,7 @@ class RemoteStore(Store):
         above = self.folders(folder)
         return [folder, *(self.chain(above[0]) if above else [])]
 
-    def open(self, at: Location, pin: bool) -> OpenFile:
+    def open(self, at: Location, pin: bool) -> Handle:
         """Open the file with one request, or with two for a version where `pin` is set."""
         return open_remote(at, pin)
 

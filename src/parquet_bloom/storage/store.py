@@ -1,6 +1,6 @@
 """What is asked of a file system, by one set of methods: storage.local_store and storage.remote_store answer.
 
-It opens, looks, lists and names; writing is storage.writing.target's. `stores.store_of` chooses.
+It opens, looks, lists and names; writing is output.target's. `stores.store_of` chooses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from parquet_bloom.errors import ParquetBloomError
-from parquet_bloom.storage.remote import Location, OpenFile
+from parquet_bloom.storage.remote import Handle, Location
 
 _SAFE = "/=:,+@!$&'()*;~"  # as they are in a URI's path
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -73,18 +73,18 @@ class Store(ABC):
     # --- looks ------------------------------------------------------------------------------------
 
     @abstractmethod
-    def open(self, at: Location, pin: bool) -> OpenFile:
-        """Open a file for reading; `pin` as Source has it. Raises StorageError, and what the file system raises."""
+    def open(self, at: Location, pin: bool) -> Handle:
+        """Open a file for reading; `pin` as OpenFile has it. Raises StorageError, and what the file system raises."""
 
     @abstractmethod
     def version(self, at: Location) -> object:
         """The version token of what has this path by now, as that of an open file. Raises StorageError, OSError."""
 
-    def size_before_append(self, at: Location, file: OpenFile) -> tuple[int, int] | None:
+    def size_before_append(self, at: Location, file: Handle) -> tuple[int, int] | None:
         """Of a file at whose end an append of ours is not finished: the size before it, and its footer's CRC-32."""
         return None
 
-    def renew(self, file: OpenFile) -> bool:
+    def renew(self, file: Handle) -> bool:
         """Take an open file as it is by now, where it was written to since; whether it was."""
         return False
 

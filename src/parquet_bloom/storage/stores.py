@@ -18,7 +18,7 @@ from parquet_bloom.errors import RequestError, first_line
 from parquet_bloom.storage.local_store import LocalStore
 from parquet_bloom.storage.remote import Location, arrow_filesystem, fsspec_of, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)

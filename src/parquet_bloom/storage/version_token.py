@@ -4,7 +4,7 @@
     kept, and compared later   equal tokens prove equal bytes, if they are of a kind that can (`lasting`)
 
 Two tokens that differ prove nothing: a copy, a move, a chmod or another mount changes a token, and no byte. Then the
-bytes are read, as chunks.content does.
+bytes are read, as filters.content does.
 
 **Local files**: device, inode, size, mtime and ctime. Programs set the mtime back (rsync -t, touch -r, pyarrow's
 copies); a ctime is set by the kernel alone, from its clock. It is believed where these hold:
@@ -44,8 +44,19 @@ _NO_HASH = re.compile(r"0+(-\d+)?")
 # fsspec's protocols of stores whose ETag or generation changes with the bytes
 _S3, _GOOGLE, _AZURE = {"s3", "s3a"}, {"gs", "gcs"}, {"abfs", "abfss", "az", "adl"}
 # What tells one version of a file from the next, by the names that fsspec's file systems give it.
-_TOLD = ("ETag", "etag", "generation", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified",
-         "updated", "created", "ino")  # fmt: skip
+_TOLD = (
+    "ETag",
+    "etag",
+    "generation",
+    "md5Hash",
+    "content_md5",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "created",
+    "ino",
+)
 
 Kept = dict[str, Any]  # a token as JSON: whole numbers and texts
 
@@ -72,9 +83,12 @@ class LocalToken:
             another device number with every mount
         """
         return {
-            "device": os.fstatvfs(fd).f_fsid or self.device, "inode": self.inode, "size": self.size,
-            "mtime_ns": self.mtime_ns, "ctime_ns": self.ctime_ns,
-        }  # fmt: skip
+            "device": os.fstatvfs(fd).f_fsid or self.device,
+            "inode": self.inode,
+            "size": self.size,
+            "mtime_ns": self.mtime_ns,
+            "ctime_ns": self.ctime_ns,
+        }
 
     def lasting(self, fd: int, wait: bool) -> Kept | None:
         """As JSON, so that an equal one proves equal bytes; None where that cannot be.

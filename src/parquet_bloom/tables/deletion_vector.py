@@ -2,7 +2,7 @@
 
     u32 length (big-endian)  of magic and bitmap      only in files
     u32 1681511377 (little-endian)                    the magic
-    the bitmap                                        see formats.roaring
+    the bitmap                                        see format.roaring
     u32 CRC-32 (big-endian)  of magic and bitmap      only in files
 
 Source: the Delta protocol, "Deletion Vector Format"; the Puffin specification, blob type deletion-vector-v1.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, parameter
-from parquet_bloom.formats.roaring import decode_64
+from parquet_bloom.format.roaring import decode_64
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.remote import Location
 

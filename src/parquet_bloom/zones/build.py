@@ -21,18 +21,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.arguments import column_names
-from parquet_bloom.chunks.content import CHANGED
 from parquet_bloom.errors import RequestError, StorageError, parameter
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats import roaring
+from parquet_bloom.filters.content import CHANGED
+from parquet_bloom.format import lance as form
+from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
+from parquet_bloom.output.new_file import local_target
+from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.results import Printed, table_of
-from parquet_bloom.storage.source import PathLike
 from parquet_bloom.storage.workers import chained, processors
-from parquet_bloom.storage.writing.new_file import local_target
-from parquet_bloom.tables.roots import TableAccess
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
 from parquet_bloom.zones.sources import Column, Data, Fragment, Identity, hashed_kind, open_data
 

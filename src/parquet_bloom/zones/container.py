@@ -20,24 +20,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.lance_file import checksum, checksum_offset, placeholder
-from parquet_bloom.formats.literals import shown
-from parquet_bloom.formats.roaring import Ranges
+from parquet_bloom.format import lance as form
+from parquet_bloom.format.lance import checksum, checksum_offset, placeholder
+from parquet_bloom.format.literals import shown
+from parquet_bloom.format.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
-from parquet_bloom.storage.source import Source
-from parquet_bloom.storage.writing.draft import read_at
-from parquet_bloom.storage.writing.new_file import local_target, new_file
-from parquet_bloom.zones.process import DistantReader
-from parquet_bloom.zones.reader import PLACES, LanceReader, ZoneReader, lance_errors, pylance
+from parquet_bloom.output.draft import read_at
+from parquet_bloom.output.new_file import local_target, new_file
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.zones.reader import PLACES, DistantReader, LanceReader, ZoneReader, lance_errors, pylance
 
 FRAGMENTS, COLUMN = "parquet_bloom.fragments", "parquet_bloom.column"
 _READ_BYTES = 8 << 20  # of filters, at a time
 _WRITE_BYTES = 2 << 20  # of all columns before a page is written; pages this small are encoded in the cache
 
 Fragments = list[dict[str, Any]]
-_FRAGMENT = {"fragment": int, "path": str, "size": int, "footer_crc32": int, "relative": str, "rows": list,
-             "chunk_crc32": list, "token": dict}  # fmt: skip
+_FRAGMENT = {
+    "fragment": int,
+    "path": str,
+    "size": int,
+    "footer_crc32": int,
+    "relative": str,
+    "rows": list,
+    "chunk_crc32": list,
+    "token": dict,
+}
 _MAY_LACK = {"relative", "rows", "chunk_crc32", "token"}
 
 
@@ -204,7 +211,7 @@ def _reader_of(path: str) -> ZoneReader:
     """
     if not os.path.isfile(path):
         raise StorageError(path, "no such file")
-    with Source(path) as source:
+    with OpenFile(path) as source:
         offset = checksum_offset(source.read, source.size)
         if offset is None:
             return DistantReader(path, source.size)

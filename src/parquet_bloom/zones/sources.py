@@ -23,8 +23,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from parquet_bloom.arguments import several
-from parquet_bloom.chunks.content import Content, Recording
-from parquet_bloom.chunks.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.errors import (
     DamagedFileError,
     FilterFormatError,
@@ -32,16 +30,63 @@ from parquet_bloom.errors import (
     RequestError,
     StaleIndexError,
     UnknownColumnError,
-)  # fmt: skip
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.metadata.footer import decode_footer, footer_length
-from parquet_bloom.formats.metadata.schema import Leaf, find_leaf, select_leaves
+)
+from parquet_bloom.filters.content import Content, Recording
+from parquet_bloom.filters.decode import PYARROW_ERRORS, ColumnReader
+from parquet_bloom.format import lance as form
+from parquet_bloom.format.footer import decode_footer, footer_length
+from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
+from parquet_bloom.source.columns import matches
+from parquet_bloom.source.names import find
+from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.roots import ORDINARY, TableAccess
-from parquet_bloom.zones.files import files_of
+from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.reader import lance_errors, pylance
+
+# --- files ----------------------------------------------------------------------------------------
+#
+# The Parquet files that an index is of: those that were named, or the live ones of a table.
+
+
+def files_of(
+    sources: Any, filesystem: Any, raw_files: bool, access: TableAccess
+) -> tuple[list[DataFile], frozenset[str]]:
+    """The files, and columns whose values a table has in its log, whatever its files have.
+
+    The first name among several that gives none is an error; see zones.sources.open_data.
+    """
+    found = find(sources, filesystem, refusing(raw_files), access)
+    if found.file_set.failed:
+        raise found.file_set.failed[0].error
+    if found.snapshot is None:
+        return found.file_set.files, frozenset()
+    _check_names(found.snapshot)
+    return found.file_set.files, found.snapshot.logged
+
+
+def _check_names(snapshot: Snapshot) -> None:
+    """Raise RequestError for a table that calls a column of some file otherwise: an index has the files' own names.
+
+    Deleted rows may stay in an index: its zones then admit more than lives.
+    """
+    if not all(file.stored for file in snapshot.files):
+        reason = "its catalog holds rows itself, and an index is of stored files"
+        raise RequestError(f"{snapshot.table}: {reason}; flush them first (CALL ducklake_flush_inlined_data)")
+    if not snapshot.files:
+        raise RequestError(f"{snapshot.table}: has no files at version {snapshot.version}")
+    for file in snapshot.files:
+        with OpenFile(file) as source:
+            schema = source.footer().metadata.schema
+        found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
+        if not all(match.same_names for match in found):
+            reason = "has columns under other names than its table, and an index is of files' own columns"
+            raise RequestError(f"{file}: {reason}; rewrite it through the table first")
+
+
+# --- sources --------------------------------------------------------------------------------------
 
 BATCH_ROWS = 1 << 16
 
@@ -151,7 +196,7 @@ class ParquetFragment:
 
     def has_changed(self, column: Column, identity: Identity) -> bool:
         """By the token that was kept; where there is none by size and footer, which a rewritten file may share."""
-        with Source(self.data_file) as source:
+        with OpenFile(self.data_file) as source:
             if "token" in identity:
                 return not source.is_known_by(identity["token"])
             return any(identity[name] != value for name, value in fingerprint(source).items())
@@ -163,7 +208,7 @@ class ParquetFragment:
         Raises DamagedFileError; RequestError where a column has another type than it was given; where `kept` is a list
         ConflictError for a file that changes meanwhile.
         """
-        with Source(self.data_file) as source:
+        with OpenFile(self.data_file) as source:
             recording = Recording(source) if kept is not None else None
             arrow = arrow_schema(source)
             readers = []
@@ -221,7 +266,7 @@ def content_of(identity: Identity) -> Content | None:
     return Content(identity["rows"], identity["chunk_crc32"], identity.get("token"))
 
 
-def fingerprint(source: Source) -> dict[str, Any]:
+def fingerprint(source: OpenFile) -> dict[str, Any]:
     """A file's size and the CRC-32 of its footer: for messages, as files of other values may have both in common."""
     start = source.footer().start
     return {"size": source.size, "footer_crc32": zlib.crc32(source.read(start, source.size - 8 - start))}
@@ -232,7 +277,7 @@ def absolute(found: DataFile) -> str:
     return store_of(found).names(found)[0]
 
 
-def arrow_schema(source: Source) -> pa.Schema:
+def arrow_schema(source: OpenFile) -> pa.Schema:
     """As pyarrow reads the file. Raises DamagedFileError."""
     source.footer()  # some encrypted files must not reach pyarrow
     try:
@@ -257,7 +302,7 @@ def kind_of(leaf: Leaf, schema: pa.Schema) -> pa.DataType:
 
 
 def _parquet_data(found: Sequence[DataFile], logged: Collection[str], columns: Sequence[str] | None) -> Data:
-    with Source(found[0]) as source:
+    with OpenFile(found[0]) as source:
         leaves = tuple(leaf for leaf in source.footer().leaves if leaf.path[0] not in logged)
         arrow = arrow_schema(source)
     chosen = []

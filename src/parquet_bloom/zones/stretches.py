@@ -17,14 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, RefusedTypeError
-from parquet_bloom.formats import lance as form
-from parquet_bloom.formats.bounds import ColumnStatistics, unknown_statistics
-from parquet_bloom.formats.roaring import count_within
-from parquet_bloom.formats.rules import Rule
+from parquet_bloom.format import lance as form
+from parquet_bloom.format.final import Rule
+from parquet_bloom.format.roaring import count_within
+from parquet_bloom.format.statistics import ColumnStatistics, unknown_statistics
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.predicates.bind import Bound, Interval, Members, Null, Opaque, Term, terms_of
-from parquet_bloom.predicates.deciding import combine, denied, probes_of, term_masks
-from parquet_bloom.predicates.outcomes import TRUE, Masks
+from parquet_bloom.predicates.outcomes import TRUE, Masks, combine, denied, probes_of, term_masks
 from parquet_bloom.search.options import Nan
 from parquet_bloom.zones.container import ZoneFile
 

@@ -7,6 +7,9 @@ under a name that fits, another hash, lost bits.
 
 from __future__ import annotations
 
+import os
+import shutil
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -15,14 +18,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.errors import RequestError, StaleIndexError
-from parquet_bloom.formats import roaring
-from parquet_bloom.formats.metadata.schema import find_leaf
+from parquet_bloom.errors import DamagedFileError, RequestError, StaleIndexError, parameter
+from parquet_bloom.format import lance as form
+from parquet_bloom.format import roaring
+from parquet_bloom.format.schema import find_leaf, join_path
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_rate
+from parquet_bloom.output.folder import clear_below
+from parquet_bloom.output.new_file import new_file
+from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import expand
-from parquet_bloom.storage.results import Printed, table_of
-from parquet_bloom.storage.source import PathLike, Source
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.match import (
     check_content,
@@ -35,7 +41,7 @@ from parquet_bloom.zones.match import (
     open_dataset,
     opened,
     sources_of,
-)  # fmt: skip
+)
 from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.sources import (
     Column,
@@ -45,7 +51,7 @@ from parquet_bloom.zones.sources import (
     Rows,
     is_lance,
     leaves_of_arrow,
-)  # fmt: skip
+)
 from parquet_bloom.zones.stretches import Cover, zone_at, zones_of
 
 
@@ -120,9 +126,17 @@ def inspect_index(path: PathLike) -> IndexInfo:
             _look(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
     column = file.column or {}
     return IndexInfo(
-        file.path, file.version, file.parameters.items, file.parameters.probability, column.get("name"),
-        column.get("type"), file.nulls is not None, file.metadata, file.fragments, zones,
-    )  # fmt: skip
+        file.path,
+        file.version,
+        file.parameters.items,
+        file.parameters.probability,
+        column.get("name"),
+        column.get("type"),
+        file.nulls is not None,
+        file.metadata,
+        file.fragments,
+        zones,
+    )
 
 
 def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> None:
@@ -169,8 +183,11 @@ class VerifiedIndex(Printed):
     @property
     def reason(self) -> str:
         """What is wrong, with counts; empty if nothing is."""
-        parts = ((self.outside, "rows lie in no zone"), (self.missed, "stored values are denied"),
-                 (self.nulls_wrong, "rows are wrong about NULL"))  # fmt: skip
+        parts = (
+            (self.outside, "rows lie in no zone"),
+            (self.missed, "stored values are denied"),
+            (self.nulls_wrong, "rows are wrong about NULL"),
+        )
         return ", ".join(f"{n:,} {what}" for n, what in parts if n)
 
 
@@ -220,7 +237,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
         raise StaleIndexError(cover.file.path, f"{left} of its files are not among those given")
     found: list[tuple[Fragment, Column]] = []
     for file, number in numbers.items():
-        with opened(cover.file, file, root) if data is None else Source(file) as source:
+        with opened(cover.file, file, root) if data is None else OpenFile(file) as source:
             check_content(cover, number, source)
             leaf = find_leaf(source.footer().leaves, cover.path)
         found.append((ParquetFragment(number, file), Column(leaf, cover.kind)))
@@ -282,3 +299,91 @@ def _has_null(file: ZoneFile, zone: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.zeros(len(zone), bool)
     found: NDArray[np.bool_] = file.has_null[np.maximum(zone, 0)]
     return found
+
+
+# --- register -------------------------------------------------------------------------------------
+#
+# A zone index of ours as an index of the Lance data set itself, through pylance's public API.
+#
+#    <data set>/_indices/<uuid>/bloomfilter.lance  +  one commit that names it
+#
+# A wrong filter would make Lance lose rows, so every row is asked for first.
+
+_DETAILS = "/lance.index.pb.BloomFilterIndexDetails"
+
+
+def register_index(
+    index: PathLike, dataset: PathLike, *, name: str | None = None, replace: bool = False
+) -> VerifiedIndex:
+    """Add an index that `build_index` made to the manifest of its data set, after verifying it.
+
+    index    the file; it is copied into the data set
+    dataset  a Lance data set on a local disk
+    name     of the index in Lance; default `<column>_idx`, as pylance has it
+    replace  take the place of an index of that name
+
+    Fragments that came after the build stay uncovered: Lance reads these as before. Raises
+    StaleIndexError, DamagedFileError for an index that is wrong; RequestError for a name that is taken.
+    """
+    uri = os.fspath(dataset)
+    if not os.path.isdir(os.path.join(uri, "_versions")):
+        raise RequestError(f"{uri} is no Lance data set on a local disk")
+    cover = cover_of(os.fspath(index))
+    with lance_errors(uri):
+        opened = pylance().dataset(uri)
+        taken = {str(one.name): one for one in opened.describe_indices()}
+    name = name or f"{'_'.join(cover.path)}_idx"
+    if name in taken and not replace:
+        ways = "another " + parameter("name") + ", or " + parameter("replace", True)
+        raise RequestError(f"{uri} has an index {name}; give " + ways)
+    if cover.file.column is None:
+        raise RequestError(f"{cover.file.path} was not made by parquet-bloom index build")
+    fragments = lance_fragments(cover, opened)
+    if fragments and fragments[0][1].kind != cover.kind:
+        raise RequestError(f"column {join_path(cover.path)} is {fragments[0][1].kind}, the index of {cover.kind}")
+    verdict = verify_cover(cover, fragments)
+    if verdict.status != "right":
+        raise DamagedFileError(cover.file.path, f"is wrong and was not registered: {verdict.reason}")
+    _commit(opened, cover.file.path, name, cover.path, [f.number for f, _ in fragments], taken.get(name))
+    return verdict
+
+
+def _commit(opened: Any, path: str, name: str, column: tuple[str, ...], numbers: list[int], old: Any) -> None:
+    own = str(uuid.uuid4())
+    folder = os.path.join(opened.uri, "_indices", own)
+    clear_below(os.path.dirname(folder))
+    with OpenFile(path) as source, new_file(os.path.join(folder, form.FILE_NAME), overwrite=False) as new:
+        new.copy_from(0, source, 0, source.size)
+        new.commit(source.check_unchanged)
+    try:
+        with lance_errors(opened.uri):
+            from lance import Index, LanceDataset, LanceOperation
+
+            fields = opened.lance_schema.fields()
+            for part in column:
+                field = next(one for one in fields if one.name() == part)
+                fields = field.children()
+            new = Index(
+                uuid=own,
+                name=name,
+                fields=[field.id()],
+                dataset_version=opened.version,
+                fragment_ids=set(numbers),
+                index_version=0,
+                index_details=(_DETAILS, b""),
+            )
+            gone = [
+                Index(
+                    uuid=str(segment.uuid),
+                    name=name,
+                    fields=list(old.fields),
+                    dataset_version=opened.version,
+                    fragment_ids=segment.fragment_ids,
+                    index_version=segment.index_version,
+                )
+                for segment in (old.segments if old is not None else ())
+            ]
+            LanceDataset.commit(opened.uri, LanceOperation.CreateIndex([new], gone), read_version=opened.version)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

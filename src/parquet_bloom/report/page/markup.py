@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from parquet_bloom.report.text import json_text, visible
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 
 WIDE = 7  # columns of a table whose rows become blocks on a narrow screen
 MOST_ROWS = 200  # of a table; a page stays small whatever the files hold
@@ -111,9 +111,12 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[Cell]],
         for row in kept
     ]
     whole = element(
-        "table", element("caption", caption), element("thead", head), element("tbody", *body),
+        "table",
+        element("caption", caption),
+        element("thead", head),
+        element("tbody", *body),
         class_="sortable wide" if wide else "sortable",
-    )  # fmt: skip
+    )
     return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
@@ -129,9 +132,13 @@ def figure(picture: Element, caption: str, *behind: Element, controls: Element |
     """A picture with its caption, the line that tells of the mark one is at, and the tables behind it."""
     tables = element("details", element("summary", "The table behind this picture"), *behind) if behind else None
     return element(
-        "figure", controls, element("div", picture, class_="scroll"), element("output", class_="tip"),
-        element("figcaption", caption), tables,
-    )  # fmt: skip
+        "figure",
+        controls,
+        element("div", picture, class_="scroll"),
+        element("output", class_="tip"),
+        element("figcaption", caption),
+        tables,
+    )
 
 
 def svg(height: int, label: str, *children: Child, **attributes: object) -> Element:
@@ -141,9 +148,16 @@ def svg(height: int, label: str, *children: Child, **attributes: object) -> Elem
     shorter, and texts as large as anywhere.
     """
     return element(
-        "svg", element("title", label), *children, width="100%", height=height, class_="picture", role="img",
-        aria_label=label, **attributes,
-    )  # fmt: skip
+        "svg",
+        element("title", label),
+        *children,
+        width="100%",
+        height=height,
+        class_="picture",
+        role="img",
+        aria_label=label,
+        **attributes,
+    )
 
 
 def percent(share: float) -> str:

@@ -14,13 +14,12 @@ from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
 from parquet_bloom.report.added import print_added, print_columns, print_commits, print_removed
-from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page.markup import element
 from parquet_bloom.report.skipping import adding, line, print_checked, summed, summed_headings, unfiltered_lines
-from parquet_bloom.report.tables import drawn_by, plural, ranges, share, size
-from parquet_bloom.storage.results import plain
+from parquet_bloom.report.text import drawn_by, failure_lines, plural, ranges, share, size
+from parquet_bloom.source.names import Typed
+from parquet_bloom.source.results import plain
 from parquet_bloom.storage.shown import counted, filled
-from parquet_bloom.tables.named.typed import Typed
 
 _ROWS = 20  # of a table
 _LINES = 40
@@ -132,7 +131,7 @@ def _draw_verified(files: Sequence[Any], sheet: Sheet) -> None:
 
 
 def _draw_status(report: Any, sheet: Sheet) -> None:
-    from parquet_bloom.report.status import print_status
+    from parquet_bloom.report.filters import print_status
 
     print_status(report, report.table or "", sheet.say, sheet.paste)
 
@@ -176,8 +175,14 @@ def _draw_pruned(pruned: Any, sheet: Sheet) -> None:
     rows = []
     for path, groups in pruned:
         keys = [n for g in groups if (n := pruned.hits.get((path, g))) is not None]
-        rows.append((path, ranges(groups, _RUNS), f"{max(keys):,}" if keys else "",
-                     "has deleted rows" if path in deleted else ""))  # fmt: skip
+        rows.append(
+            (
+                path,
+                ranges(groups, _RUNS),
+                f"{max(keys):,}" if keys else "",
+                "has deleted rows" if path in deleted else "",
+            )
+        )
     shown = [True, True, bool(pruned.hits), bool(deleted)]
     headings = ("file", "row groups", "keys at most, a row group", "note")
     if rows:
@@ -195,13 +200,13 @@ def _draw_advice(advice: Any, sheet: Sheet) -> None:
 
 
 def _draw_bench(report: Any, sheet: Sheet) -> None:
-    from parquet_bloom.report.bench import print_bench
+    from parquet_bloom.report.advice import print_bench
 
     print_bench(report, sheet.say)
 
 
 def _draw_engines(report: Any, sheet: Sheet) -> None:
-    from parquet_bloom.report.engines import print_engines
+    from parquet_bloom.report.advice import print_engines
 
     print_engines(report, sheet.say)
 
@@ -210,8 +215,9 @@ def _draw_engines(report: Any, sheet: Sheet) -> None:
 
 
 def _draw_built(report: Any, sheet: Sheet) -> None:
-    sheet.say(f"{counted(len(report.indexes), 'indexes')} over "
-              f"{plural(report.fragments, 'fragment')}, {report.seconds:.2f} s")  # fmt: skip
+    sheet.say(
+        f"{counted(len(report.indexes), 'indexes')} over {plural(report.fragments, 'fragment')}, {report.seconds:.2f} s"
+    )
     rows = [(one.column, one.type, f"{one.zones:,}", size(one.bytes), one.path) for one in report.indexes]
     sheet.table(("column", "type", "zones", "bytes", "file"), rows, (2, 3))
 
@@ -221,16 +227,24 @@ def _draw_index(info: Any, sheet: Sheet) -> None:
     sheet.say(f"{info.path}: {plural(len(info.zones), 'zone')}{of}, {info.items:,} rows each for {info.probability:g}")
     odd = any(zone.problems for zone in info.zones)
     rows = [
-        (z.fragment_id, f"{z.zone_start:,}", f"{z.zone_length:,}", size(z.bytes), share(z.fpp),
-         *(["; ".join(z.problems)] if odd else []))
+        (
+            z.fragment_id,
+            f"{z.zone_start:,}",
+            f"{z.zone_length:,}",
+            size(z.bytes),
+            share(z.fpp),
+            *(["; ".join(z.problems)] if odd else []),
+        )
         for z in sorted(info.zones, key=lambda zone: not zone.problems)
-    ]  # fmt: skip
+    ]
     sheet.table(("fragment", "start", "rows", "bytes", "fpp", *(["problems"] if odd else [])), rows, range(5))
 
 
 def _draw_matches(found: Any, sheet: Sheet) -> None:
-    sheet.say(f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, {found.rows:,} of "
-              f"{plural(found.total_rows, 'row')}")  # fmt: skip
+    sheet.say(
+        f"{len(found.zones):,} of {plural(found.total_zones, 'zone')} may match, {found.rows:,} of "
+        f"{plural(found.total_rows, 'row')}"
+    )
     rows = [(z.path or f"fragment {z.fragment}", f"{z.start:,}", f"{z.length:,}") for z in found.zones]
     if rows:
         sheet.table(("file", "from row", "rows"), rows, (1, 2))

@@ -1,24 +1,80 @@
-"""A page as one HTML document: nothing in it is loaded from elsewhere, and it runs no script but its own."""
+"""`write_report`: a page as one HTML document that loads nothing from elsewhere and runs no script but its own."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
+from parquet_bloom.engines.ask import EngineInfo
+from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.output.new_file import new_output, new_target
+from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
-from parquet_bloom.report.page.engines import engine_table
-from parquet_bloom.report.page.funnel import steps_of
-from parquet_bloom.report.page.gather import Content
-from parquet_bloom.report.page.heat import outliers_of, points_of
-from parquet_bloom.report.page.layout import KINDS
-from parquet_bloom.report.page.markup import MOST_ROWS, element, html_text, json_in_script, name, raw
-from parquet_bloom.report.tables import plural, size
+from parquet_bloom.report.page.content import KINDS, Content, Request, gather, outliers_of, points_of, steps_of
+from parquet_bloom.report.page.markup import (
+    MOST_ROWS,
+    Cell,
+    Child,
+    element,
+    html_text,
+    json_in_script,
+    name,
+    raw,
+    table,
+)
+from parquet_bloom.report.page.sections import paragraph, section
+from parquet_bloom.report.text import plural, size
+from parquet_bloom.report.written import ReportPage
 from parquet_bloom.search.check import totals
-from parquet_bloom.storage.results import plain
+from parquet_bloom.source.results import plain
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.storage.open_file import PathLike
+from parquet_bloom.storage.progress import ProgressCallback
+
+# --- engines --------------------------------------------------------------------------------------
+#
+# The part of a page that tells which engine uses filters on this data set's columns, and on which types.
+
+_WORDS = {USED: "yes", NOT_USED: "no", DICTIONARY: "not with a dictionary"}
+
+
+def engine_table(content: Content) -> Element:
+    """This data set's columns against engines, then all types."""
+    measured = [one for one in content.engines.engines if one.how != SOURCES]
+    titles = [f"{one.title} {one.version}" for one in measured]
+    first = {column.column: not column.advised for column in content.advice.columns}
+    leaves = sorted(content.leaves, key=lambda leaf: first.get(leaf.name, True))
+    rows = [_row(leaf, measured) for leaf in leaves]
+    parts: list[Child] = [
+        paragraph("Whether an engine of this version uses a filter on the column, for =. ? is not known."),
+        table("Columns of the largest file", ("column", "type", *titles), rows, len(rows)),
+    ]
+    kinds = table_rows(content.engines, measured)
+    behind = table("All types", ("type", *titles), kinds)
+    parts.append(element("details", element("summary", "All types"), behind))
+    sources = [f"{one.title} {one.note}" for one in content.engines.engines if one.how == SOURCES]
+    items = element("ul", *(element("li", line) for line in sources))
+    parts.append(element("details", element("summary", "What sources say of other engines"), items))
+    return section("engines", "Which engine uses them", *parts)
+
+
+def _row(leaf: Leaf, measured: list[EngineInfo]) -> list[Cell]:
+    kind = kind_of(leaf)
+    cells: list[Cell] = [name(leaf.name), leaf.type_name]
+    for one in measured:
+        facts = facts_of(one.name)
+        answer = None if kind is None or facts is None else facts.uses(kind, stored_as(leaf))
+        cells.append("-" if kind is None else _WORDS.get(answer or "", "?"))
+    return cells
+
+
+# --- page -----------------------------------------------------------------------------------------
 
 VERSION = 1  # of the data inside
 
@@ -33,10 +89,13 @@ def page_of(content: Content) -> str:
     csp = element("meta", content=policy)
     csp.set("http-equiv", "Content-Security-Policy")
     head = element(
-        "head", element("meta", charset="utf-8"), csp,
+        "head",
+        element("meta", charset="utf-8"),
+        csp,
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title), raw("style", style),
-    )  # fmt: skip
+        element("title", title),
+        raw("style", style),
+    )
     data = raw("script", json_in_script(data_of(content)), type="application/json", id="data")
     body = element("body", *_body(content, title), data, raw("script", script))
     return html_text(element("html", head, body, lang="en"))
@@ -53,9 +112,13 @@ def _title(content: Content) -> str:
 
 def _body(content: Content, title: str) -> list[Element]:
     parts = [
-        sections.first(content), sections.cost(content), sections.predicate(content), sections.drawn_file(content),
-        sections.filters(content), engine_table(content),
-    ]  # fmt: skip
+        sections.first(content),
+        sections.cost(content),
+        sections.predicate(content),
+        sections.drawn_file(content),
+        sections.filters(content),
+        engine_table(content),
+    ]
     there = [part for part in parts if part is not None]
     links = [element("li", element("a", part[0].text, href=f"#{part.get('id')}")) for part in there]
     advice = content.advice
@@ -70,10 +133,13 @@ def _body(content: Content, title: str) -> list[Element]:
         "footer", sections.paragraph(f"Made by parquet-bloom {__version__}. The data is in this page too.")
     )
     return [
-        element("a", "To the content", href="#content", class_="skip"), header,
-        element("nav", element("ul", *links), aria_label="Contents"), element("main", *there, id="content"), ending,
+        element("a", "To the content", href="#content", class_="skip"),
+        header,
+        element("nav", element("ul", *links), aria_label="Contents"),
+        element("main", *there, id="content"),
+        ending,
         element("div", id="tip", aria_hidden="true"),
-    ]  # fmt: skip
+    ]
 
 
 def data_of(content: Content) -> dict[str, Any]:
@@ -107,3 +173,61 @@ def data_of(content: Content) -> dict[str, Any]:
             "unused": plain(content.verdicts.unused[:MOST_ROWS]),
         }
     return found
+
+
+# --- write ----------------------------------------------------------------------------------------
+#
+# `write_report`: a page about files and their filters, as a new file.
+
+
+def write_report(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike,
+    *,
+    where: Any = None,
+    count_rows: bool = False,
+    overwrite: bool = False,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
+    progress: ProgressCallback | None = None,
+) -> ReportPage:
+    """Write one HTML page about a data set and its filters: what to do, what it gains and costs, and pictures.
+
+    source      a file, a folder, a glob, a URI, or a list of them; or one table, as `advise` takes it
+    output      a local file; it takes its place when all of it is written
+    where       a predicate as `check` takes it: the page shows what partitions, bounds and filters leave of it
+    count_rows  read the row groups that are left, and count the rows for which it is TRUE
+    overwrite   replace an output that exists
+    filesystem  any pyarrow or fsspec file system; source then names files on it
+    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
+    progress    is called with a Progress for each part of the work
+
+    The page needs no network and loads nothing, and stays below 2 MB whatever the files hold. It shows the filters of
+    the largest file, all of which are read; the rest is from footers and samples, as `advise` and `check` take them.
+    The data behind its pictures is in it as JSON, in the script element `data`.
+
+    Raises StorageError if output exists and overwrite is not given, RequestError if it is one of the files; else as
+    `advise` and `check` do.
+    """
+    path = new_target(output, overwrite)
+    access = TableAccess.of(catalog_properties, allow_roots)
+    asked = Request(source, where, filesystem, raw_files, count_rows, progress, access)
+    content = gather(asked, path)
+    text = page_of(content).encode("utf-8")
+    with new_output(path, overwrite) as out:
+        out.write(text)
+    return _told(path, len(text), content)
+
+
+def _told(path: str, size: int, content: Content) -> ReportPage:
+    advice, verdicts = content.advice, content.verdicts
+    page = ReportPage(path, size, advice.files, content.file.path, advice.advised)
+    failed = list(advice.failed)
+    if verdicts is not None:
+        page.row_groups, page.skipped = len(verdicts), verdicts.skipped
+        failed += verdicts.failed
+    page.failed = list({one.path: one for one in failed}.values())
+    return page

@@ -9,11 +9,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from parquet_bloom.kernels.split_block import expected_rate
-from parquet_bloom.report.page.funnel import Step
-from parquet_bloom.report.page.heat import COLUMNS, Cell, ColumnHeat, Point
-from parquet_bloom.report.page.layout import KINDS, Layout
+from parquet_bloom.report.page.content import COLUMNS, KINDS, Cell, ColumnHeat, Layout, Point, Step
 from parquet_bloom.report.page.markup import Child, element, label, name, percent, rect, svg
-from parquet_bloom.report.tables import plural, share, size
+from parquet_bloom.report.text import plural, share, size
 
 _STRIP, _SPANS, _CELLS = 56, 300, 240  # height of a file's strip; spans that are drawn one by one; else cells
 _EDGED = 1 / 240  # share of the width from which a span has an edge

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
+from parquet_bloom.advise.advise import ColumnAdvice
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.report.advice import filters_today, in_percent, in_seconds
-from parquet_bloom.report.failures import failure_lines
 from parquet_bloom.report.page import pictures
-from parquet_bloom.report.page.funnel import steps_of
-from parquet_bloom.report.page.gather import Content
-from parquet_bloom.report.page.heat import COLUMNS, LEVELS, fill_of, outliers_of, points_of
-from parquet_bloom.report.page.layout import KINDS
+from parquet_bloom.report.page.content import COLUMNS, KINDS, LEVELS, Content, fill_of, outliers_of, points_of, steps_of
 from parquet_bloom.report.page.markup import Cell, Child, element, figure, name, shown, table
-from parquet_bloom.report.tables import count, plural, share, size
-from parquet_bloom.worth.advice.advise import ColumnAdvice
+from parquet_bloom.report.text import count, failure_lines, plural, share, size
 
 _LINES = 50  # of flags, commands and failures
 _MOST_COMMAND = 1500  # characters: a longer one would be cut, and a cut one does something else
@@ -46,9 +42,11 @@ def first(content: Content) -> Element:
     advice = content.advice
     advised = advice.advised
     some = ", ".join(map(name, advised[:8])) + (f" and {len(advised) - 8:,} more" if len(advised) > 8 else "")
-    says = f"{plural(len(advised), 'column')} should have filters: {some}." if advised else (
-        "No column needs a filter that it lacks."
-    )  # fmt: skip
+    says = (
+        f"{plural(len(advised), 'column')} should have filters: {some}."
+        if advised
+        else ("No column needs a filter that it lacks.")
+    )
     parts: list[Child] = [paragraph(says, "lead")]
     if today := filters_today([one for one in advice.columns if one.advised]):
         parts.append(paragraph(f"{today[0].upper()}{today[1:]}."))
@@ -94,9 +92,16 @@ def _gains(columns: Iterable[ColumnAdvice]) -> Element | None:
     if not rows:
         return None
     heading = (
-        "column", "rate", "filters", "time to add", "row groups an absent key is spared", "a present key",
-        "requests an absent key is spared", "read in vain", "used by",
-    )  # fmt: skip
+        "column",
+        "rate",
+        "filters",
+        "time to add",
+        "row groups an absent key is spared",
+        "a present key",
+        "requests an absent key is spared",
+        "read in vain",
+        "used by",
+    )
     return table("What filters gain a lookup, beyond what bounds spare it", heading, rows, len(rows))
 
 
@@ -107,12 +112,16 @@ def _gain_row(column: ColumnAdvice) -> list[Cell]:
     assert column.present is not None
     used = ", ".join(["this package", *column.engines])
     return [
-        name(column.column), (share(column.fpp), column.fpp or 0.0), _bytes(column.filter_bytes),
+        name(column.column),
+        (share(column.fpp), column.fpp or 0.0),
+        _bytes(column.filter_bytes),
         (in_seconds(column.seconds), column.seconds.likely),
         (in_percent(column.absent.row_groups), column.absent.row_groups.likely),
         (in_percent(column.present.row_groups), column.present.row_groups.likely),
-        _number(column.absent.requests), (f"{column.in_vain:.2g}", column.in_vain or 0.0), used,
-    ]  # fmt: skip
+        _number(column.absent.requests),
+        (f"{column.in_vain:.2g}", column.in_vain or 0.0),
+        used,
+    ]
 
 
 def _between(low: str, high: str, likely: float) -> Cell:
@@ -167,10 +176,15 @@ def predicate(content: Content) -> Element | None:
         return None
     steps = steps_of(content.verdicts)
     rows: list[list[Cell]] = [
-        [s.name, (f"{s.files:,}", s.files), (f"{s.row_groups:,}", s.row_groups), (f"{s.rows:,}", s.rows),
-         (size(s.bytes), s.bytes)]
+        [
+            s.name,
+            (f"{s.files:,}", s.files),
+            (f"{s.row_groups:,}", s.row_groups),
+            (f"{s.rows:,}", s.rows),
+            (size(s.bytes), s.bytes),
+        ]
         for s in steps
-    ]  # fmt: skip
+    ]
     if content.matching is not None:
         none = ("-", 0.0)
         rows.append(["rows that match", none, none, (f"{content.matching:,}", content.matching), none])
@@ -185,9 +199,13 @@ def predicate(content: Content) -> Element | None:
         says += f" {plural(content.matching, 'row')} of these {'matches' if content.matching == 1 else 'match'}."
     unused = [f"{part} is not used to skip: {reason}" for part, reason in content.verdicts.unused]
     return section(
-        "predicate", "Where a predicate leads", element("pre", element("code", content.where), tabindex="0"),
-        paragraph(says), _items(unused), figure(pictures.funnel(steps), "Row groups, step by step.", behind),
-    )  # fmt: skip
+        "predicate",
+        "Where a predicate leads",
+        element("pre", element("code", content.where), tabindex="0"),
+        paragraph(says),
+        _items(unused),
+        figure(pictures.funnel(steps), "Row groups, step by step.", behind),
+    )
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -244,9 +262,12 @@ def filters(content: Content) -> Element | None:
     if not content.heat:
         return None
     map_ = figure(
-        pictures.heat_map(content.heat, content.file.row_groups), _heat_caption(content), _column_table(content),
-        _outlier_table(content), controls=_figures(),
-    )  # fmt: skip
+        pictures.heat_map(content.heat, content.file.row_groups),
+        _heat_caption(content),
+        _column_table(content),
+        _outlier_table(content),
+        controls=_figures(),
+    )
     points, without = points_of(content.file)
     order = [one.column for one in content.heat]
     rows: list[list[Cell]] = [
@@ -265,9 +286,13 @@ def filters(content: Content) -> Element | None:
         caption += f" {plural(without, 'filter')} have no place here: empty, full, or of another kind."
     legend = _legend([(f"point column{min(7, at)}", name(text)) for at, text in enumerate(order[:7])])
     return section(
-        "filters", "Its filters", map_, element("h3", "Size against rate"), legend,
+        "filters",
+        "Its filters",
+        map_,
+        element("h3", "Size against rate"),
+        legend,
         figure(pictures.curve(points, order), caption, behind),
-    )  # fmt: skip
+    )
 
 
 def _figures() -> Element:
@@ -310,12 +335,16 @@ def _heat_caption(content: Content) -> str:
 def _column_table(content: Content) -> Element:
     rows: list[list[Cell]] = [
         [
-            name(one.column), (f"{one.filters:,}", one.filters), (size(one.bytes), one.bytes),
-            (share(one.fpp_median or 0), one.fpp_median or 0), (share(one.fpp_worst or 0), one.fpp_worst or 0),
-            (share(one.fill), one.fill or 0), (f"{one.problems:,}", one.problems),
+            name(one.column),
+            (f"{one.filters:,}", one.filters),
+            (size(one.bytes), one.bytes),
+            (share(one.fpp_median or 0), one.fpp_median or 0),
+            (share(one.fpp_worst or 0), one.fpp_worst or 0),
+            (share(one.fill), one.fill or 0),
+            (f"{one.problems:,}", one.problems),
         ]
         for one in content.heat
-    ]  # fmt: skip
+    ]
     heading = ("column", "filters", "bytes", "median rate", "worst rate", "bits set", "problems")
     return table("Filters by column", heading, rows, len(rows))
 
@@ -324,11 +353,15 @@ def _outlier_table(content: Content) -> Element:
     found = outliers_of(content.file)
     rows: list[list[Cell]] = [
         [
-            name(one.column), (f"{one.row_group:,}", one.row_group), (share(one.fpp), one.fpp),
-            (share(fill_of(one)), fill_of(one)), (f"{one.num_bytes:,}", one.num_bytes),
-            (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)), "; ".join([*one.problems, *one.notes]) or "-",
+            name(one.column),
+            (f"{one.row_group:,}", one.row_group),
+            (share(one.fpp), one.fpp),
+            (share(fill_of(one)), fill_of(one)),
+            (f"{one.num_bytes:,}", one.num_bytes),
+            (count(one.estimated_ndv), min(one.estimated_ndv, 1e300)),
+            "; ".join([*one.problems, *one.notes]) or "-",
         ]
         for one in found
-    ]  # fmt: skip
+    ]
     heading = ("column", "row group", "rate", "bits set", "bytes", "distinct values", "what is odd")
     return table("Filters, those with problems and the highest rates first", heading, rows, len(rows))

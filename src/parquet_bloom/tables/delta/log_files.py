@@ -23,10 +23,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.source.roots import Roots, no_plain_path
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, storage_error
-from parquet_bloom.storage.source import Source
 from parquet_bloom.storage.store import Store
-from parquet_bloom.tables.roots import Roots, no_plain_path
 
 _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.([0-9a-f-]{36}))?\.(parquet|json)", re.ASCII)
@@ -242,7 +242,7 @@ def _whole(names: list[str]) -> dict[int, tuple[str, ...]]:
 
 def read_file(at: Location) -> bytes:
     """All bytes of a file of the log. Raises StorageError, TableFormatError for one that is no file of a log."""
-    with Source(at) as source:
+    with OpenFile(at) as source:
         if source.size > _LARGEST:
             raise TableFormatError(
                 at, f"has {source.size:,} bytes; a file of a Delta log that is read has at most {_LARGEST:,}"

@@ -1,4 +1,4 @@
-"""Statistics of a Delta log as bounds that hold whoever wrote them.
+"""What Delta's log says of a file's columns: types, partition values and bounds.
 
 A log keeps statistics as JSON, or as columns of a checkpoint; neither has values as files have them:
 
@@ -22,7 +22,8 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -30,10 +31,256 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
 from parquet_bloom.tables.delta.actions import Add
-from parquet_bloom.tables.delta.partition_values import parse_timestamp
-from parquet_bloom.tables.delta.schema import Column, Schema
-from parquet_bloom.tables.snapshot import FileBounds, LeafPath
+
+# --- schema ---------------------------------------------------------------------------------------
+#
+# A Delta table's schema (JSON) as Fields, with column mapping and widened types.
+#
+# Source: the Delta protocol, "Schema Serialization Format", "Column Mapping" and "Type Widening".
+
+_PLAIN = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_PHYSICAL, _ID, _CHANGES = "delta.columnMapping.physicalName", "delta.columnMapping.id", "delta.typeChanges"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A leaf that statistics may speak of: of structs alone, not of lists and maps.
+
+    path      in the table
+    physical  the same in files and statistics
+    was_float whether files may hold it as FLOAT, though it is DOUBLE by now
+    """
+
+    path: LeafPath
+    physical: LeafPath
+    type: pa.DataType
+    was_float: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The fields of a table, its leaves that statistics speak of, its partition columns, and how columns are found."""
+
+    fields: tuple[Field, ...]
+    columns: Mapping[LeafPath, Column]
+    partition_columns: tuple[Field, ...]
+    by_id: bool
+
+
+def read_schema(table: object, metadata: Mapping[str, Any], mapping: bool = True) -> Schema:
+    """The schema of a metaData action.
+
+    mapping  whether the protocol has column mapping; without it the property that asks for one says nothing
+    Raises TableFormatError for one that is not understood.
+    """
+    mode = metadata["configuration"].get("delta.columnMapping.mode", "none") if mapping else "none"
+    if mode not in ("none", "name", "id"):
+        raise TableFormatError(table, f"its columns are mapped by {mode}, which this version does not know")
+    reader = _Reader(mode != "none")
+    try:
+        fields = reader.struct(json.loads(metadata["schemaString"]), (), ())
+        by_name = {field.name: field for field in fields}
+        partitions = tuple(by_name[str(name)] for name in metadata.get("partitionColumns") or ())
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise TableFormatError(table, f"its schema is not understood: {error}") from error
+    return Schema(fields, {column.path: column for column in reader.columns}, partitions, mode == "id")
+
+
+class _Reader:
+    """Reads one schema; `columns` grows along the way."""
+
+    def __init__(self, mapped: bool) -> None:
+        self._mapped = mapped
+        self.columns: list[Column] = []
+
+    def struct(self, value: Mapping[str, Any], path: LeafPath | None, physical: LeafPath) -> tuple[Field, ...]:
+        """The fields of a struct; path None: below a list or map."""
+        return tuple(self._field(field, path, physical) for field in value["fields"])
+
+    def _field(self, value: Mapping[str, Any], path: LeafPath | None, physical: LeafPath) -> Field:
+        metadata = value.get("metadata") or {}
+        name = str(value["name"])
+        own = str(metadata[_PHYSICAL]) if self._mapped else name
+        below = None if path is None else (*path, name)
+        found = self._typed(value["type"], below, (*physical, own))
+        changed = [change.get("fromType") for change in metadata.get(_CHANGES) or ()]
+        if below is not None and not found.children:
+            self.columns.append(Column(below, (*physical, own), found.type, "float" in changed))
+        identity = int(metadata[_ID]) if self._mapped and _ID in metadata else None
+        nullable = bool(value.get("nullable", True))
+        return Field(name, found.type, nullable, identity, own if self._mapped else "", found.children)
+
+    def _typed(self, value: Any, path: LeafPath | None, physical: LeafPath) -> Field:
+        """A nameless field with type and children."""
+        if isinstance(value, str):
+            return Field("", _plain(value))
+        kind = value["type"]
+        if kind == "struct":
+            children = self.struct(value, path, physical)
+            return Field("", pa.struct([_arrow(child) for child in children]), children=children)
+        if kind == "array":
+            element = self._element("element", value["elementType"], bool(value.get("containsNull", True)))
+            return Field("", pa.list_(_arrow(element)), children=(element,))
+        if kind == "map":
+            key = self._element("key", value["keyType"], False)
+            item = self._element("value", value["valueType"], bool(value.get("valueContainsNull", True)))
+            return Field("", pa.map_(_arrow(key), _arrow(item)), children=(key, item))
+        raise ValueError(f"type {kind}")
+
+    def _element(self, name: str, value: Any, nullable: bool) -> Field:
+        found = self._typed(value, None, ())
+        return Field(name, found.type, nullable, children=found.children)
+
+
+def _plain(text: str) -> pa.DataType:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is None:
+        raise ValueError(f"type {text}")
+    precision, scale = int(decimal[1]), int(decimal[2])
+    if not 0 <= scale <= precision:
+        raise ValueError(f"{text}: a scale lies between 0 and the precision")
+    return pa.decimal128(precision, scale)
+
+
+def _arrow(field: Field) -> pa.Field:
+    return pa.field(field.name, field.type, field.nullable)
+
+
+# --- partition values -----------------------------------------------------------------------------
+#
+# Partition values of a Delta log: texts that become values of the column's type.
+#
+# Source: the Delta protocol, "Partition Value Serialization".
+
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+_ESCAPED = re.compile(r"(?:\\u00[0-9A-Fa-f]{2})+")
+_CLOCK_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def constants_of(table: object, schema: Schema, add: Add) -> dict[str, pa.Scalar]:
+    """The value of each partition column in a file, of the field's type. '' is NULL, as null is.
+
+    Raises TableFormatError where the log has none, or one that is no value of the type: rows must not get another.
+    """
+    found = {}
+    for field in schema.partition_columns:
+        name, key = field.name, field.physical or field.name
+        if key not in add.values:
+            raise TableFormatError(table, f"its log has no value of the partition column {name} for {add.path}")
+        text = add.values[key]
+        try:
+            found[name] = pa.scalar(None, field.type) if not text else _value(text, field.type)
+        except (ValueError, ArithmeticError, pa.ArrowException) as error:
+            reason = f"its log has {text!r} in the partition column {name}, which is no value of {field.type}"
+            raise TableFormatError(table, reason) from error
+    return found
+
+
+@lru_cache(maxsize=1024)  # many files have the same
+def _value(text: str, kind: pa.DataType) -> pa.Scalar:
+    for fits, read in _READ:
+        if fits(kind):
+            return pa.scalar(read(text), kind)
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(_microseconds(text, kind.tz is not None), kind)
+    raise ValueError(f"no partition column has type {kind}")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _date(text: str) -> dt.date:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return dt.date(int(found[1]), int(found[2]), int(found[3]))
+
+
+def _binary(text: str) -> bytes:
+    r"""All bytes as \u00ff, which is the protocol's form and deltalake's; or plain ASCII, as Spark has it.
+
+    What is neither may be Spark's, which takes bytes for UTF-8, or of somebody who escapes some bytes.
+    """
+    if _ESCAPED.fullmatch(text) is not None:
+        return bytes.fromhex(text.replace("\\u00", ""))
+    if not text.isascii() or "\\" in text:
+        raise ValueError("writers do not agree on these bytes")
+    return text.encode()
+
+
+def _integer_of(text: str) -> int:
+    if re.fullmatch(r"[+-]?\d+", text, re.ASCII) is None:
+        raise ValueError(text)
+    return int(text)
+
+
+def _float_of(text: str) -> float:
+    if "_" in text or text != text.strip():
+        raise ValueError(text)
+    return float(text)  # NaN, Infinity and -Infinity too
+
+
+_READ: list[tuple[Callable[[pa.DataType], bool], Callable[[str], object]]] = [
+    (pa.types.is_string, str),
+    (pa.types.is_integer, _integer_of),
+    (pa.types.is_floating, _float_of),
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_date, _date),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_binary, _binary),
+]
+
+
+def _microseconds(text: str, zoned: bool) -> int:
+    """Since 1970; of a text without a zone, and for a type without one, as it stands: in UTC."""
+    if day := _DATE.fullmatch(text):  # of a column that was DATE
+        return (dt.datetime(int(day[1]), int(day[2]), int(day[3])) - _CLOCK_EPOCH) // dt.timedelta(microseconds=1)
+    value, offset = parse_timestamp(text)
+    return value - (offset or 0 if zoned else 0)
+
+
+def parse_timestamp(text: str) -> tuple[int, int | None]:
+    """(microseconds since 1970 as the clock shows them, offset of its zone in microseconds; None: it names none).
+
+    Digits after the sixth are cut off. Raises ValueError.
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    seconds = dt.datetime(*(int(found[i]) for i in range(1, 7))) - _CLOCK_EPOCH  # type: ignore[arg-type]
+    value = seconds // dt.timedelta(microseconds=1) + int((found[7] or "").ljust(6, "0")[:6])
+    zone = found[8]
+    if zone is None or zone == "Z":
+        return value, None if zone is None else 0
+    sign = -1 if zone[0] == "-" else 1
+    return value, sign * (int(zone[1:3]) * 3600 + int(zone[-2:]) * 60) * 10**6
+
+
+# --- statistics -----------------------------------------------------------------------------------
 
 _ROWS = re.compile(r'\s*\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]', re.A)
 _DAY_MICROS = 86_400_000_000

@@ -24,8 +24,8 @@ from urllib.parse import quote
 
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, first_line
 from parquet_bloom.extras import to_install
-from parquet_bloom.formats.literals import spelled
-from parquet_bloom.formats.metadata.schema import quoted
+from parquet_bloom.format.literals import spelled
+from parquet_bloom.format.schema import quoted
 from parquet_bloom.limits import limits
 
 _WAIT = 30  # seconds for another program's transaction in an SQLite file, and for ours in a DuckDB file

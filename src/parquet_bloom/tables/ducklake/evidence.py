@@ -23,12 +23,11 @@ from dataclasses import dataclass
 import mmh3
 import pyarrow as pa
 
-from parquet_bloom.formats.literals import Instant, Literal, day_number
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.formats.operands import Operand, operand
-from parquet_bloom.tables.ducklake.columns import Column, Columns
-from parquet_bloom.tables.ducklake.types import SIGNED, literal_of, scalar_of, whole
-from parquet_bloom.tables.snapshot import FileBounds, LeafPath
+from parquet_bloom.format.literals import Instant, Literal, day_number
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.values import Operand, operand
+from parquet_bloom.source.snapshot import FileBounds, LeafPath
+from parquet_bloom.tables.ducklake.columns import SIGNED, Column, Columns, literal_of, scalar_of, whole
 
 _DAY_NS = 86_400 * 10**9
 _BUCKET = re.compile(r"bucket\(([1-9]\d{0,9})\)", re.A)

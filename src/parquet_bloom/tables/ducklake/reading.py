@@ -11,15 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from parquet_bloom.errors import TableFormatError
-from parquet_bloom.formats.metadata.schema import Leaf
+from parquet_bloom.errors import DamagedFileError, TableFormatError, first_line
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.source.columns import leaves_of
+from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.tables.ducklake.catalog import ANY, COUNT, FLAG, LIVE, NUMBER, TEXT, Queries
+from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.tables import deletion_vector
+from parquet_bloom.tables.ducklake.catalog import ANY, COUNT, FLAG, LIVE, NUMBER, TEXT, Folders, Queries, folder_values
 from parquet_bloom.tables.ducklake.catalog import Columns as Wanted
-from parquet_bloom.tables.ducklake.columns import columns_of, named_as
-from parquet_bloom.tables.ducklake.deletes import DeleteFile, FileDeletes
+from parquet_bloom.tables.ducklake.columns import columns_of, named_as, scalar_of
 from parquet_bloom.tables.ducklake.evidence import (
     ColumnStatistics,
     PartitionValue,
@@ -29,10 +37,123 @@ from parquet_bloom.tables.ducklake.evidence import (
     ranges_of,
 )
 from parquet_bloom.tables.ducklake.inlined import inlined_files
-from parquet_bloom.tables.ducklake.paths import Folders, folder_values
-from parquet_bloom.tables.ducklake.types import scalar_of
-from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field, LeafPath, Snapshot, TableFile
+
+# --- deletes --------------------------------------------------------------------------------------
+#
+# The rows of one data file that a DuckLake table has deleted at one snapshot, by position in the file.
+#
+#    ducklake_delete_file        a Parquet file: file_path, pos, and perhaps the snapshot that deleted the row;
+#                                or a deletion vector (format "puffin", though no Puffin file is around it)
+#    ducklake_inlined_delete_N   rows of the catalog itself: file_id, row_id (a position), begin_snapshot
+#    partial_max of a data file  it was merged of files of several snapshots: rows of a later one than the wanted are
+#                                none of it yet; the file's own column tells
+#
+# Delete files belong to their data file by its id, not by its path. Source: the DuckLake 1.0 specification,
+# "ducklake_delete_file"; measured with DuckDB 1.5.5.
+
+_SNAPSHOT = "_ducklake_internal_snapshot_id"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A file that deletes rows of a data file.
+
+    count  of rows, of all snapshots that it knows of
+    """
+
+    location: Location
+    format: str
+    count: int
+
+    def positions(self, snapshot: int) -> NDArray[np.int64]:
+        """The positions that were deleted by a snapshot: int64[n]."""
+        if self.format == "puffin":
+            return self._vector()
+        table = _columns(self.location, ("pos", _SNAPSHOT))
+        if "pos" not in table.column_names:
+            raise TableFormatError(self.location, "a delete file without the column pos")
+        positions = table["pos"]
+        if _SNAPSHOT in table.column_names:
+            positions = positions.filter(pc.less_equal(table[_SNAPSHOT], snapshot))
+        return _numbers(self.location, positions)
+
+    def _vector(self) -> NDArray[np.int64]:
+        try:
+            opened = store_of(self.location).open(self.location, False)
+            try:
+                data = opened.read(0, opened.size)
+            finally:
+                opened.close()
+        except Exception as error:
+            raise storage_error(self.location, error) from error
+        return deletion_vector.positions_in(self.location, data, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDeletes:
+    """The deleted rows of one data file.
+
+    data      the file
+    stored    rows in it
+    files     that delete rows of it
+    inlined   positions that the catalog itself has
+    snapshot  that is read
+    partial   whether the file has rows of later snapshots
+    """
+
+    data: Location
+    stored: int
+    files: tuple[DeleteFile, ...]
+    inlined: tuple[int, ...]
+    snapshot: int
+    partial: bool
+
+    @property
+    def rows(self) -> int | None:
+        """How many, where the catalog alone tells; a Parquet file of deletes may hold those of later snapshots too."""
+        if self.partial or self.files:
+            return None
+        return len(set(self.inlined))
+
+    def positions(self) -> NDArray[np.int64]:
+        """Their positions in the file, sorted, each once: int64[n]. Raises StorageError, FileError."""
+        found = [np.array(self.inlined, np.int64), *(file.positions(self.snapshot) for file in self.files)]
+        if self.partial:
+            found.append(self._later())
+        rows = np.unique(np.concatenate(found))
+        if len(rows) and not 0 <= rows[0] <= rows[-1] < self.stored:
+            raise TableFormatError(self.data, f"a deleted row is outside of the {self.stored} rows that it stores")
+        return rows
+
+    def _later(self) -> NDArray[np.int64]:
+        """The positions of rows that came with a later snapshot than the wanted one."""
+        table = _columns(self.data, (_SNAPSHOT,))
+        if _SNAPSHOT not in table.column_names:
+            raise TableFormatError(
+                self.data, f"has rows of several snapshots, and no column {_SNAPSHOT} that tells them"
+            )
+        return np.flatnonzero(_numbers(self.data, table[_SNAPSHOT]) > self.snapshot).astype(np.int64)
+
+
+def _columns(at: Location, names: tuple[str, ...]) -> pa.Table:
+    """The columns of these names that a file has."""
+    try:
+        with pq.ParquetFile(at.path if at.is_local else at.filesystem.open_input_file(at.path)) as file:
+            return file.read(columns=[name for name in names if name in file.schema_arrow.names])
+    except OSError as error:
+        raise storage_error(at, error) from error
+    except pa.ArrowException as error:
+        raise DamagedFileError(at, first_line(error)) from error
+
+
+def _numbers(at: Location, column: pa.ChunkedArray) -> NDArray[np.int64]:
+    if column.null_count or not pa.types.is_integer(column.type):
+        raise TableFormatError(at, "a position or snapshot in it is no number")
+    numbers: NDArray[np.int64] = column.to_numpy().astype(np.int64)
+    return numbers
+
+
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +214,36 @@ class _NameRow(NamedTuple):
 
 
 _FILE = {
-    "data_file_id": NUMBER, "path": TEXT, "path_is_relative": FLAG, "file_format": TEXT, "record_count": COUNT,
-    "file_size_bytes": COUNT, "partition_id": NUMBER.or_null, "mapping_id": NUMBER.or_null,
-    "partial_max": NUMBER.or_null, "encryption_key": TEXT.or_null,
-}  # fmt: skip
+    "data_file_id": NUMBER,
+    "path": TEXT,
+    "path_is_relative": FLAG,
+    "file_format": TEXT,
+    "record_count": COUNT,
+    "file_size_bytes": COUNT,
+    "partition_id": NUMBER.or_null,
+    "mapping_id": NUMBER.or_null,
+    "partial_max": NUMBER.or_null,
+    "encryption_key": TEXT.or_null,
+}
 _DELETE = {
-    "data_file_id": NUMBER, "delete_file_id": NUMBER, "path": TEXT, "path_is_relative": FLAG, "format": TEXT,
-    "delete_count": COUNT, "encryption_key": TEXT.or_null,
-}  # fmt: skip
+    "data_file_id": NUMBER,
+    "delete_file_id": NUMBER,
+    "path": TEXT,
+    "path_is_relative": FLAG,
+    "format": TEXT,
+    "delete_count": COUNT,
+    "encryption_key": TEXT.or_null,
+}
 _NAME = {"mapping_id": NUMBER, "source_name": TEXT, "target_field_id": NUMBER, "is_partition": FLAG.or_null}
 _STATISTICS = {
-    "data_file_id": NUMBER, "column_id": NUMBER, "value_count": COUNT.or_null, "null_count": COUNT.or_null,
-    "min_value": TEXT.or_null, "max_value": TEXT.or_null, "contains_nan": ANY,
-}  # fmt: skip
+    "data_file_id": NUMBER,
+    "column_id": NUMBER,
+    "value_count": COUNT.or_null,
+    "null_count": COUNT.or_null,
+    "min_value": TEXT.or_null,
+    "max_value": TEXT.or_null,
+    "contains_nan": ANY,
+}
 _TERM = {"partition_id": NUMBER, "partition_key_index": NUMBER, "column_id": NUMBER, "transform": TEXT}
 _VALUE = {"data_file_id": NUMBER, "partition_key_index": NUMBER, "partition_value": TEXT.or_null}
 
@@ -125,7 +263,7 @@ class Reader:
         self._inlined: defaultdict[int, list[int]] = defaultdict(list)
 
     def snapshot(self, stored_only: bool) -> Snapshot:
-        """Read all of it, as tables.snapshot.Table has it. Raises TableFormatError for what is not understood."""
+        """Read all of it, as source.snapshot.Table has it. Raises TableFormatError for what is not understood."""
         rows = [_FileRow(*row) for row in sorted(self._live("ducklake_data_file", _FILE), key=lambda row: row[0])]
         self._read_statistics()
         self._read_partitions(rows)
@@ -159,10 +297,23 @@ class Reader:
         ]
         doubtful = {name for name, value in constants.items() if not value.is_valid and (name,) in some_values}
         return TableFile(
-            at.path, at.filesystem, at.shown, [], at.relative, (), row.rows, row.size, constants,
-            {path: said for path, said in bounds.items() if path[0] not in doubtful}, tuple(buckets),
-            self._deleted(at, row), fields, self._entry(row), True, doubtful,
-        )  # fmt: skip
+            at.path,
+            at.filesystem,
+            at.shown,
+            [],
+            at.relative,
+            (),
+            row.rows,
+            row.size,
+            constants,
+            {path: said for path, said in bounds.items() if path[0] not in doubtful},
+            tuple(buckets),
+            self._deleted(at, row),
+            fields,
+            self._entry(row),
+            True,
+            doubtful,
+        )
 
     def _readable(self, at: DataFile, kind: str, key: str | None) -> None:
         if key is not None:

@@ -17,10 +17,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table as IcebergLog
 
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.source.roots import AZURE_HOST, Roots, TableAccess, no_plain_path
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.secrets import without_secret
+from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.tables.roots import AZURE_HOST, Roots, TableAccess, no_plain_path
 
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _BUCKETS = frozenset({"file", "s3", "gs", "oss"})  # their names hold no host, or none that is asked

@@ -15,27 +15,58 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
+from parquet_bloom.source.columns import identities
+from parquet_bloom.source.history import History, Version, filter_commit
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, new_place
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.history import History
-from parquet_bloom.tables.iceberg.bounds import FileMetrics, narrowest_cut
-from parquet_bloom.tables.iceberg.catalogs import (
-    find_catalog,
-    refresh,
-    released,
-    snapshot_of,
-    split_name,
-    telling,
-)
+from parquet_bloom.tables.iceberg.catalogs import find_catalog, refresh, released, snapshot_of, split_name, telling
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
 from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
+from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.history import read_history
-from parquet_bloom.tables.iceberg.partitions import evidence_of, parts_of
 from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
-from parquet_bloom.tables.new_names import new_place
-from parquet_bloom.tables.roots import TableAccess
-from parquet_bloom.tables.snapshot import Change, Snapshot, TableFile, Ways
+
+# --- history --------------------------------------------------------------------------------------
+#
+# When the files of a snapshot came: an entry has the number of the commit that added it, whether or not that expired.
+#
+# A file that grew on its path keeps its entry's numbers, so these say nothing of a tail. One that a commit of ours
+# brought has the data sequence number of the file whose place it took: that of the commit with which its rows came.
+# Tables of format version 1 have no numbers.
+
+
+def read_history(log: IcebergLog, snapshot: Snapshot) -> History:
+    """Read what the metadata say; no file is opened."""
+    came = {}
+    for file in snapshot.files:
+        entry: Entry = file.entry
+        number, by = entry.record.file_sequence_number, entry.record.snapshot_id
+        if number and by is not None:
+            came[file.path] = Version(number, str(by))
+    commits, today = [], identities(snapshot.fields)
+    now = log.snapshot_by_id(int(snapshot.version))
+    seen: set[int] = set()
+    names: dict[int, Version] = {}
+    while now is not None and now.snapshot_id not in seen:
+        seen.add(now.snapshot_id)
+        version = Version(now.sequence_number or 0, str(now.snapshot_id))
+        names[version.order] = version
+        told = now.summary.additional_properties if now.summary is not None else {}
+        if version.order and (ours := filter_commit(version, told, today)) is not None:
+            commits.append(ours)
+        now = None if now.parent_snapshot_id is None else log.snapshot_by_id(now.parent_snapshot_id)
+    brought = {commit.version for commit in commits}
+    rows_since = {path: version for path, version in came.items() if version not in brought}
+    for file in snapshot.files:
+        known = names.get(file.entry.sequence)
+        if came.get(file.path) in brought and known is not None and known not in brought:
+            rows_since[file.path] = known
+    return History(came, rows_since, came, commits[::-1], grows=True)
+
+
+# --- opened ---------------------------------------------------------------------------------------
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
 _ENGINES = "spark", "flink"
@@ -54,7 +85,7 @@ def open_table(name: str, version: str | None, access: TableAccess) -> IcebergTa
 
 
 class IcebergTable:
-    """See tables.snapshot.Table."""
+    """See source.snapshot.Table."""
 
     def __init__(self, name: str, version: str | None, log: IcebergLog, access: TableAccess) -> None:
         self._name, self._version, self._log, self._access = name, version, log, access
@@ -94,7 +125,7 @@ class IcebergTable:
 
 
 def wishes_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What a table's properties say of filters; see tables.snapshot.Snapshot."""
+    """What a table's properties say of filters; see source.snapshot.Snapshot."""
     wishes: dict[str, Any] = {}
     enabled, rates, most = f"{_BLOOM}enabled.column.", f"{_BLOOM}fpp.column.", f"{_BLOOM}max-bytes"
     columns = [n.removeprefix(enabled) for n, v in properties.items() if n.startswith(enabled) and v.lower() == "true"]

@@ -45,9 +45,9 @@ from pyiceberg.types import (
 )
 
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.formats.metadata.schema import Leaf
-from parquet_bloom.tables.fields import leaves_of
-from parquet_bloom.tables.snapshot import Field
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.source.columns import leaves_of
+from parquet_bloom.source.snapshot import Field
 
 _ABSENT = "\0"  # no file has a column of this name
 _PRIMITIVES: dict[Any, pa.DataType] = {
@@ -171,9 +171,16 @@ def _field(field: NestedField, mapped: list[MappedField] | None, reused: Collect
     kind = _nested(field.field_type, children) if children else arrow_type(field.field_type)
     default = None if field.initial_default is None or children else pa.scalar(field.initial_default, kind)
     return Field(
-        field.name, kind, field.optional, field.field_id, names[0], children, default, tuple(names[1:]),
+        field.name,
+        kind,
+        field.optional,
+        field.field_id,
+        names[0],
+        children,
+        default,
+        tuple(names[1:]),
         field.field_id in reused,
-    )  # fmt: skip
+    )
 
 
 def _names(entry: MappedField | None) -> list[str]:

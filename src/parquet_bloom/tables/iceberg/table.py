@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.extras import SQL_CATALOG, to_install
-from parquet_bloom.tables.roots import ORDINARY, TableAccess
-from parquet_bloom.tables.snapshot import Table
+from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.snapshot import Table
 
 
 def open_iceberg(name: str, version: str | None, access: TableAccess = ORDINARY) -> Table:

@@ -1,0 +1,1 @@
+"""Which columns gain by filters, at which rate, at what cost."""

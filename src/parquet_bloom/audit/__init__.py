@@ -1,1 +1,0 @@
-"""What filters there are, and whether they are right."""

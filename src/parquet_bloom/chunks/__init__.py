@@ -1,1 +1,0 @@
-"""What one open file holds: the values and the filters of its column chunks."""

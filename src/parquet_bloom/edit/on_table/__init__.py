@@ -1,1 +1,0 @@
-"""New versions of files of a table, put into it by commits."""

@@ -1,0 +1,376 @@
+"""Filters for the files of a table, by the names that the table has for its columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from parquet_bloom.edit.add import add_to
+from parquet_bloom.edit.plan import (
+    HAS_FILTER,
+    NO_VALUE,
+    FilterProgress,
+    Request,
+    Run,
+    SkippedColumn,
+    check_sizes,
+    plan,
+    planned,
+    rates_of,
+)
+from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
+from parquet_bloom.edit.table_commit import (
+    THROUGH_LOG,
+    CommitOptions,
+    FileWork,
+    Worked,
+    change_table,
+    check_size,
+    footer_bytes,
+)
+from parquet_bloom.edit.table_names import CONSTANT, LACKS, FileNames, TableNames
+from parquet_bloom.errors import (
+    DamagedFileError,
+    FilterFormatError,
+    ParquetBloomError,
+    TableFormatError,
+    UnknownFilterError,
+    parameter,
+)
+from parquet_bloom.filters.stored import StoredFilters
+from parquet_bloom.format.filters import BloomFilter
+from parquet_bloom.format.footer import ChunkKey
+from parquet_bloom.format.forms.form import Sizing
+from parquet_bloom.format.forms.known import FINAL, is_sized
+from parquet_bloom.format.provenance import all_ranges
+from parquet_bloom.format.schema import Leaf, select_leaves
+from parquet_bloom.output.recovery import opened
+from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.remote import AHEAD, Location, in_order
+from parquet_bloom.storage.workers import Workers, processors
+
+if TYPE_CHECKING:
+    from parquet_bloom.source.history import FilterOptions
+
+
+# --- left -----------------------------------------------------------------------------------------
+#
+# Filters of a tail that lies behind the size which the log names: whether they are what an `add` would give.
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Filters that a commit of the longer file gives, and the columns that were asked for, by their index."""
+
+    filters: list[AddedFilter]
+    columns: list[int]
+
+
+def left_as_asked(whole: OpenFile, logged: OpenFile, run: Run) -> Left | None:
+    """The filters that lie behind what the log has, if all of them were asked for, at these sizes; else None.
+
+    whole, logged  the file, and as it was when it had the logged size
+    Where it lacks some that were asked for these can go behind it. Raises as plan.planned.
+    """
+    if run.request.replace:
+        return None
+    had, has = all_ranges(logged.footer()), all_ranges(whole.footer())
+    more = has.keys() - had.keys()
+    if not more or any(has.get(key) != place for key, place in had.items()):
+        return None
+    plan = planned(logged, run)
+    if not more <= plan.sizings.keys():
+        return None
+    filters = _as_sized(whole, {key: plan.sizings[key] for key in sorted(more)})
+    return None if filters is None else Left(filters, plan.columns)
+
+
+def _as_sized(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[AddedFilter] | None:
+    stored, leaves = StoredFilters(whole), whole.footer().leaves
+    filters = []
+    for (group, column), sizing in sizings.items():
+        found = stored.of(group, leaves[column])
+        try:
+            bloom = found[0].evidence() if len(found) == 1 else None
+        except (DamagedFileError, FilterFormatError, UnknownFilterError):
+            return None
+        if not isinstance(bloom, BloomFilter) or bloom.spec != FINAL.name:
+            return None
+        if not is_sized(bloom.blocks, FINAL.rule, sizing):
+            return None
+        fpp, ndv = bloom.fpp, bloom.estimated_ndv
+        length = found[0].length or bloom.num_bytes
+        reached = sizing.is_reached(bloom.num_bytes, fpp, ndv)
+        name = leaves[column].name
+        filters.append(AddedFilter(group, name, found[0].offset, length, bloom.num_bytes, fpp, reached, ndv))
+    return filters
+
+
+# --- settled --------------------------------------------------------------------------------------
+#
+# Files of a table that need no filter more: most of them, where `add` runs again and again.
+#
+#    by the log      an `add` of ours says that each file of it is complete; the file is as it was then   not opened
+#    by its footer   of files in a store, many side by side                                               opened
+#    otherwise       each file is opened when its turn comes, as always
+#
+# Where no columns are named, which ones a filter helps is found in the data, file by file: then only the log can say
+# that an `add` which was asked for the same brought a file.
+
+
+class Settled:
+    """What one call knows of files that it need not work on."""
+
+    def __init__(self, table: Table, request: Request) -> None:
+        self._table, self._request = table, request
+        self._by_log: dict[tuple[str, int], AddedFile] | None = None  # by path and size
+        self._looked: dict[tuple[str, int], AddedFile | None] = {}
+
+    @property
+    def unopened(self) -> int:
+        """How many files were not opened."""
+        return len(self._by_log or ())
+
+    def of(self, snapshot: Snapshot, names: TableNames) -> Mapping[str, AddedFile]:
+        """The path of each such file of a snapshot, whose columns' names these are -> its report: nothing is added."""
+        if self._request.replace or not snapshot.files:
+            return {}
+        if self._by_log is None:  # once: a file that keeps its path and its size stays as it is
+            self._by_log = self._told(snapshot, names)
+        by_log = self._by_log
+        if self._request.columns is not None:
+            stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
+            self._look_at(names, stored)
+        keys = {file.path: (file.path, file.size) for file in snapshot.files}
+        known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
+        return {path: report for path, report in known.items() if report is not None}
+
+    def _told(self, snapshot: Snapshot, names: TableNames) -> dict[tuple[str, int], AddedFile]:
+        try:
+            history = self._table.history(snapshot)
+        except ParquetBloomError:  # of what is older than the snapshot: then the files tell
+            return {}
+        promised = history.promised()
+        files = [file for file in snapshot.files if file.size and file.path in promised]
+        skipped: list[SkippedColumn] = []
+        if choice := self._request.choice:
+            whole = [file for file in files if promised[file.path].choice == choice]
+        else:
+            wanted = [leaf.name for leaf in select_leaves(names.leaves, self._request.columns, self._request.exclude)]
+            skipped = [SkippedColumn(name, None, HAS_FILTER) for name in wanted]
+            whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
+        return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
+
+    def _look_at(self, names: TableNames, files: Sequence[TableFile]) -> None:
+        """Read the footers of files in a store, side by side; what cannot be read is left for its turn.
+
+        Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
+        """
+        unseen = {(file.path, file.size): file for file in files if (file.path, file.size) not in self._looked}
+        looks = in_order(lambda file: self._look(names, file), unseen.values())
+        for n, (key, look) in enumerate(zip(unseen, looks, strict=True), 1):
+            try:
+                self._looked[key] = look()
+            except ParquetBloomError:
+                self._looked[key] = None
+            if n == AHEAD and not any(self._looked[key] for key in unseen if key in self._looked):
+                self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
+                return
+
+    def _look(self, names: TableNames, file: TableFile) -> AddedFile | None:
+        with OpenFile(file) as source:
+            if check_size(file, source):
+                return None  # a tail lies behind what the log has
+            here = names.of(file, source.footer())
+            request, skipped = names.request_for(self._request, file, here)
+            found = plan(source.footer(), request)
+            if found.sizings:
+                return None
+            skipped += [replace(one, column=here.shown.get(one.column, one.column)) for one in found.skipped]
+            report = self._nothing(file, source.size, skipped, source.footer().n_row_groups)
+            report.bytes_travelled = source.bytes_read
+            return report
+
+    def _nothing(self, file: TableFile, size: int, skipped: Sequence[SkippedColumn], row_groups: int = 0) -> AddedFile:
+        report = AddedFile(source=str(file), output=str(file), row_groups=row_groups, columns=[], bytes_before=size)
+        report.bytes_after = 0 if self._request.dry_run else size
+        report.skipped, report.dry_run, report.remote = list(skipped), self._request.dry_run, not file.is_local
+        return report
+
+
+# --- adding ---------------------------------------------------------------------------------------
+
+Arguments = Mapping[str, Any]  # of Request.checked
+
+
+def add_on_table(
+    table: Table, arguments: Arguments, how: CommitOptions, progress: ProgressCallback | None = None
+) -> AddReport:
+    """Add filters to the files of a table that lack them, and commit. Raises as add_filters does for a table."""
+    snapshot, request, notes = asked_of(table, arguments)
+    meter = Meter(progress, snapshot.files, unit="filters")
+    settled = Settled(table, request)
+    with Workers(request.threads or processors()) as workers:
+
+        def work_on(one: Snapshot) -> FileWork[AddedFile]:
+            names = TableNames(one)
+            add = Adding(names, request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
+            return _but_for(settled.of(one, names), add)
+
+        changed = change_table(table, snapshot, work_on, how, meter)
+    if settled.unopened:
+        some = f"{settled.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
+        all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
+        notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
+    return AddReport(changed.files, changed.failed, [*notes, *changed.notes], changed.commits)
+
+
+def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
+    """The work of all files but those that need nothing."""
+
+    def work(file: TableFile, target: Location, look_only: bool, /) -> Worked[AddedFile]:
+        report = settled.get(file.path)
+        return add(file, target, look_only) if report is None else Worked(report, begun=False)
+
+    return work
+
+
+def asked_of(table: Table, arguments: Arguments) -> tuple[Snapshot, Request, list[str]]:
+    """A table as it is now, what its files get by arguments and its properties, and notes on that."""
+    Request.checked(**arguments)  # before the log is read
+    snapshot = table.snapshot(stored_only=True)
+    arguments, notes = _with_wishes(arguments, snapshot)
+    request = Request.checked(**arguments)
+    TableNames(snapshot).check(request)
+    return snapshot, request, notes
+
+
+def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, list[str]]:
+    """Arguments with what the table's properties wish where the caller says nothing."""
+    wishes = snapshot.wishes
+    if arguments.get("columns") is not None or not wishes.get("columns"):
+        return arguments, []
+    names, form = TableNames(snapshot), Request.checked(**arguments).form
+    wished_rates = _wish(snapshot, "fpp") or {}
+    leaves = {name: names.wish(name) for name in [*wishes["columns"], *wished_rates]}
+    known = {name: leaf for name, leaf in leaves.items() if leaf is not None and form.refusal(leaf) is None}
+    given: dict[str, Any] = {"columns": [known[name].name for name in wishes["columns"] if name in known]}
+    rates = {known[name].name: rate for name, rate in wished_rates.items() if name in known}
+    if arguments.get("fpp") is None and rates:
+        given["fpp"] = rates
+    if arguments.get("max_bytes") is None and (most := _wish(snapshot, "max_bytes")):
+        given["max_bytes"] = most
+    notes = [f"the table's properties ask for filters on {', '.join(given['columns']) or 'no column'}"]
+    notes += [
+        f"they ask for one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
+    ]
+    notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
+    return {**arguments, **given}, notes
+
+
+def _wish(snapshot: Snapshot, key: str) -> Any:
+    """One wish; None where there is none. Raises TableFormatError for one that cannot be meant."""
+    if reason := snapshot.wishes.get("wrong", {}).get(key):
+        raise TableFormatError(snapshot.table, reason)
+    return snapshot.wishes.get(key)
+
+
+def _why_not(leaf: Leaf | None) -> str:
+    return "which is no column" if leaf is None else f"which can have none ({leaf.type_name})"
+
+
+@dataclass(frozen=True)
+class Adding:
+    """Adds filters to one file: to a copy that takes its place, or as a tail behind it."""
+
+    names: TableNames
+    request: Request
+    workers: Workers
+    append: bool = False
+    progress: FilterProgress | None = None
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[AddedFile]:
+        """As commits.FileWork has it."""
+        stays = target.path == file.path
+        with opened(file, stays and not look_only) as whole:
+            # Behind what the log has can lie a tail that no version names, or none any more: it is no part of a copy.
+            logged = whole.until(file.size) if check_size(file, whole) else whole
+            names = self.names.of(file, logged.footer())
+            request, skipped = self.names.request_for(self.request, file, names)
+            request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=False)
+            if stays:
+                request = self._as_tail(file, request)
+            run = Run(request, self.workers, THROUGH_LOG, self.progress)
+            if stays and logged is not whole:
+                report = _behind(whole, logged, file, target, run)
+            else:
+                report = add_to(logged, file, target, run)
+            had = logged.size
+        _rename(report, names, skipped)
+        if not (report.planned_filters if look_only else report.filters or report.bytes_after != had):
+            report.output = report.source  # no other file was made
+            return Worked(report)
+        if look_only:
+            return Worked(report, 1)
+        columns = frozenset(one.column for one in report.filters)
+        options = {name: self._options[name] for name in columns if name in self._options}
+        return Worked(
+            report,
+            report.bytes_after,
+            footer_bytes(target),
+            columns,
+            self._complete(report),
+            self.request.choice,
+            options,
+        )
+
+    @cached_property
+    def _options(self) -> Mapping[str, FilterOptions]:
+        """What is asked of each column's filters."""
+        from parquet_bloom.source.history import FilterOptions  # nothing is loaded for it where files are changed
+
+        request, form = self.request, self.request.form
+        rates = rates_of(self.names.leaves, request.fpp, form.fpp)
+        most = request.max_bytes if request.max_bytes != check_sizes(None, None, form) else None
+        return {
+            leaf.name: FilterOptions(form.name, rates.get(leaf.index, rates[-1]), most) for leaf in self.names.leaves
+        }
+
+    def _complete(self, report: AddedFile) -> frozenset[str]:
+        """Columns that were named, less those of which some row group has no filter though it holds a value."""
+        if self.request.columns is None:
+            return frozenset()
+        wanted = select_leaves(self.names.leaves, self.request.columns, self.request.exclude)
+        lacking = {one.column for one in report.skipped if one.reason not in (HAS_FILTER, NO_VALUE, LACKS, CONSTANT)}
+        return frozenset(leaf.name for leaf in wanted) - lacking
+
+    def _as_tail(self, file: TableFile, request: Request) -> Request:
+        if "tail" not in request.form.placements:
+            reason = f"can only grow at its end, where form {request.form.name} puts no filters; "
+            raise TableFormatError(file, reason + parameter("spec", "final") + " does")
+        return dataclasses.replace(request, placement="tail", append=self.append)
+
+
+def _behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:
+    """Add to a file with a tail behind its logged size: that is taken up if it has what is asked, else passed over."""
+    left = left_as_asked(whole, logged, run)
+    if left is None:
+        return add_to(logged, file, target, dataclasses.replace(run, whole=whole))
+    report = add_to(whole, file, target, run, columns=left.columns)
+    report.take_left(left.filters, logged.size)
+    return report
+
+
+def _rename(report: AddedFile, names: FileNames, skipped: Sequence[SkippedColumn]) -> None:
+    """Give columns the table's names."""
+    shown = names.shown
+    report.columns = [shown.get(name, name) for name in report.columns]
+    report.planned = {shown.get(name, name): n for name, n in report.planned.items()}
+    report.filters = [dataclasses.replace(one, column=shown.get(one.column, one.column)) for one in report.filters]
+    renamed = [dataclasses.replace(one, column=shown.get(one.column, one.column)) for one in report.skipped]
+    report.skipped = [*renamed, *skipped]

@@ -1,0 +1,440 @@
+"""Files of a table get new versions, and commits put these into its log: all in one, or so many files in each.
+
+    snapshot -> the way of each file -> work -> new files and tails, which no version names yet
+                                     -> Table.commit -> a version names them
+                another commit was first -> a newer snapshot: what still fits is kept, the rest is worked on again
+
+Until a commit has landed, whatever goes wrong removes the new files. A run that is killed between leaves them: no
+version names them, so that the table's own clean-up (VACUUM, remove_orphan_files) takes them. A tail stays in its
+file, and the next run commits it. A file that a version may name is never removed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from parquet_bloom._version import __version__
+from parquet_bloom.edit.reports import FileReport, TableCommit
+from parquet_bloom.errors import (
+    ConflictError,
+    ParquetBloomError,
+    RequestError,
+    TableFormatError,
+    UnknownCommitError,
+    parameter,
+)
+from parquet_bloom.filters.tails import as_it_was
+from parquet_bloom.output.target import remove_unnamed, size_of
+from parquet_bloom.source.names import TableName, open_table
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Way, Ways
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.paths import FailedFile
+from parquet_bloom.storage.progress import Meter
+from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.table_folders import Tables
+from parquet_bloom.storage.workers import signals_wait
+
+if TYPE_CHECKING:
+    from parquet_bloom.source.history import FilterOptions, Identity
+
+
+R = TypeVar("R", bound=FileReport)
+_CONFLICTS = 10  # in a row, of one commit
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """How new versions get into the table.
+
+    operation  "add" or "remove"
+    way        of all files; None: the one that keeps every promise of the table, for each
+    files      in a commit; None: all
+    dry_run    no version is made
+    append     on the same path, write behind the file itself
+    newcomers  files that came with another commit, which was first, are worked on too
+    """
+
+    operation: str
+    way: Way | None = None
+    files: int | None = None
+    dry_run: bool = False
+    append: bool = False
+    newcomers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Worked(Generic[R]):
+    """What became of one file.
+
+    size, footer_size  of its new version, as Change has them; 0: there is none
+    columns   of the table that got filters in it, or lost them
+    complete  columns that need no filter more in it, or None where that was not the question
+    choice    of its request, as Request has it
+    options   what was asked of the filters of these columns
+    begun     where it has no new version: something may lie at the target all the same
+    """
+
+    report: R
+    size: int = 0
+    footer_size: int = 0
+    columns: frozenset[str] = frozenset()
+    complete: frozenset[str] | None = None
+    choice: str = ""
+    options: Mapping[str, FilterOptions] = field(default_factory=dict)
+    begun: bool = True
+
+
+class FileWork(Protocol[R]):
+    """Makes the new version of one file of a snapshot."""
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> Worked[R]:
+        """target is the file itself, or where another is to take its place; look_only writes nothing."""
+
+
+@dataclass(slots=True)
+class Changed(Generic[R]):
+    """What was done to a table."""
+
+    files: list[R] = field(default_factory=list)
+    failed: list[FailedFile] = field(default_factory=list)
+    commits: list[TableCommit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Pending(Generic[R]):
+    """A new version that waits for its commit."""
+
+    change: Change
+    worked: Worked[R]
+    fields: tuple[Field, ...]  # of the snapshot that it was made of
+
+    @property
+    def report(self) -> R:
+        """What became of it."""
+        return self.worked.report
+
+
+def change_table(
+    table: Table, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], how: CommitOptions, meter: Meter
+) -> Changed[R]:
+    """Work on every file of a table's latest snapshot and commit what changed.
+
+    work_on  gives the work for the files of one snapshot: this one, or a later one
+    meter    is told of the files of this one
+    Raises TableFormatError where the table refuses, ConflictError where other commits were first again and again,
+    StorageError: what was not committed by then is removed.
+    """
+    run = _Run(table, work_on, how)
+    try:
+        run.work(snapshot, meter)
+    except BaseException:  # a signal too
+        run.remove_new_files()
+        raise
+    return run.changed
+
+
+def way_of(ways: Ways, wanted: Way | None) -> tuple[Way | None, str]:
+    """The way of a file, and why it is this one; None, and why there is none."""
+    if wanted is None:
+        if ways.default is None:
+            return None, ways.refusal
+        return ways.default, ways.no_same_path if ways.default == "new-path" else ways.no_new_path
+    refusal = ways.no_same_path if wanted == "same-path" else ways.no_new_path
+    return (None, refusal) if refusal else (wanted, "")
+
+
+def target_of(table: Table, file: TableFile, way: Way | None) -> Location:
+    """Where the new version of a file goes.
+
+    Where neither way is open it is only looked whether anything is to be done, as a copy can have it all.
+    """
+    return Location(file.path, file.filesystem, file.shown) if way == "same-path" else table.new_location(file)
+
+
+class _Run(Generic[R]):
+    """One call: what is done, and which new files no version names yet."""
+
+    def __init__(self, table: Table, work_on: Callable[[Snapshot], FileWork[R]], how: CommitOptions) -> None:
+        self._table, self._work_on, self._how = table, work_on, how
+        self.changed: Changed[R] = Changed()
+        self._seen: set[str] = set()  # paths that need no look any more
+        self._wanted: set[str] = set()
+        self._pending: list[_Pending[R]] = []
+        self._new: dict[str, Location] = {}
+
+    def work(self, snapshot: Snapshot, meter: Meter) -> None:
+        """Until every file is done, or an error."""
+        conflicts = 0
+        self._wanted = {file.path for file in snapshot.files}
+        self._refuse_whole(snapshot)
+        while True:
+            all_done = self._gather(snapshot, meter)
+            if not self._pending:
+                return
+            try:
+                self._commit(snapshot)
+            except ConflictError as error:
+                conflicts += 1
+                if conflicts == _CONFLICTS:
+                    raise self._given_up(error) from error
+                snapshot = self._again()
+                meter = Meter(None)
+                continue
+            if all_done:
+                return
+            snapshot, conflicts = self._table.snapshot(stored_only=True), 0
+
+    def _refuse_whole(self, snapshot: Snapshot) -> None:
+        ways = self._table.ways(snapshot)
+        chosen = [way_of(ways[file.path], self._how.way) for file in snapshot.files]
+        if chosen and all(way is None for way, _ in chosen):
+            if self._how.way is not None and any(ways[file.path].default for file in snapshot.files):
+                reason = f"none of its files can be changed so: {chosen[0][1]}; leave out "
+                raise TableFormatError(self._table.name, reason + parameter("commit", self._how.way))
+            raise TableFormatError(self._table.name, f"its files cannot get new versions: {chosen[0][1]}")
+
+    def _gather(self, snapshot: Snapshot, meter: Meter) -> bool:
+        """Work on files until a commit is full; whether all were looked at."""
+        ways, work = self._table.ways(snapshot), self._work_on(snapshot)
+        for file in snapshot.files:
+            if file.path in self._seen or file.path not in self._wanted:
+                continue
+            if self._how.files is not None and len(self._pending) >= self._how.files:
+                return False
+            meter.start()
+            self._seen.add(file.path)
+            try:
+                self._one(snapshot, file, ways[file.path], work)
+            except ParquetBloomError as error:
+                self.changed.failed.append(FailedFile(str(file), error))
+            meter.finish()
+        return True
+
+    def _one(self, snapshot: Snapshot, file: TableFile, ways: Ways, work: FileWork[R]) -> None:
+        way, why = way_of(ways, self._how.way)
+        target = target_of(self._table, file, way)
+        look_only = self._how.dry_run or way is None
+        if way == "new-path" and not look_only:
+            self._new[target.path] = target  # before it is there: a signal may come at any time
+        try:
+            try:
+                worked = work(file, target, look_only)
+            except ConflictError:  # another run put a tail behind the file meanwhile; with that it is tried once more
+                worked = work(file, target, look_only)
+        except ParquetBloomError:
+            self._remove(target.path)
+            raise
+        if not worked.size and worked.begun:
+            self._remove(target.path)
+        elif not worked.size:
+            self._new.pop(target.path, None)
+        elif way is None:
+            raise TableFormatError(file, f"cannot get a new version: {why}")
+        else:
+            worked.report.way, worked.report.why = way, why
+        if worked.size and not look_only:
+            change = Change(file, target, worked.size, worked.footer_size)
+            self._pending.append(_Pending(change, worked, snapshot.fields))
+        else:
+            self.changed.files.append(worked.report)
+
+    def _commit(self, snapshot: Snapshot) -> None:
+        """Raises errors of ours: nothing was committed then, but for UnknownCommitError."""
+        changes = [one.change for one in self._pending]
+        unnamed, self._new = self._new, {}  # from here on a version may name them
+        with signals_wait():
+            try:
+                version = self._table.commit(snapshot, changes, self._properties())
+            except UnknownCommitError:
+                raise
+            except ParquetBloomError:
+                self._new = unnamed
+                raise
+            self.changed.files += [one.report for one in self._pending]
+            same_path = sum(change.same_path for change in changes)
+            self.changed.commits.append(TableCommit(self._table.name, version, len(changes), same_path))
+            self._seen.update(change.location.path for change in changes)
+            self._pending = []
+
+    def _properties(self) -> Mapping[str, str]:
+        """What the commit says of itself: a file may be of an earlier snapshot, whose names meant other columns."""
+        from parquet_bloom.source.columns import identities
+        from parquet_bloom.source.history import properties_of  # nothing is loaded for it where files are changed
+
+        known = {fields: identities(fields) for fields in dict.fromkeys(one.fields for one in self._pending)}
+
+        def told_of(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
+            return {(name, known[one.fields][name]) for name in names if name in known[one.fields]}
+
+        columns = [told_of(one, one.worked.columns) for one in self._pending]
+        complete = [told_of(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
+        told = properties_of(
+            self._how.operation,
+            set().union(*columns),
+            set.intersection(*complete) if len(complete) == len(self._pending) else None,
+            choices.pop() if len(choices := {one.worked.choice for one in self._pending}) == 1 else "",
+            {
+                column: one.worked.options[column[0]]
+                for one in self._pending
+                for column in told_of(one, frozenset(one.worked.options))
+            },
+        )
+        return {**told, "parquet-bloom.version": __version__}
+
+    def _again(self) -> Snapshot:
+        """After another commit: keep what still fits the table, and let the rest be worked on again."""
+        snapshot = self._table.snapshot(stored_only=True)
+        ways = self._table.ways(snapshot)
+        live = {file.path: file for file in snapshot.files}
+        pending, self._pending = self._pending, []
+        for one in pending:
+            change = one.change
+            now = live.get(change.file.path)
+            fits = now is not None and _is_as_it_was(change, now, ways[now.path], self._how.way)
+            if fits and now is not None and size_of(change.location) == change.size:  # no clean-up took it for litter
+                self._pending.append(replace(one, change=replace(change, file=now)))
+            else:
+                self._remove(change.location.path)
+                self._seen.discard(change.file.path)
+                if now is None:
+                    self.changed.notes.append(f"{change.file}: another commit removed it meanwhile")
+        if self._how.newcomers:
+            self._wanted.update(live)
+        return snapshot
+
+    def _given_up(self, error: ConflictError) -> ConflictError:
+        made = len(self.changed.commits)
+        before = f"; the {made} commits before it stay" if made else ""
+        return ConflictError(
+            self._table.name, f"other commits were first {_CONFLICTS} times, the last time: {error}{before}"
+        )
+
+    def _remove(self, path: str) -> None:
+        target = self._new.pop(path, None)
+        if target is not None:
+            with contextlib.suppress(ParquetBloomError):  # then it stays, as after a kill
+                remove_unnamed(target)
+
+    def remove_new_files(self) -> None:
+        """Remove what no version names."""
+        for path in list(self._new):
+            self._remove(path)
+
+
+def _is_as_it_was(change: Change, now: TableFile, ways: Ways, wanted: Way | None) -> bool:
+    """Whether a new version that was made of a file may still take its place."""
+    if (now.size, now.rows) != (change.file.size, change.file.rows):
+        return False
+    way = way_of(ways, wanted)[0]
+    return way == ("same-path" if change.same_path else "new-path")
+
+
+# --- files ----------------------------------------------------------------------------------------
+#
+# One file of a table: whether it is what the log says, and what the log is to say of its new version.
+
+
+class _ThroughLog(Tables):
+    """Files of a table may be changed: its log is told."""
+
+    def refuse(self, at: Location, target: Location, force: bool) -> None:
+        """Nothing is refused."""
+
+
+THROUGH_LOG = _ThroughLog()
+
+
+def check_size(file: TableFile, source: OpenFile) -> bool:
+    """Whether a file is longer than its table's log says, by a tail of ours that no commit names yet.
+
+    Raises TableFormatError where it has another size for another reason.
+    """
+    was = as_it_was(source, file.size or source.size)
+    if was is not None:
+        return was is not source
+    reason = f"has {source.size:,} bytes, and {file.size:,} by the table's log: another program changed it"
+    raise TableFormatError(file, reason)
+
+
+def footer_bytes(at: Location) -> int:
+    """Bytes of a file's Thrift footer."""
+    with OpenFile(at) as source:
+        return len(source.footer().data)
+
+
+# --- requests -------------------------------------------------------------------------------------
+#
+# What may be asked of a table that gets new versions of its files, and what of files alone.
+
+
+def commit_options(operation: str, commit: Way | None, files: int | None, dry_run: bool) -> CommitOptions:
+    """How a table gets its commits. Raises RequestError."""
+    if commit not in (None, "same-path", "new-path"):
+        raise RequestError(parameter("commit") + f" {commit!r} is neither 'same-path' nor 'new-path'")
+    if files is not None and files < 1:
+        raise RequestError(parameter("files_per_commit") + f" {files} is not positive")
+    return CommitOptions(operation, commit, files, dry_run)
+
+
+def refuse_outputs(name: TableName, output: PathLike | None, in_place: bool, overwrite: bool, raw_files: bool) -> None:
+    """Raise RequestError for what is said of files, where a table is named."""
+    given = [
+        (output is not None, parameter("output")),
+        (in_place, parameter("in_place", True)),
+        (overwrite, parameter("overwrite", True)),
+        (raw_files, parameter("raw_files", True)),
+    ]
+    for is_given, option in given:
+        if is_given:
+            raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
+
+
+def refuse_commits(commit: Way | None, files: int | None, access: TableAccess) -> None:
+    """Raise RequestError for what is said of tables, where files are named."""
+    given = [
+        (commit, parameter("commit")),
+        (files, parameter("files_per_commit")),
+        (access.properties, parameter("catalog_properties")),
+        (access.allow_roots or None, parameter("allow_roots")),
+    ]
+    for value, option in given:
+        if value is not None:
+            raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
+
+
+def check_append(append: bool, commit: Way | None) -> None:
+    """Raise RequestError where a table could get copies, behind which nothing is written."""
+    if append and commit != "same-path":
+        raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
+
+
+def check_placement(placement: str | None, commit: Way | None) -> None:
+    """Raise RequestError where filters are wanted at a place that a file which keeps its path has not."""
+    if commit == "same-path" and placement not in (None, "tail"):
+        where, way = parameter("placement", placement), parameter("commit", "same-path")
+        reason = ", which puts filters behind the file; leave it out, or see " + parameter("commit", "new-path")
+        raise RequestError(where + " is not for " + way + reason)
+
+
+def refuse_tails(name: TableName, last: bool, append: bool) -> None:
+    """Raise RequestError for what cuts files."""
+    for is_given, option in ((last, parameter("last", True)), (append, parameter("append", True))):
+        if is_given:
+            raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
+
+
+def latest(name: TableName, access: TableAccess, filesystem: Any) -> Table:
+    """Open a table that is to be changed. Raises RequestError for a version of the past, and as open_table."""
+    if name.version is not None:
+        raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
+    return open_table(name, access, filesystem)
+
+
+def _shown(name: TableName) -> str:
+    return without_secret(name.unversioned)

@@ -1,0 +1,1 @@
+"""Engines are asked here whether they use filters, and how long a query takes with and without."""

@@ -1,0 +1,271 @@
+"""Asking the filters of one column, for all row groups at once.
+
+Where filters.locate has a range for a filter, header and block are read together, and the block counts if the
+header is, byte for byte, the one that the length promised. All others go one by one through filters.stored. Both
+decide alike (tests/filters/test_filter_ranges.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.filters.locate import (
+    ColumnFilterRanges,
+    Flags,
+    Integers,
+    any_bit,
+    filter_ranges_of,
+    header_of,
+    sizes,
+)
+from parquet_bloom.filters.stored import StoredFilter, StoredFilters
+from parquet_bloom.format import final
+from parquet_bloom.format.derived import derived
+from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.statistics import blank, counts_of
+from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
+from parquet_bloom.storage.open_file import OpenFile
+
+_WHOLE_BYTES = 64  # a filter that is hardly larger than the blocks that are wanted is read as one
+_FIRST_PROBES = 2048  # of a long list that are asked for before the rest
+
+
+@dataclass(slots=True)
+class Answers:
+    """The filters' answers; one element for each row group that was asked.
+
+    denied      bool: none of the probes is there
+    bytes_read  int64
+    damaged     row group -> what is wrong with its filter
+    unknown     row group -> why its filter is not used
+    blank       bool: denied, and no bit is set in the blocks that were read
+    """
+
+    denied: Flags
+    bytes_read: Integers
+    damaged: dict[int, str]
+    unknown: dict[int, str]
+    blank: Flags
+
+
+Probes = tuple[bytes, ...] | Sequence[tuple[bytes, ...]]
+
+
+def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> Answers:
+    """Ask the filters of a column, each for its probes: PLAIN bytes of values.
+
+    row_groups  int64[n], their numbers
+    probes      a tuple for all of them, or a list of one tuple each
+
+    Reads a header and one block for each probe (the whole filter where that is no more).
+    """
+    # `denied` is FALSE until a filter has said no to every probe: whatever goes wrong on the way leaves a row group to
+    # be read. The fast ways deny only under a header that is the promised one to the byte, since under another header
+    # the block would be one of another size, or of no filter. All others come back as `slow`.
+    ranges = filter_ranges_of(source.outline(), column)
+    n = len(row_groups)
+    answers = Answers(np.zeros(n, bool), np.zeros(n, np.int64), {}, {}, np.zeros(n, bool))
+    fits = ranges.fits[row_groups]
+    slow = np.flatnonzero(~fits).tolist()
+    fast = np.flatnonzero(fits)
+    if len(fast):
+        slow += _ask_together(source, ranges, row_groups, probes, fast, answers)
+    _look_at_blanks(source, ranges, column, row_groups, answers)
+    filters, leaf = StoredFilters(source), source.outline().leaves[column]
+    for i in slow:
+        own = probes if isinstance(probes, tuple) else probes[i]
+        _ask_alone(source, filters.asked(int(row_groups[i]), leaf), own, i, answers)
+    return answers
+
+
+def _look_at_blanks(
+    source: OpenFile, ranges: ColumnFilterRanges, column: int, row_groups: Integers, answers: Answers
+) -> None:
+    """Take back denials of filters without any bit. Only those that denied by a blank block are looked at."""
+    if not answers.blank.any():
+        return
+    outline = source.outline()
+    known = _looked_at(outline, column)
+    for i in np.flatnonzero(answers.blank).tolist():
+        group, before = int(row_groups[i]), source.bytes_read
+        if group not in known:
+            num_bytes = int(ranges.num_bytes[group])
+            known[group] = any_bit(source, int(ranges.offset[group]) + len(header_of(num_bytes)), num_bytes)
+        answers.bytes_read[i] += source.bytes_read - before
+        found = None if known[group] else blank(counts_of(outline, group, column))
+        if found is not None:
+            reason, wrong = found
+            answers.denied[i] = False
+            (answers.damaged if wrong else answers.unknown)[group] = reason
+
+
+@derived
+def _looked_at(outline: Outline, column: int) -> dict[int, bool]:
+    """Row group -> whether its filter has any bit, of those that were looked at; it grows with each."""
+    return {}
+
+
+def _ask_alone(
+    source: OpenFile, stored: StoredFilter | None, probes: tuple[bytes, ...], i: int, answers: Answers
+) -> None:
+    if stored is None:
+        return
+    before = source.bytes_read
+    try:
+        answers.denied[i] = not any(stored.might_contain(plain) for plain in probes)
+    except UnknownFilterError as error:
+        answers.unknown[stored.row_group] = str(error)
+    except (FilterFormatError, DamagedFileError) as error:
+        answers.damaged[stored.row_group] = str(error)
+    answers.bytes_read[i] += source.bytes_read - before
+
+
+def _ask_together(
+    source: OpenFile,
+    ranges: ColumnFilterRanges,
+    row_groups: Integers,
+    probes: Probes,
+    fast: NDArray[np.intp],
+    answers: Answers,
+) -> list[int]:
+    """Ask filters that fit; returns those (by position) whose header is not the one promised."""
+    groups = row_groups[fast]
+    offset, size = ranges.offset[groups], ranges.num_bytes[groups]
+    if source.fd is not None and "numba" in sys.modules:
+        other = _ask_by_kernel(source, offset, size, probes, fast, answers)
+    elif source.fd is not None:
+        other = _ask_in_turns(source, offset, size, probes, fast, answers)
+    else:
+        other = _ask_by_ranges(source, offset, size, probes, fast, answers)
+    return [int(i) for i in fast[other]]
+
+
+def _ask_in_turns(
+    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """The first probes of all filters, and more only where these are denied: of very many, some are admitted."""
+    if isinstance(probes, tuple) or max(map(len, probes)) <= _FIRST_PROBES:
+        return _ask_by_ranges(source, offset, size, probes, fast, answers)
+    # A turn writes over what the turn before said of a filter. That is right, for only filters that have denied all
+    # probes so far take another turn: one that admits a probe, or has another header, is done.
+    other = np.zeros(len(fast), bool)
+    left, first, step = np.arange(len(fast)), 0, _FIRST_PROBES
+    while len(left):
+        turn = [one[first : first + step] for one in probes]
+        other[left] |= _ask_by_ranges(source, offset[left], size[left], turn, fast[left], answers)
+        first, step = first + step, 8 * step
+        more = np.array([len(probes[i]) > first for i in fast[left].tolist()], bool)
+        left = left[more & answers.denied[fast[left]] & ~other[left]]
+    return other
+
+
+def _ask_by_kernel(
+    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    from parquet_bloom.filters import ask_kernel
+
+    n = len(fast)
+    kinds, heads, head_bytes = headers_of(size)
+    first, last, hashes = _hashed(probes, fast)
+    replies, requests, read = np.empty(n, np.uint8), np.empty(n, np.int64), np.empty(n, np.int64)
+    ask_kernel.ask(source.fd, offset, size, kinds, heads, head_bytes, first, last, hashes, replies, requests, read)
+    counted(source, replies, int(requests.sum()), int(read.sum()))
+    answers.bytes_read[fast] += read
+    answers.denied[fast] = (replies == ask_kernel.DENIED) | (replies == ask_kernel.BLANK)
+    answers.blank[fast] = replies == ask_kernel.BLANK
+    other: Flags = replies == ask_kernel.OTHER_HEADER
+    return other
+
+
+def counted(source: OpenFile, replies: NDArray[np.uint8], requests: int, bytes_read: int) -> None:
+    """Count what a compiled loop read. Raises DamagedFileError where it came to the end of the file."""
+    from parquet_bloom.filters import ask_kernel
+
+    source.count(requests, bytes_read)
+    if (replies == ask_kernel.CUT_OFF).any():
+        raise DamagedFileError(source.path, f"is shorter by now, it had {source.size} bytes when it was opened")
+
+
+def headers_of(size: Integers) -> tuple[Integers, NDArray[np.uint8], Integers]:
+    """Which header each size has, all headers, one a row, and their lengths."""
+    return np.searchsorted(sizes()[1], size), *_all_headers()
+
+
+@lru_cache(1)
+def _all_headers() -> tuple[NDArray[np.uint8], Integers]:
+    headers = [header_of(n) for n in sizes()[1].tolist()]
+    most = max(map(len, headers))
+    padded = np.array([list(h.ljust(most, b"\0")) for h in headers], np.uint8)
+    return padded, np.array([len(h) for h in headers], np.int64)
+
+
+def _ask_by_ranges(
+    source: OpenFile, offset: Integers, size: Integers, probes: Probes, fast: NDArray[np.intp], answers: Answers
+) -> Flags:
+    """One buffer takes all that is read: the headers, or all of a small filter, and then the blocks."""
+    # Ranges 0 .. n-1 are those of the filters, one each; behind them comes one block for each probe of a filter that is
+    # not read whole, in the order of `apart`. Arrays as long as `owner` have an element a pair of filter and probe,
+    # filters in order: owner[k] is the filter, hashes[k] the probe, places[k] where in `data` the block for it lies.
+    head = _head_bytes(size)
+    first, last, hashes = _hashed(probes, fast)
+    counts = last - first
+    owner = np.repeat(np.arange(len(fast)), counts)
+    probe = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]
+    hashes, wanted = hashes[probe], masks(hashes)[probe]
+    within = head[owner] + BLOCK_BYTES * block_of(hashes, size[owner] // BLOCK_BYTES)
+    whole = size <= _WHOLE_BYTES + BLOCK_BYTES * counts
+    apart = np.flatnonzero(~whole[owner])  # blocks that are read on their own
+    lengths = np.concatenate([np.where(whole, head + size, head), np.full(len(apart), BLOCK_BYTES)])
+    data = _gather(source, np.concatenate([offset, (offset[owner] + within)[apart]]), lengths)
+    starts = np.cumsum(lengths) - lengths
+    answers.bytes_read[fast] += np.where(whole, head + size, head + BLOCK_BYTES * counts)
+
+    promised = np.zeros(len(fast), bool)
+    for n in np.unique(size).tolist():
+        expected = np.frombuffer(header_of(n), np.uint8)
+        rows = np.flatnonzero(size == n)
+        promised[rows] = (data[starts[rows][:, None] + np.arange(len(expected))] == expected).all(1)
+    places = starts[owner] + within
+    places[apart] = starts[len(fast) :]
+    blocks = data[places[:, None] + np.arange(BLOCK_BYTES)].view("<u4")
+    hit = ((blocks & wanted) == wanted).all(1)
+    admitted = np.bincount(owner[hit], minlength=len(fast)) > 0
+    answers.denied[fast] = promised & ~admitted
+    # No bit in all the blocks that were looked at, and there were some: maybe the filter has none at all.
+    filled = np.bincount(owner[blocks.any(1)], minlength=len(fast)) > 0
+    answers.blank[fast] = answers.denied[fast] & ~filled & (counts > 0)
+    return ~promised
+
+
+def _head_bytes(size: Integers) -> Integers:
+    totals, num_bytes = sizes()
+    at = np.searchsorted(num_bytes, size)
+    return totals[at] - num_bytes[at]
+
+
+def _hashed(probes: Probes, fast: NDArray[np.intp]) -> tuple[Integers, Integers, NDArray[np.uint64]]:
+    """The first probe of each filter and the end of its probes, int64[n]; the hashes of all probes, uint64[p]."""
+    if isinstance(probes, tuple):
+        n = len(fast)
+        return np.zeros(n, np.int64), np.full(n, len(probes)), _hash_all(probes)
+    lists = [probes[i] for i in fast.tolist()]
+    last = np.cumsum([len(one) for one in lists])
+    return last - [len(one) for one in lists], last, _hash_all(tuple(plain for one in lists for plain in one))
+
+
+@lru_cache(16)
+def _hash_all(probes: tuple[bytes, ...]) -> NDArray[np.uint64]:
+    return np.array([final.RULE.hash_value(plain) for plain in probes], np.uint64)
+
+
+def _gather(source: OpenFile, offsets: Integers, lengths: Integers) -> NDArray[np.uint8]:
+    """Read ranges, one behind the other: uint8[sum of lengths]."""
+    ranges = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
+    return np.frombuffer(b"".join(source.read_ranges(ranges)), np.uint8)

@@ -1,0 +1,300 @@
+"""The stored values of one column, as physical values, decoded by pyarrow.
+
+pyarrow is given a footer of its own, made for one column: the schema is the path to that leaf
+without any logical type, so that every type comes as INT32, INT64, FLOAT, DOUBLE, binary or
+fixed_size_binary, nested columns as plain lists and structs, and nothing else in the file (an
+unknown type, another column's damage) can get in the way:
+
+    message { optional group user (MAP) { repeated group key_value { required binary key (STRING) } } }
+    ->        group user { repeated group key_value { required binary key } }      one chunk per row group
+
+Page checksums are verified: a rotten page must not become a filter that loses rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from parquet_bloom._thrift.parquet.ttypes import CompressionCodec, PageHeader
+from parquet_bloom.errors import DamagedFileError, FooterError, LimitError, first_line, parameter
+from parquet_bloom.format import compact
+from parquet_bloom.format.footer import MAGIC
+from parquet_bloom.format.forms.form import BATCH_ROWS
+from parquet_bloom.format.schema import BYTE_ARRAY, Leaf
+from parquet_bloom.format.walked import one_column
+from parquet_bloom.kernels.hashes import offsets_of
+from parquet_bloom.limits import limits
+from parquet_bloom.storage.open_file import OpenFile
+
+# --- page sizes -----------------------------------------------------------------------------------
+#
+# How many rows of a column can be decoded at a time within the memory that is allowed, by its page headers.
+#
+#    | dictionary page: header, bytes | page 0: header, bytes | page 1 | ...      16 KB of zstd can be 2 GB
+#
+# A page is decompressed whole, and a batch holds its rows' values: as many bytes as the pages they come from, or, out
+# of a dictionary, up to its longest value for each row. The footer's sizes are claims; a page header's size is what
+# the reader allocates. Of files on other storages only small chunks are looked at, as each header costs a request.
+
+_HEADER_BYTES, _MOST_HEADER_BYTES = 256, 16 << 20
+_DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_REMOTE_MOST = 1 << 20
+
+
+@dataclass(slots=True)
+class PageSizes:
+    """What the page headers of a column chunk say.
+
+    dictionary  bytes of the dictionary page, decompressed
+    values      of each data page
+    bytes       of each data page, decompressed
+    """
+
+    dictionary: int = 0
+    values: list[int] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+
+
+def page_sizes(source: OpenFile, extent: tuple[int, int], num_values: int) -> PageSizes | None:
+    """Walk over the page headers of a chunk; None where they are not looked at, or end in what is none.
+
+    extent  where the pages lie, start and end; num_values of the chunk: readers stop there
+    """
+    at, stop = extent
+    stop = min(stop, source.size)
+    if source.is_remote:
+        if stop - at > _REMOTE_MOST:
+            return None
+        source.prefetch([(at, stop - at)])  # the pages are read from there, too
+    found, seen = PageSizes(), 0
+    while at < stop and seen < num_values:
+        header, size = _header(source, at, stop)
+        if header is None or (header.compressed_page_size or 0) < 0 or (header.uncompressed_page_size or 0) < 0:
+            return found  # the decoder says what is wrong
+        data = header.data_page_header or header.data_page_header_v2
+        if header.type == _DICTIONARY:
+            found.dictionary = max(found.dictionary, header.uncompressed_page_size or 0)
+        elif header.type in (_DATA, _DATA_V2) and data is not None:
+            found.values.append(max(0, data.num_values or 0))
+            found.bytes.append(header.uncompressed_page_size or 0)
+            seen += found.values[-1]
+        at += size + (header.compressed_page_size or 0)
+    return found
+
+
+def _header(source: OpenFile, at: int, stop: int) -> tuple[PageHeader | None, int]:
+    length = _HEADER_BYTES
+    while True:
+        try:
+            return compact.decode(PageHeader, source.read_up_to(at, min(length, stop - at)))
+        except FooterError:
+            if length >= min(stop - at, _MOST_HEADER_BYTES):
+                return None, 0
+            length *= 16
+        except DamagedFileError:
+            return None, 0
+
+
+def check_page(path: str, where: str, sizes: PageSizes, longest: int, repeated: bool) -> None:
+    """Raise LimitError where one page, or one value, takes more than half of max_memory.
+
+    where  "row group 3, column id", for the error; the others as rows_at_once has them
+    """
+    most = limits().max_memory
+    page = max(sizes.bytes, default=0) + sizes.dictionary
+    held = max(sizes.values, default=0) * longest if repeated else longest
+    if 2 * max(page, held) > most:
+        what = f"a page of it takes {page} bytes" if page >= held else f"values of one page take {held} bytes"
+        hint = "raise it for a file that you trust"
+        half = "over half of " + parameter("max_memory")
+        raise LimitError(path, f"{where}: {what} when decoded, " + half + f", {most}; {hint}")
+
+
+def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeated: bool) -> int:
+    """How many rows to decode at a time, at most `wanted`: half of max_memory is for pages, half for values.
+
+    sizes     that passed check_page
+    rows      of the row group
+    longest   bytes that one value takes at most, where pages hold less: of a fixed width, or in the dictionary
+    repeated  whether a row may have several values
+    """
+    most = limits().max_memory
+    values, pages = np.array(sizes.values, np.int64), np.array(sizes.bytes, np.int64)
+    per_row = max(1, -(-int(values.sum()) // max(rows, 1))) if repeated else 1
+    reach = np.concatenate(([0], np.cumsum(pages)))
+    ends = np.cumsum(values)
+    count = wanted
+    while count > 1:
+        last = np.minimum(np.searchsorted(ends, ends - values + count * per_row, "left") + 1, len(ends))
+        window = int((reach[last] - reach[:-1]).max(initial=0))
+        if 2 * max(window, count * per_row * longest) <= most:
+            break
+        count //= 2
+    return count
+
+
+# --- decode ---------------------------------------------------------------------------------------
+
+# What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
+PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)
+_STREAM_BYTES = 1 << 20
+# What decompression can make of one byte: zstd's shortest block is four bytes for 128 KiB. Brotli has no such bound.
+_MOST_OF_A_BYTE = {
+    CompressionCodec.UNCOMPRESSED: 1,
+    CompressionCodec.SNAPPY: 64,
+    CompressionCodec.GZIP: 1032,
+    CompressionCodec.LZ4: 255,
+    CompressionCodec.LZ4_RAW: 255,
+    CompressionCodec.ZSTD: 32768,
+}
+_WHOLE = 64  # times max_memory is what all texts of a dictionary's column may take, as they are hashed one by one
+
+
+class ColumnReader:
+    """Decodes one column of one file; one object may be used by many threads."""
+
+    def __init__(self, source: OpenFile, leaf: Leaf) -> None:
+        footer = source.footer()
+        self.path = source.path
+        self.leaf = leaf
+        self._source = source
+        self._file: pq.ParquetFile | None = None
+        chunks = footer.column_chunks(leaf.index)
+        self._rows, self._values = footer.rows, chunks.num_values
+        self._codecs, self._extents = chunks.codecs, chunks.extents
+        data = one_column(footer, leaf)
+        shell = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
+        try:
+            self._metadata = pq.read_metadata(pa.BufferReader(shell))
+        except PYARROW_ERRORS as error:
+            raise self._damaged(error) from error
+
+    @contextmanager
+    def staying_open(self) -> Iterator[ColumnReader]:
+        """Keep the file open for one thread over several row groups: opening takes longer than decoding a small one."""
+        held = copy(self)
+        with ExitStack() as stack:
+            try:
+                held._file = stack.enter_context(self._open(None))
+            except PYARROW_ERRORS as error:
+                raise self._damaged(error) from error
+            yield held
+
+    @contextmanager
+    def _open(self, span: tuple[int, int] | None) -> Iterator[pq.ParquetFile]:
+        options: dict[str, Any] = {"binary_type": pa.large_binary()} if self.leaf.physical == BYTE_ARRAY else {}
+        with (
+            self._source.arrow_file(span) as opened,
+            pq.ParquetFile(
+                opened,
+                metadata=self._metadata,
+                buffer_size=_STREAM_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
+                **options,
+            ) as file,
+        ):
+            yield file
+
+    def batches(self, row_group: int) -> Iterator[pa.Array]:
+        """Yield the leaf's values of one row group, in order, nulls included, in bounded batches.
+
+        Raises DamagedFileError where pages do not decode or a checksum is wrong, LimitError where they take more
+        memory than is allowed.
+        """
+        at_once = self._rows_at_once(row_group)
+        try:
+            with self._open(self._extents[row_group]) if self._file is None else nullcontext(self._file) as file:
+                rows = 0
+                for batch in file.iter_batches(at_once, row_groups=[row_group], use_threads=False):
+                    rows += batch.num_rows
+                    yield _leaf_values(batch.column(0))
+        except PYARROW_ERRORS as error:
+            raise self._damaged(error, row_group) from error
+        if rows != self._rows[row_group]:  # a filter of a part would deny the rest
+            where = f"row group {row_group}, column {self.leaf.name}"
+            raise DamagedFileError(self.path, f"{where} decodes to {rows} rows of {self._rows[row_group]}")
+
+    def _rows_at_once(self, row_group: int) -> int:
+        values = int(self._values[row_group] or 0)
+        if self._is_tiny(row_group):
+            return BATCH_ROWS
+        sizes = page_sizes(self._source, self._extents[row_group], values)
+        if sizes is None:
+            return BATCH_ROWS
+        rows, longest = int(self._rows[row_group] or 0), self.leaf.width or 1
+        if self.leaf.physical == BYTE_ARRAY:
+            # No value is longer than the dictionary. Most are far shorter, and then it is worth to look.
+            held = values if self.leaf.repeated else min(values, BATCH_ROWS)
+            few = 2 * held * sizes.dictionary <= limits().max_memory
+            longest = sizes.dictionary if few else self._longest(row_group, values, sizes)
+        where = f"row group {row_group}, column {self.leaf.name}"
+        check_page(self.path, where, sizes, longest, self.leaf.repeated)
+        return rows_at_once(sizes, rows, longest, BATCH_ROWS, self.leaf.repeated)
+
+    def _is_tiny(self, row_group: int) -> bool:
+        """Whether a chunk's bytes are too few for pages over the limit, so that these need not be looked at.
+
+        A batch of values of a few bytes each is small. A page is at most what its compression can make of a byte.
+        """
+        start, stop = self._extents[row_group]
+        grown = _MOST_OF_A_BYTE.get(self._codecs[row_group])
+        return (
+            not self.leaf.repeated
+            and 0 < (self.leaf.width or 0) <= 16
+            and grown is not None
+            and 2 * (stop - start) * grown <= limits().max_memory
+        )
+
+    def _longest(self, row_group: int, values: int, sizes: PageSizes) -> int:
+        """Bytes of the longest text in a chunk's dictionary. Raises LimitError where all its values take too many."""
+        where, most = f"row group {row_group}, column {self.leaf.name}", _WHOLE * limits().max_memory
+        check_page(self.path, where, sizes, 1, repeated=False)  # the dictionary itself
+        longest = total = 0
+        try:
+            with (
+                self._source.arrow_file(self._extents[row_group]) as opened,
+                pq.ParquetFile(
+                    opened,
+                    metadata=self._metadata,
+                    buffer_size=_STREAM_BYTES,
+                    pre_buffer=False,
+                    read_dictionary=[".".join(f"c{i}" for i in range(len(self.leaf.path)))],
+                ) as file,
+            ):
+                for batch in file.iter_batches(BATCH_ROWS, row_groups=[row_group], use_threads=False):
+                    found = _leaf_values(batch.column(0))
+                    if not pt.is_dictionary(found.type) or not len(found.dictionary):
+                        break
+                    lengths = np.diff(offsets_of(found.dictionary).astype(np.int64))
+                    longest = max(longest, int(lengths.max()))
+                    if longest * values <= most:
+                        break  # the first batch has the whole dictionary
+                    total += int(lengths[found.indices.drop_null()].sum())
+                    if total > most:
+                        text = f"{where}: its values take over {most} bytes when decoded, {_WHOLE} times "
+                        hint = parameter("max_memory") + "; raise it for a file that you trust"
+                        raise LimitError(self.path, text + hint)
+        except PYARROW_ERRORS as error:
+            raise self._damaged(error, row_group) from error
+        return longest
+
+    def _damaged(self, error: Exception, row_group: int | None = None) -> DamagedFileError:
+        where = f"row group {row_group}, " if row_group is not None else ""
+        return DamagedFileError(self.path, f"{where}column {self.leaf.name} cannot be decoded: {first_line(error)}")
+
+
+def _leaf_values(array: pa.Array) -> pa.Array:
+    while pt.is_nested(array.type):
+        # A list's flatten leaves out what lies under null lists, a struct's hands its nulls down.
+        array = array.flatten()[0] if pt.is_struct(array.type) else array.flatten()
+    return array

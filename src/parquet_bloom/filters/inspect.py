@@ -1,0 +1,286 @@
+"""What filters a file has, where they lie, how full they are, and what is wrong with them.
+
+Reads the filters, never the data: what only decoding can show (another hash under a good header)
+is the job of `verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from parquet_bloom.arguments import column_names
+from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
+from parquet_bloom.filters.tails import older_footers, open_logged, tails_of
+from parquet_bloom.format.footer import Footer
+from parquet_bloom.format.schema import Leaf, select_leaves
+from parquet_bloom.format.statistics import counts_in
+from parquet_bloom.kernels.block import BLOCK_BYTES
+from parquet_bloom.source.columns import shown_leaves
+from parquet_bloom.source.names import find
+from parquet_bloom.source.results import Printed, each, filters_table, table_of
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.shown import counted, line_of
+from parquet_bloom.storage.table_folders import Tables
+
+# --- lacking --------------------------------------------------------------------------------------
+#
+# Which row groups lack a filter that somebody counts on.
+
+
+def lacking_filters(
+    footer: Footer,
+    leaves: Sequence[Leaf],
+    filters: Sequence[Any],
+    columns: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+) -> dict[str, list[int]]:
+    """Column -> row groups that hold a value of it, or may, and have no filter that readers use.
+
+    leaves   of the file, as people name them
+    filters  filters.inspect.FilterInfo of the file, of these columns at least; one with problems is none
+    columns  names or patterns; None: no column is asked for
+    Raises UnknownColumnError.
+    """
+    if columns is None:
+        return {}
+    sound = {(one.row_group, one.column) for one in filters if is_sound(one)}
+    lacking = {}
+    for leaf in select_leaves(leaves, columns, exclude):
+        groups = [
+            n for n in range(footer.n_row_groups) if (n, leaf.name) not in sound and _holds(footer, n, leaf.index)
+        ]
+        if groups:
+            lacking[leaf.name] = groups
+    return lacking
+
+
+def _holds(footer: Footer, group: int, column: int) -> bool:
+    """Whether a column chunk holds a value that is no NULL; True where the footer does not say."""
+    values, nulls = counts_in(footer.meta(group, column))
+    return values > 0 and values != nulls
+
+
+# --- inspect --------------------------------------------------------------------------------------
+
+_PREFETCHED = 32 << 20  # bytes of filters
+
+
+@dataclass(slots=True, repr=False)
+class FilterInfo(Printed):
+    """One filter.
+
+    spec            its form; None where the header is not understood
+    rule            how its values were hashed; several, joined by "or", where the header does not say
+    offset, length  bloom_filter_offset, bloom_filter_length (None: the footer has none), bytes. Of statistics
+                    no offset, and the bytes of its text or struct
+    place           "chunk-start", "footer" (behind all chunks), "tail" (behind an older footer) or "between" row groups
+                    or chunks; of statistics "column metadata", or "Statistics" where the draft had it
+    num_bytes       of the bitset; blocks are 32 bytes each, statistics has none
+    hash_functions  of statistics: positions a value takes; 0 for other forms
+    bits_set        of 8 * num_bytes
+    fpp             exact false positive rate for random absent values
+    estimated_ndv   distinct values, from the share of bits set
+    problems        contradictions, each with both numbers; empty for a sound filter
+    notes           what is not wrong but makes it no evidence
+    """
+
+    row_group: int
+    column: str
+    offset: int | None
+    length: int | None
+    place: str
+    spec: str | None = None
+    rule: str | None = None
+    num_bytes: int = 0
+    blocks: int = 0
+    hash_functions: int = 0
+    bits_set: int = 0
+    fpp: float = 0.0
+    estimated_ndv: float = 0.0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, repr=False)
+class FileInfo(Printed):
+    """All filters of a file, in the order of row groups and columns.
+
+    older_footers       footers that tails of ours left in the file, before the one that counts
+    older_footer_bytes  what they take, lengths and magics included
+    tails    how many tails `remove` takes off; the others lie under somebody else's later footer, or moved
+    lacking  of the columns that were asked for by assert_filters, those without a sound filter in some row groups
+             that hold a value: column -> these row groups
+    """
+
+    _more: ClassVar = ("filter_bytes", "problems")
+
+    path: str
+    size: int
+    rows: int
+    row_groups: int
+    columns: int
+    created_by: str | None
+    filters: list[FilterInfo] = field(default_factory=list)
+    older_footers: int = 0
+    older_footer_bytes: int = 0
+    tails: int = 0
+    lacking: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def filter_bytes(self) -> int:
+        """Bytes of all bitsets, without headers."""
+        return sum(f.num_bytes for f in self.filters)
+
+    @property
+    def problems(self) -> int:
+        """How many contradictions the filters have."""
+        return sum(len(f.problems) for f in self.filters)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter."""
+        return table_of(FilterInfo, self.filters)
+
+
+@dataclass(slots=True, repr=False)
+class InspectReport(Printed):
+    """A report a file, and the files among several that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
+
+    files: list[FileInfo]
+    failed: list[FailedFile]
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return line_of(self, counted(sum(len(file.filters) for file in self.files), "filters"))
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter, with the path of its file; files without filters have none."""
+        return filters_table(FilterInfo, self.files)
+
+
+def inspect(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
+    assert_filters: str | Sequence[str] | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
+    progress: ProgressCallback | None = None,
+) -> InspectReport:
+    """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
+
+    source      paths or URIs (file:, s3:, gs:, hdfs: and others)
+    columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
+    assert_filters  one name or pattern of a column, or a list; what they lack is said in `lacking` of each file
+    filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    progress    is called with a Progress for every file and every row group
+    Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
+    that was named.
+    """
+
+    def work(file: DataFile) -> FileInfo:
+        with open_logged(file) as opened:
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            info = _inspect(opened, select_leaves(named, wanted, left_out), meter)
+            info.lacking = lacking_filters(opened.footer(), named, info.filters, asserted, left_out)
+            return info
+
+    wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+    asserted = column_names(assert_filters, "assert_filters")
+    if wanted is not None and asserted is not None:
+        wanted += asserted
+    tables = Tables()
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    file_set = found.file_set
+    meter = Meter(progress, file_set.files, unit="row groups")
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
+    return InspectReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
+
+
+def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:
+    footer = source.footer()
+    metadata = footer.metadata
+    info = FileInfo(
+        source.path, source.size, metadata.num_rows or 0, footer.n_row_groups, len(footer.leaves), metadata.created_by
+    )
+    older = older_footers(source)
+    info.older_footers, info.older_footer_bytes = len(older), sum(length for _, length in older)
+    info.tails = sum(1 for _ in tails_of(source)) if older else 0
+    tail_at = min((offset + length for offset, length in older), default=source.size)
+    filters = StoredFilters(source)
+    row_groups = [[filters.of(group, leaf) for leaf in leaves] for group in range(footer.n_row_groups)]
+    prefetched = _Prefetch(source, [one.extent for chunks in row_groups for stored in chunks for one in stored])
+    for group, chunks in enumerate(row_groups):
+        for leaf, stored in zip(leaves, chunks, strict=True):
+            meta = footer.meta(group, leaf.index)
+            if meta.bloom_filter_offset is not None and all(one.offset is None for one in stored):
+                missing = FilterInfo(group, leaf.name, meta.bloom_filter_offset, meta.bloom_filter_length, "nowhere")
+                missing.problems.append(f"bloom_filter_offset is {meta.bloom_filter_offset}, which points at no filter")
+                info.filters.append(missing)
+            for one in stored:
+                prefetched.step()
+                info.filters.append(_described(one, filters.pages_end, tail_at))
+        meter.part(group + 1, footer.n_row_groups)
+    return info
+
+
+def _described(stored: StoredFilter, pages_end: int, tail_at: int) -> FilterInfo:
+    found = stored.describe()
+    place = "tail" if (stored.offset or 0) >= tail_at else stored.place(pages_end)
+    info = FilterInfo(
+        stored.row_group,
+        stored.leaf.name,
+        stored.offset,
+        stored.length,
+        place,
+        found.spec,
+        found.rule,
+        found.num_bytes,
+        problems=found.problems,
+        notes=found.notes,
+    )
+    refusal = stored.refusal or stored.leaf.refusal
+    if refusal is not None:
+        info.notes.insert(0, f"not used: {refusal}")
+    if found.bloom is not None:
+        info.hash_functions, info.bits_set = found.bloom.hash_functions, found.bits_set
+        info.fpp, info.estimated_ndv = found.bloom.fpp, found.bloom.estimated_ndv
+    info.blocks = 0 if info.hash_functions else info.num_bytes // BLOCK_BYTES
+    return info
+
+
+class _Prefetch:
+    """Reads the filters of a remote file some at a time, side by side, before they are looked at one by one."""
+
+    def __init__(self, source: OpenFile, extents: Sequence[tuple[int, int] | None]) -> None:
+        """extents  offset and bytes of each filter in the order of the steps; None of one in the footer."""
+        self._source = source
+        self._extents = [one or (0, 0) for one in extents]
+        self._at = self._held = 0
+
+    def step(self) -> None:
+        """The next filter is about to be looked at."""
+        if self._at == self._held and self._source.is_remote:
+            size = 0
+            while self._held < len(self._extents) and (size == 0 or size + self._extents[self._held][1] <= _PREFETCHED):
+                size += self._extents[self._held][1]
+                self._held += 1
+            self._source.prefetch((at, n) for at, n in self._extents[self._at : self._held] if 0 < n <= _PREFETCHED)
+        self._at += 1

@@ -1,0 +1,367 @@
+"""Where a column chunk's filter lies, what its bytes say, and whether the two agree.
+
+Unknown is no error: a hash or a form we do not know gives no evidence. Damage is one: header,
+length, file range and the gap to the next known structure must agree, because bits read under a
+wrong size or at a wrong place answer "absent" for values that are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, UnknownFilterError
+from parquet_bloom.format import final
+from parquet_bloom.format.derived import derived
+from parquet_bloom.format.filters import HEADER_BYTES, BloomFilter, Header, believe, decode_filter, recognise
+from parquet_bloom.format.final import Candidate, Rule
+from parquet_bloom.format.footer import ChunkKey, Footer, chunk_extent
+from parquet_bloom.format.footer_filters import filters_of_column
+from parquet_bloom.format.outline import NONE, Outline, Slot, extents
+from parquet_bloom.format.provenance import read_entries, rules_of
+from parquet_bloom.format.statistics import Counts, blank, counts_in
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.block import block_contains, block_index
+from parquet_bloom.kernels.split_block import MAX_BYTES
+from parquet_bloom.storage.open_file import OpenFile
+
+# --- filter ranges --------------------------------------------------------------------------------
+#
+# Where the filters of one column lie, for all row groups at once.
+#
+# Most filters are `final`, of a power-of-two size, with a length in the footer that agrees with everything
+# around. These have a range; the others are for filters.locate, which decides what may be believed, one by one.
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFilterRanges:
+    """The filters of one column; every array has one element a row group.
+
+    exists     bool: the footer points at one, or holds one itself
+    fits       bool: length, room and pages allow the filter of `final` that the length promises
+    offset     int64, bytes from the start of the file
+    num_bytes  int64, of the bitset, where it fits
+    """
+
+    exists: Flags
+    fits: Flags
+    offset: Integers
+    num_bytes: Integers
+
+
+@derived
+def filter_ranges_of(outline: Outline, column: int) -> ColumnFilterRanges:
+    """The ranges of a column's filters."""
+    return _filter_ranges(outline, column)
+
+
+def fitting_ranges(outline: Outline, keys: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Offset and num_bytes, see ColumnFilterRanges, of the filters that fit; by chunk, those without one left out."""
+    groups_of: dict[int, list[int]] = {}
+    for group, column in keys:
+        groups_of.setdefault(column, []).append(group)
+    fitting: dict[tuple[int, int], tuple[int, int]] = {}
+    for column, groups in groups_of.items():
+        ranges = filter_ranges_of(outline, column)
+        here = np.array(groups, np.int64)
+        here = here[ranges.fits[here]]
+        pairs = zip(ranges.offset[here].tolist(), ranges.num_bytes[here].tolist(), strict=True)
+        fitting.update(zip(((group, column) for group in here.tolist()), pairs, strict=True))
+    return fitting
+
+
+@lru_cache(1)
+def sizes() -> tuple[Integers, Integers]:
+    """Every power of two of bitset bytes, and what it takes with its header."""
+    num_bytes = [1 << i for i in range(5, MAX_BYTES.bit_length())]
+    return np.array([n + len(final.header(n)) for n in num_bytes]), np.array(num_bytes)
+
+
+@lru_cache(64)
+def header_of(num_bytes: int) -> bytes:
+    """The final header of a bitset of so many bytes."""
+    return final.header(num_bytes)
+
+
+@derived
+def _structures(outline: Outline) -> tuple[Integers, ...]:
+    """Say where the structures of a file lie.
+
+    Pages of all chunks, the sorted starts of all structures, offsets that several chunks share; the sorted starts of
+    all chunks, and how far the pages of each and of those before it reach.
+    """
+    slots = outline.slots
+    start, stop = extents(outline)
+    filters = slots[Slot.FILTER_OFFSET]
+    indexes = [s[s > 0] for s in (slots[Slot.OFFSET_INDEX], slots[Slot.COLUMN_INDEX], filters)]
+    starts = np.sort(np.concatenate([[outline.start], start.reshape(-1), *indexes]))
+    used = np.sort(filters[filters > 0])
+    shared = used[1:][used[1:] == used[:-1]]
+    order = np.argsort(start, axis=None, kind="stable")
+    reach = np.maximum.accumulate(stop.reshape(-1)[order])
+    return start, stop, starts, shared, start.reshape(-1)[order], reach
+
+
+def _filter_ranges(outline: Outline, column: int) -> ColumnFilterRanges:
+    offset = outline.slots[Slot.FILTER_OFFSET, :, column]
+    length = outline.slots[Slot.FILTER_LENGTH, :, column]
+    exists = is_pointed_at(offset)
+    pointed_at = exists.copy()
+    exists[list(filters_of_column(outline, column))] = True
+    totals, num_bytes = sizes()
+    at = np.minimum(np.searchsorted(totals, length), len(totals) - 1)
+    fits = pointed_at & (offset >= 4) & (offset < outline.start) & (totals[at] == length)
+    if fits.any():
+        start, stop, starts, shared, chunks, reach = _structures(outline)
+        after = np.searchsorted(starts, offset, side="right")
+        following = np.where(after < len(starts), starts[np.minimum(after, len(starts) - 1)], outline.start)
+        fits &= length <= following - offset
+        fits &= ~((offset < stop[:, column]) & (start[:, column] < offset + length))
+        before = np.searchsorted(chunks, offset, side="right")
+        fits &= (before == 0) | (reach[np.maximum(before, 1) - 1] <= offset)
+        if len(shared):
+            fits &= ~np.isin(offset, shared)
+    return ColumnFilterRanges(exists, fits, offset, num_bytes[at])
+
+
+def is_pointed_at(offset: Integers) -> Flags:
+    """Where the footer points at a filter; at a negative offset there is none, which is told as damage."""
+    there: Flags = (offset != 0) & (offset != NONE)
+    return there
+
+
+# --- locate ---------------------------------------------------------------------------------------
+
+_FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRange:
+    """Where the footer says a filter lies.
+
+    offset  bytes from the start of the file
+    length  bloom_filter_length, header and bitset; None where the footer has none
+    room    bytes to the next known structure
+    pages   where the chunk's own pages lie, start and end
+    rule    what the file's own metadata says of the hash, if it is believed
+    sharers how many column chunks point at this offset; a filter speaks of one
+    reach   how far the pages of all chunks go that start at or before this offset
+    counts  num_values and null_count of the chunk
+    """
+
+    offset: int
+    length: int | None
+    room: int
+    pages: tuple[int, int]
+    rule: Rule | None = None
+    sharers: int = 1
+    reach: int = 0
+    counts: Counts = (0, None)
+
+    def fits(self, num_bytes: int) -> bool:
+        """Whether length, room and pages allow a filter of `final` with num_bytes of bitset there."""
+        header = Header("final", num_bytes, (Candidate(final.RULE, (self.length or 0) - num_bytes),))
+        return self.offset >= 4 and self.length is not None and contradiction(header, self) is None
+
+    @property
+    def total(self) -> int:
+        """Bytes of header and bitset as something other than the header tells them."""
+        return self.length if self.length is not None else self.room
+
+
+class FilterRanges:
+    """The ranges of all filters in the body of one file."""
+
+    def __init__(self, footer: Footer) -> None:
+        self._footer = footer
+        self._rules = rules_of(read_entries(footer))
+        self._used = Counter(chunk.meta_data.bloom_filter_offset for _, _, chunk in footer.chunks())
+
+    def __getitem__(self, key: ChunkKey) -> FilterRange | None:
+        """The range of a chunk's filter; None where the footer points at none."""
+        meta = self._footer.meta(*key)
+        offset = meta.bloom_filter_offset
+        if offset in (None, 0, NONE):
+            return None
+        room = max(0, self._footer.room_at(offset)) if offset < self._footer.start else 0
+        return FilterRange(
+            offset,
+            meta.bloom_filter_length,
+            room,
+            chunk_extent(meta),
+            self._rules.get(key),
+            self._used[offset],
+            self._footer.pages_reach(offset),
+            counts_in(meta),
+        )
+
+
+def read_header(source: OpenFile, filter_range: FilterRange) -> Header:
+    """Read and recognise a filter's header. Raises FilterFormatError, UnknownFilterError."""
+    if filter_range.offset < 4 or filter_range.room <= 0:
+        raise FilterFormatError(f"bloom_filter_offset {filter_range.offset} lies outside the file's body")
+    if filter_range.offset < filter_range.reach:
+        raise FilterFormatError(_among_pages(f"bloom_filter_offset {filter_range.offset} lies", filter_range))
+    data = source.read_up_to(filter_range.offset, HEADER_BYTES)
+    return believe(recognise(data, filter_range.total), filter_range.rule)
+
+
+def _among_pages(what: str, filter_range: FilterRange) -> str:
+    start, stop = filter_range.pages
+    if start <= filter_range.offset < stop:
+        return f"{what} among the chunk's pages from {start} to {stop}"
+    return f"{what} among another chunk's pages, which end at {filter_range.reach}"
+
+
+def contradiction(header: Header, filter_range: FilterRange) -> str | None:
+    """Where header, length and range disagree, with both numbers; None if they agree."""
+    totals = sorted({c.bits_at + header.num_bytes for c in header.candidates})
+    shown = " or ".join(map(str, totals))
+    if filter_range.length is not None and filter_range.length not in totals:
+        return f"bloom_filter_length is {filter_range.length}, header and bitset take {shown} bytes"
+    if filter_range.sharers > 1:
+        return f"{filter_range.sharers} column chunks point at offset {filter_range.offset}, a filter speaks of one"
+    start, stop = filter_range.pages
+    if filter_range.offset < filter_range.reach:
+        return _among_pages(f"header and bitset take {shown} bytes at {filter_range.offset},", filter_range)
+    if filter_range.offset < stop and start < filter_range.offset + totals[0]:
+        where = f"bytes at {filter_range.offset}, among the chunk's pages from {start} to {stop}"
+        return f"header and bitset take {shown} {where}"
+    if totals[0] > filter_range.room:
+        return f"header and bitset take {shown} bytes, but the next structure begins after {filter_range.room}"
+    if filter_range.length is None and filter_range.room not in totals:
+        next_one = f"the next structure begins after {filter_range.room}"
+        return f"no bloom_filter_length; header and bitset take {shown} bytes, {next_one}"
+    if header.num_bytes > split_block.MAX_BYTES:
+        return f"numBytes is {header.num_bytes}, over the {split_block.MAX_BYTES} that readers take"
+    return None
+
+
+def read_filter(source: OpenFile, filter_range: FilterRange) -> BloomFilter:
+    """Read a whole filter whose header, length, range and checksum agree. Raises FilterFormatError where not."""
+    return _whole(source, filter_range, _agreeing(source, filter_range))
+
+
+def _agreeing(source: OpenFile, filter_range: FilterRange) -> Header:
+    header = read_header(source, filter_range)
+    problem = contradiction(header, filter_range)
+    if problem is not None:
+        raise FilterFormatError(problem)
+    return header
+
+
+def _whole(source: OpenFile, filter_range: FilterRange, header: Header) -> BloomFilter:
+    end = max(c.bits_at for c in header.candidates) + header.num_bytes
+    bloom = decode_filter(source.read_up_to(filter_range.offset, end), filter_range.total, filter_range.rule)
+    problem = bloom.rotten
+    if problem is not None:
+        raise FilterFormatError(problem)
+    return bloom
+
+
+def check_blank(counts: Counts) -> None:
+    """Raise for a filter without any bit where that is no evidence, see contents.blank."""
+    found = blank(counts)
+    if found is not None:
+        reason, wrong = found
+        raise (FilterFormatError if wrong else UnknownFilterError)(reason)
+
+
+def any_bit(source: OpenFile, offset: int, length: int) -> bool:
+    """Whether a bitset has a bit that is set; reads until there is one, which is nearly always soon."""
+    step = _FIRST_LOOK
+    while length > 0:
+        data = source.read_up_to(offset, min(step, length))
+        if data.count(0) < len(data):
+            return True
+        offset, length, step = offset + step, length - step, _FURTHER * step
+    return False
+
+
+def span_of(source: OpenFile, footer: Footer, filter_range: FilterRange) -> tuple[int, int] | None:
+    """The bytes a filter takes, for cutting them out; None where that is not certain."""
+    try:
+        header = read_header(source, filter_range)
+    except FilterFormatError:
+        return None
+    totals = [c.bits_at + header.num_bytes for c in header.candidates]
+    total = filter_range.room if filter_range.room in totals else totals[0]
+    if total > filter_range.room:
+        return None
+    start, stop = filter_range.offset, filter_range.offset + total
+    return None if footer.overlaps_pages(start, stop) else (start, stop)
+
+
+def spans_of(source: OpenFile, footer: Footer, keys: Collection[ChunkKey]) -> dict[ChunkKey, tuple[int, int] | None]:
+    """`span_of` for the filters of several chunks; those at whose filter the footer does not point are left out.
+
+    Their headers are read together. Where one is, to the byte, that of `final` for the length in the footer, and
+    everything around agrees (filters.locate), nothing else is to be asked.
+    """
+    fits = fitting_ranges(outline, keys) if (outline := outline_of(source)) is not None else {}
+    headers = {key: (offset, header_of(num_bytes)) for key, (offset, num_bytes) in fits.items()}
+    found = source.read_ranges([(offset, len(header)) for offset, header in headers.values()])
+    spans: dict[ChunkKey, tuple[int, int] | None] = {
+        key: (offset, offset + len(header) + fits[key][1])
+        for (key, (offset, header)), data in zip(headers.items(), found, strict=True)
+        if data == header
+    }
+    left = [key for key in keys if key not in spans]
+    located = FilterRanges(footer) if left else None
+    filter_ranges = {
+        key: filter_range for key in left if located is not None and (filter_range := located[key]) is not None
+    }
+    source.prefetch((filter_range.offset, HEADER_BYTES) for filter_range in filter_ranges.values())
+    return spans | {key: span_of(source, footer, filter_range) for key, filter_range in filter_ranges.items()}
+
+
+def outline_of(source: OpenFile) -> Outline | None:
+    """A file's outline; None where it has none, as its column chunks lie in other files."""
+    try:
+        return source.outline()
+    except DamagedFileError:
+        return None
+
+
+def probe(source: OpenFile, filter_range: FilterRange, plain: bytes) -> bool:
+    """Ask a filter for one value by its PLAIN bytes: True is "perhaps", False is "certainly not".
+
+    Reads the header and one block, about 50 bytes. With a length in the footer both are asked for
+    together: they are then the header of `final` and its block, if the header is so to the byte.
+    Probing by length alone would lose rows (fixtures/malformed_lab/04_unknown_hash2.parquet).
+
+    Raises FilterFormatError and UnknownFilterError where the filter is no evidence.
+    """
+    num_bytes = final.num_bytes_for(filter_range.length) if filter_range.length is not None else None
+    if num_bytes is not None and filter_range.fits(num_bytes):
+        expected = final.header(num_bytes)
+        h = final.RULE.hash_value(plain)
+        at = len(expected) + 32 * block_index(h, num_bytes // 32, final.RULE.index)
+        head, block = source.read_ranges([(filter_range.offset, len(expected)), (filter_range.offset + at, 32)])
+        if head == expected:
+            if not any(block) and not any_bit(source, filter_range.offset + len(expected), num_bytes):
+                check_blank(filter_range.counts)
+            return block_contains(block, h)
+    header = _agreeing(source, filter_range)
+    if header.crc is not None:
+        return _whole(source, filter_range, header).might_contain(plain)
+    ranges, hashes = [], []
+    for candidate in header.candidates:
+        rule = candidate.rule
+        h = rule.hash_value(plain)
+        block_at = candidate.bits_at + 32 * block_index(h, header.num_bytes // 32, rule.index)
+        if filter_range.offset + block_at + 32 <= source.size:
+            ranges.append((filter_range.offset + block_at, 32))
+            hashes.append(h)
+    blocks = source.read_ranges(ranges)
+    if not any(map(any, blocks)) and not any_bit(source, filter_range.offset + header.size, header.num_bytes):
+        check_blank(filter_range.counts)
+    return any(block_contains(block, h) for block, h in zip(blocks, hashes, strict=True))

@@ -1,0 +1,448 @@
+"""Which columns have their filters everywhere, which lack some, and which have lost them since what version of a table.
+
+    footers -> per file and column: row groups that hold a value, those of them with a sound filter
+    log     -> when each file came, and our commits        (source.history)
+            -> lost: its rows came after the column had filters; else it lacks them, and that is all one can say
+            -> the command that adds what is missing, with the options of the last commit of ours on that column
+
+Footers are read, and of each filter its header and at most its first 16 KiB; no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parquet_bloom.arguments import column_names
+from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
+from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
+from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
+from parquet_bloom.filters.tails import older_footers, open_logged
+from parquet_bloom.format.filters import HEADER_BYTES
+from parquet_bloom.format.footer import ChunkKey
+from parquet_bloom.format.forms.known import DEFAULT_SPEC, FORMATS, format_named
+from parquet_bloom.format.outline import NONE, Slot
+from parquet_bloom.format.schema import Leaf, select_leaves
+from parquet_bloom.kernels import split_block
+from parquet_bloom.source.columns import leaves_of, shown_leaves
+from parquet_bloom.source.history import FilterOptions, History, Version
+from parquet_bloom.source.names import Sources, Typed, add_command, find, named_table, typed_sources
+from parquet_bloom.source.results import Printed, each, table_of
+from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.table_folders import Tables
+
+# --- glance ---------------------------------------------------------------------------------------
+#
+# Whether a filter is sound, how large it is and how full, by its header and at most its first 16 KiB.
+#
+# A hash spreads values over all blocks alike, so the first blocks of a filter are as full as the others.
+
+FIRST_BYTES = 16 << 10  # of a bitset
+_AT_ONCE = 16 << 20  # bytes that are fetched together
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """One filter.
+
+    sound      readers use it, as far as its header and its place show
+    num_bytes  of the bitset; 0 where the header is not understood
+    fpp        false positive rate: of a larger filter that of its first FIRST_BYTES; None where it is not sound
+    """
+
+    sound: bool
+    num_bytes: int = 0
+    fpp: float | None = None
+
+
+def glances(source: OpenFile, chunks: Sequence[tuple[int, Leaf]]) -> Iterator[tuple[ChunkKey, Glance]]:
+    """Look at all filters of some chunks, (row group, column) of one file. Raises StorageError and as OpenFile.footer.
+
+    What lies close together is read at once, and on a remote storage side by side.
+    """
+    filters = StoredFilters(source)
+    stored = [one for group, leaf in chunks for one in filters.of(group, leaf)]
+    first = size = 0
+    for number, one in enumerate(stored):
+        size += _first_bytes(one)[1]
+        if size >= _AT_ONCE or number + 1 == len(stored):
+            some, first, size = stored[first : number + 1], number + 1, 0
+            source.prefetch(at for at in map(_first_bytes, some) if at[1])
+            yield from (((one.row_group, one.leaf.index), _glance(source, one)) for one in some)
+
+
+def _first_bytes(stored: StoredFilter) -> tuple[int, int]:
+    offset, length = stored.extent or (0, 0)
+    return offset, min(length, HEADER_BYTES + FIRST_BYTES)
+
+
+def _glance(source: OpenFile, stored: StoredFilter) -> Glance:
+    if isinstance(stored, InBody) and stored.range.total > HEADER_BYTES + FIRST_BYTES and stored.refusal is None:
+        found = _large(source, stored)
+        if found is not None:
+            return found
+    told = stored.describe()
+    if stored.refusal is not None or not is_sound(told):
+        return Glance(False, told.num_bytes)
+    return Glance(True, told.num_bytes, None if told.bloom is None else told.bloom.fpp)
+
+
+def _large(source: OpenFile, stored: InBody) -> Glance | None:
+    """A filter of which its beginning is read; None: nothing is set there, so that all of it has to be looked at."""
+    try:
+        header = read_header(source, stored.range)
+    except (UnknownFilterError, FilterFormatError, DamagedFileError):
+        return Glance(False)
+    if header.num_bytes <= FIRST_BYTES:  # its range is longer: it contradicts itself, or has no length
+        return None
+    if contradiction(header, stored.range) is not None:
+        return Glance(False, header.num_bytes)
+    data = source.read_up_to(stored.offset + header.candidates[0].bits_at, FIRST_BYTES - HEADER_BYTES)
+    blocks = split_block.from_bytes(data[: len(data) // 32 * 32])
+    return Glance(True, header.num_bytes, split_block.exact_rate(blocks)) if blocks.any() else None
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, repr=False)
+class ColumnStatus(Printed):
+    """One column, over all files.
+
+    files, row_groups    that hold a value of it, or may: those need a filter
+    files_lacking        of these files, those of which a row group lacks a sound filter
+    row_groups_lacking   of these row groups, those that do; `row_groups_lost` counts among them
+    files_lost, row_groups_lost  of a table, those whose rows were appended, or written anew, after the column had
+                         filters in the table
+    lost_since           the first version with which such rows came; None where nothing is lost, or nobody can tell
+    filter_bytes         of all bitsets, without headers
+    fpp                  the worst false positive rate: of filters of more than 16 KiB that of their first 16 KiB; None
+                         without filters
+    fpp_target           of a table, the rate that the last `add` on the column was to stay within, or "auto"; None
+                         where nobody can tell
+    """
+
+    column: str
+    files: int = 0
+    row_groups: int = 0
+    files_lacking: int = 0
+    row_groups_lacking: int = 0
+    files_lost: int = 0
+    row_groups_lost: int = 0
+    lost_since: str | None = None
+    filter_bytes: int = 0
+    fpp: float | None = None
+    fpp_target: float | str | None = None
+
+
+@dataclass(slots=True, repr=False)
+class StatusReport(Printed):
+    """What columns have filters, and where they are missing.
+
+    columns   those that have a filter in some file, had one by the table's log, or were asked for
+    files, row_groups  that were looked at
+    table, version     of which all files are; None: they are files
+    mend      commands for a shell that add what is missing; none where nothing is, or where none would do. Of each
+              `python` is the call that does the same
+    asserted  the columns that assert_filters named
+    notes     on tables that files lie in, and on what could not be found out
+    """
+
+    columns: list[ColumnStatus]
+    failed: list[FailedFile]
+    files: int = 0
+    row_groups: int = 0
+    table: str | None = None
+    version: str | None = None
+    mend: list[str] = field(default_factory=list)
+    asserted: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no column lacks a filter anywhere."""
+        return not any(one.row_groups_lacking for one in self.columns)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a column."""
+        return table_of(ColumnStatus, self.columns)
+
+    def __repr__(self) -> str:
+        """One line: how much was looked at, and the first columns that lack filters."""
+        lacking = [one for one in self.columns if one.row_groups_lacking]
+        told = [f"{one.column} lacks {one.row_groups_lacking:,} of {one.row_groups:,}" for one in lacking[:3]]
+        more = [f"{len(lacking) - 3:,} more columns lack some"] if len(lacking) > 3 else []
+        sums = {"column": len(self.columns), "file": self.files, "row group": self.row_groups}
+        looked = ", ".join(f"{n:,} {what}{'s' * (n != 1)}" for what, n in sums.items())
+        failed = [f"{len(self.failed):,} files failed"] if self.failed else []
+        return f"StatusReport({'; '.join([looked, *told, *more, *failed])})"
+
+
+@dataclass(slots=True)
+class _Chunks:
+    """The chunks of one column in one file.
+
+    needing  that hold a value, or may
+    lacking  of these, those without a sound filter
+    unsound  of these, those with a filter that is not sound: `add` leaves it unless it is to replace it
+    """
+
+    needing: int
+    lacking: int
+    unsound: int = 0
+    filters: int = 0
+    num_bytes: int = 0
+    fpp: float | None = None
+
+
+@dataclass(slots=True)
+class _File:
+    path: str
+    row_groups: int
+    has_tail: bool
+    columns: dict[str, _Chunks]
+    asserted: list[str]
+
+
+def status(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
+    assert_filters: str | Sequence[str] | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
+    progress: ProgressCallback | None = None,
+) -> StatusReport:
+    """Say for each column which row groups have a filter, lack one, or have lost it, and what command adds them.
+
+    source      a file, a folder, a glob, a URI, or a list of them; or one table: delta:, iceberg:, ducklake:
+    columns     one name or pattern, or a list; None: those that have a filter in some file, had one by the table's log,
+                or that the table's properties ask for
+    exclude     one name or pattern, or a list
+    assert_filters  one name or pattern of a column that is to have filters, or a list; they are shown in any case
+    filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    progress    is called with a Progress for every file
+
+    Lost means: rows were appended, or written anew, with a version of the table that is later than one in which the
+    column had filters, and their file has none. Delta's log and Iceberg's metadata tell it as far back as they go;
+    DuckLake's catalog does not.
+    Raises as `inspect`.
+    """
+
+    def work(file: DataFile) -> _File:
+        with open_logged(file) as opened:
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            named = shown_leaves(opened.footer(), found.snapshot, file)
+            if found.snapshot is None:
+                asserted = [] if must_have is None else select_leaves(named, must_have, None)
+                wanted = select_leaves(named, names, left_out)
+            else:
+                asserted = [leaf for leaf in named if leaf.name in to_assert]
+                wanted = [leaf for leaf in named if leaf.path and leaf.name in chosen]
+            leaves = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
+            return _looked_at(opened, leaves, [leaf.name for leaf in asserted])
+
+    names, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+    must_have = column_names(assert_filters, "assert_filters")
+    tables = Tables()
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    to_assert, chosen = _of_table(found.snapshot, names, left_out, must_have)
+    file_set = found.file_set
+    meter = Meter(progress, file_set.files)
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter, ahead=file_set.filesystem is not None)
+    report = StatusReport([], results.failed, len(results), sum(one.row_groups for one in results))
+    history = _history(found, report)
+    if found.snapshot is None:
+        report.notes += tables.notes()
+        report.asserted = list(dict.fromkeys(name for one in results for name in one.asserted))
+    else:
+        report.table, report.version = found.snapshot.table, found.snapshot.version
+        report.asserted = [name for name in chosen if name in to_assert]
+    shown = _shown(results, found.snapshot, history, names is not None, report.asserted)
+    report.columns = [_column(name, results, history) for name in shown]
+    named = _Named.of(source, found, filesystem, raw_files, access)
+    report.mend += _mend(report.columns, results, named, history.options())
+    return report
+
+
+def _of_table(
+    snapshot: Snapshot | None, columns: list[str] | None, exclude: list[str] | None, assert_filters: list[str] | None
+) -> tuple[set[str], dict[str, None]]:
+    """The columns of a table that must have filters, and all that are to be looked at. Raises UnknownColumnError."""
+    if snapshot is None:
+        return set(), {}
+    leaves = leaves_of(snapshot.fields)
+    asserted = {} if assert_filters is None else {leaf.name for leaf in select_leaves(leaves, assert_filters, None)}
+    wanted = {leaf.name for leaf in select_leaves(leaves, columns, exclude)}
+    return set(asserted), {leaf.name: None for leaf in leaves if leaf.name in wanted or leaf.name in asserted}
+
+
+def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
+    outline = source.outline()
+    values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
+    needing = (values > 0) & ((nulls == NONE) | (nulls < values))  # bool[row groups, columns]
+    sums = needing.sum(axis=0)
+    columns = {leaf.name: _Chunks(int(sums[leaf.index]), int(sums[leaf.index])) for leaf in leaves}
+    there = [
+        (int(group), leaf) for leaf in leaves for group in np.flatnonzero(filter_ranges_of(outline, leaf.index).exists)
+    ]
+    names = {leaf.index: leaf.name for leaf in leaves}
+    sound = {(group, leaf.index): False for group, leaf in there}
+    for key, one in glances(source, there):
+        chunks = columns[names[key[1]]]
+        chunks.filters += one.sound
+        chunks.num_bytes += one.num_bytes
+        sound[key] = sound[key] or one.sound
+        if one.fpp is not None:
+            chunks.fpp = max(one.fpp, chunks.fpp or 0.0)
+    for (group, column), good in sound.items():
+        if needing[group, column]:
+            columns[names[column]].lacking -= bool(good)
+            columns[names[column]].unsound += not good
+    return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
+
+
+def _history(found: Sources, report: StatusReport) -> History:
+    """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
+    if found.table is None or found.snapshot is None:
+        return History()
+    try:
+        return found.table.history(found.snapshot)
+    except ParquetBloomError as error:
+        report.notes.append(f"nobody can tell what was lost, as the older part of the log cannot be read: {error}")
+        return History()
+
+
+def _shown(
+    files: Iterable[_File], snapshot: Snapshot | None, history: History, named: bool, asserted: Sequence[str]
+) -> list[str]:
+    """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
+    known: dict[str, bool] = (
+        dict.fromkeys((leaf.name for leaf in leaves_of(snapshot.fields)), False) if snapshot else {}
+    )
+    for file in files:
+        for name, chunks in file.columns.items():
+            known[name] = known.get(name, False) or named or chunks.filters > 0 or chunks.unsound > 0
+    there = {name for file in files for name in file.columns}
+    wished = snapshot.wishes.get("columns", []) if snapshot is not None else []
+    expected = {name for name in known if _had_since(name, (), history) is not None}
+    return [
+        name
+        for name, is_shown in known.items()
+        if name in there and (is_shown or name in expected or name in wished or name in asserted)
+    ]
+
+
+def _column(name: str, files: Sequence[_File], history: History) -> ColumnStatus:
+    told = ColumnStatus(name)
+    having = [file for file in files if name in file.columns]
+    had_since = _had_since(name, having, history)
+    options = history.options().get(name)
+    told.fpp_target = options.fpp if options is not None else None
+    lost: list[Version] = []
+    for file in having:
+        chunks = file.columns[name]
+        told.files += chunks.needing > 0
+        told.row_groups += chunks.needing
+        told.filter_bytes += chunks.num_bytes
+        if chunks.fpp is not None:
+            told.fpp = max(chunks.fpp, told.fpp or 0.0)
+        if not chunks.lacking:
+            continue
+        told.files_lacking += 1
+        told.row_groups_lacking += chunks.lacking
+        came = history.rows_since.get(file.path)
+        if came is not None and had_since is not None and came.order > had_since:
+            told.files_lost += 1
+            told.row_groups_lost += chunks.lacking
+            lost.append(came)
+    told.lost_since = min(lost).name if lost else None
+    return told
+
+
+def _had_since(name: str, files: Iterable[_File], history: History) -> int | None:
+    """The place of the first version in which a column surely had filters, since `remove` took them last."""
+    commits = [commit for commit in history.commits if name in commit.columns]
+    removed = max((commit.version.order for commit in commits if commit.operation == "remove"), default=-1)
+    had = [commit.version.order for commit in commits if commit.operation == "add"]
+    for file in files:
+        there = history.until.get(file.path)
+        if there is not None and name in file.columns and file.columns[name].filters:
+            had += [] if history.grows and file.has_tail else [there.order]
+    return min((order for order in had if order > removed), default=None)
+
+
+# --- the command that adds what is missing -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
+
+    sources: Sequence[str] = ()
+    is_table: bool = False
+    access: TableAccess = ORDINARY
+
+    @classmethod
+    def of(cls, source: Any, found: Sources, filesystem: Any, raw_files: bool, access: TableAccess) -> _Named:
+        texts = [] if raw_files else typed_sources(source, filesystem)
+        table = named_table(source)
+        if not texts or (table is not None and table.version is not None):  # the past does not change
+            return cls()
+        if table is None and found.snapshot is not None:  # a Delta table's folder
+            texts = [f"delta:{texts[0]}"]
+        return cls(texts, found.snapshot is not None, access)
+
+    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
+        """An `add` of these columns, which share all options but the rate."""
+        first = next(iter(columns.values()))
+        usual = format_named(DEFAULT_SPEC if first is None else first.spec).fpp
+        rates = {name: usual if of is None else of.fpp for name, of in columns.items()}
+        shared = rates[next(iter(rates))] if len(set(rates.values())) == 1 else usual
+        return add_command(
+            self.sources,
+            list(columns),
+            in_place=not self.is_table,
+            replace=replace,
+            spec=None if first is None or first.spec == DEFAULT_SPEC else first.spec,
+            rate=None if shared == usual else shared,
+            rates={name: rate for name, rate in rates.items() if rate != shared},
+            max_bytes=None if first is None else first.max_bytes,
+            catalog_properties=self.access.properties,
+            allow_roots=[str(root) for root in self.access.allow_roots],
+        )
+
+
+def _mend(
+    columns: Sequence[ColumnStatus],
+    files: Sequence[_File],
+    named: _Named,
+    options: Mapping[str, FilterOptions],
+) -> list[Typed]:
+    """One command for all columns that can share one."""
+    if not named.sources:
+        return []
+    shared: dict[tuple[bool, str, int | None], dict[str, FilterOptions | None]] = {}
+    for name in [one.column for one in columns if one.row_groups_lacking]:
+        of = options.get(name)
+        if of is not None and of.spec not in FORMATS:  # of a later release
+            of = None
+        unsound = any(file.columns[name].unsound for file in files if name in file.columns)
+        form = (DEFAULT_SPEC, None) if of is None else (of.spec, of.max_bytes)
+        shared.setdefault((unsound, *form), {})[name] = of
+    return [named.command(shared[key], key[0]) for key in sorted(shared, key=lambda key: key[0])]

@@ -1,0 +1,156 @@
+"""Tails: filters and a second footer that an `add` of ours put behind a whole file.
+
+    [ PAR1 | body | footer | PAR1 ][ filters | footer' | PAR1 ]
+                                  ^ size of the file without its tail
+
+An entry of the provenance tells that size and the CRC-32 of the footer before it. It is believed if a footer with
+that CRC ends exactly there, and the new footer says nothing that the old one does not but of filters: then all that
+it names beyond lies among filters, and cutting the tail off loses nothing else.
+
+That says where a tail begins, and nothing of the values in front of it: another program may have written other ones
+into the body, in place, with size and footer as they were. Taking the tail off is right all the same. It keeps every
+byte of the body as that program wrote it, and takes away filters that no longer fit. Whoever needs to know that the
+values are the old ones, as a zone index does, compares the chunks themselves (filters.content), tail or none.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
+from parquet_bloom.format.edits import FooterEdit, edit_footer
+from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.footer_filters import changes_of, footer_filters
+from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, tails_told
+from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
+
+_NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A tail that is ours.
+
+    size     bytes of the file without it
+    footer   the footer of that file
+    chunks   whose filters its own entries speak of
+    changed  the chunks for which the two footers name different filters, or one of them names none
+    """
+
+    size: int
+    footer: Footer
+    chunks: frozenset[ChunkKey]
+    changed: frozenset[ChunkKey]
+
+
+def tails_of(source: OpenFile) -> Iterator[tuple[Tail, OpenFile]]:
+    """The tails of a file that can be cut off, the newest first, each with the file as it was before it."""
+    while (tail := tail_of(source)) is not None:
+        source = source.until(tail.size)
+        yield tail, source
+
+
+def as_it_was(source: OpenFile, size: int) -> OpenFile | None:
+    """The file when it had so many bytes: itself, or before its newest tails; None where none of them begins there."""
+    source.footer()  # what an append left half written is no part of the file, and its size tells so from here on
+    if source.size == size:
+        return source
+    before = next((before for _, before in tails_of(source) if before.size <= size), None)
+    if before is None or before.size == size:
+        return before
+    return _passed_over(source, before, size)
+
+
+def _passed_over(source: OpenFile, before: OpenFile, size: int) -> OpenFile | None:
+    """The file when it ended with a tail behind `before`, over which a later one passes to the same footer."""
+    part = source.until(size)
+    with suppress(*_NO_FOOTER):
+        if any(at.size == before.size for _, at in tails_of(part)):
+            return part
+    return None
+
+
+def tail_of(source: OpenFile) -> Tail | None:
+    """The newest tail of a file, if it is ours. Raises as OpenFile.footer, of the file itself."""
+    footer = source.footer()
+    for size, crc in tails_told(footer):
+        old = footer_before(source, size, crc)
+        if old is None or not _same_but_filters(old, footer):
+            continue  # a program that wrote the file anew may have carried an entry along
+        had, has = all_ranges(old), all_ranges(footer)
+        chunks = [key for entry in read_entries(footer) if entry.tail == (size, crc) for key in entry.chunks]
+        changed = {key for key in had.keys() | has.keys() if had.get(key) != has.get(key)}
+        return Tail(size, old, frozenset(chunks), frozenset(changed))
+    return None
+
+
+def footer_before(source: OpenFile, size: int, crc: int) -> Footer | None:
+    """The footer of CRC-32 `crc` that ends, with its length and magic, at byte `size` of a file; None for any other."""
+    if not 0 < size < source.footer().start:
+        return None
+    with suppress(*_NO_FOOTER):
+        footer = source.until(size).footer()
+        return footer if zlib.crc32(footer.data) == crc else None
+    return None
+
+
+def older_footers(source: OpenFile) -> list[tuple[int, int]]:
+    """(offset, bytes) of the older footers that tails of ours left in a file, lengths and magics included.
+
+    Also those of tails under somebody else's later footer, as long as the filters are where our entries say.
+    """
+    found: list[tuple[int, int]] = []
+    at = source
+    while True:
+        told = ((size, footer_before(at, size, crc)) for size, crc in tails_told(at.footer()))
+        size, old = next(((size, old) for size, old in told if old is not None), (0, None))
+        if old is None:
+            return found
+        found.append((old.start, size - old.start))
+        at = at.until(size)
+
+
+def _same_but_filters(old: Footer, new: Footer) -> bool:
+    empty = old.key_values == []
+    try:
+        return _without_filters(old, empty) == _without_filters(new, empty)
+    except FooterError:
+        return False
+
+
+def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
+    """A footer without any filter, and without what we say of them."""
+    ours = {at: None for at, pair in enumerate(footer.key_values or []) if pair.key == KEY}
+    if not ours and not footer.filter_fields and not footer_filters(footer):
+        return footer.data  # as an edit of nothing would give it
+    edit = FooterEdit(
+        filter_ranges=dict.fromkeys(footer.filter_fields),
+        key_values=ours,
+        keep_empty=keep_empty,
+        texts=changes_of(footer, footer_filters(footer)),
+    )
+    return edit_footer(footer.data, edit)
+
+
+# --- logged ---------------------------------------------------------------------------------------
+#
+# A file of a table, as long as its table's log says.
+
+
+@contextmanager
+def open_logged(file: DataFile) -> Iterator[OpenFile]:
+    """Open what a version of a table has of a file: without tails of ours that this version does not name.
+
+    A file whose size is another one for another reason, or that is of no table, is taken as it is. Raises as OpenFile,
+    and of a table's file as OpenFile.footer.
+    """
+    with OpenFile(file) as source:
+        if isinstance(file, TableFile) and file.size:
+            yield as_it_was(source, file.size) or source
+        else:
+            yield source

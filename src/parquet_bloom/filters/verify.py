@@ -1,0 +1,286 @@
+"""Whether a filter tells the truth: every stored value is admitted, and how many absent ones are.
+
+A filter that misses one stored value costs rows in every engine that uses it, so the column is
+decoded and each value is asked for. This finds what no header can show: another hash, another
+byte order, a filter of another row group, bits lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.arguments import column_names
+from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
+from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.stored import StoredFilter, StoredFilters
+from parquet_bloom.filters.tails import open_logged
+from parquet_bloom.format.footer import Footer
+from parquet_bloom.format.forms.form import BATCH_ROWS, Filter
+from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
+from parquet_bloom.kernels import split_block
+from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
+from parquet_bloom.source.columns import shown_leaves
+from parquet_bloom.source.names import find
+from parquet_bloom.source.results import Printed, each, filters_table, table_of
+from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.shown import counted, line_of
+from parquet_bloom.storage.table_folders import Tables
+
+# --- absent ---------------------------------------------------------------------------------------
+#
+# Random values that a column chunk does not hold, and how many of them its filter admits.
+#
+# They are drawn before the chunk is decoded, and those that turn up in it are dropped as they pass. So nothing
+# is kept of the chunk's own values, however many there are. A drawn value that is stored is one that the filter
+# admits, or the filter is wrong: only stored values that it denies, and those that look like one of the few
+# drawn values it admits, have to be looked up. Of eight random bytes or more it is not even these: that one of
+# 100,000 is among a thousand million stored values has a chance below 1 in 100,000.
+
+LEAST, MOST = 1 << 12, 100_000
+_BYTES_LONG = 16  # of a random BYTE_ARRAY
+_SIEVE_RATE = 0.0005
+_CERTAIN = 8  # bytes, of values that are too many to be drawn and stored by chance
+
+
+class AbsentValues:
+    """Values of one column's physical type, of which those that are stored are dropped."""
+
+    def __init__(self, leaf: Leaf, bloom: Filter) -> None:
+        """Draw values: one for each bit of the filter, but 4,096 at least and 100,000 at most.
+
+        The rate of a small filter is known well enough from few, and a file may have ten thousand of these.
+        """
+        width = None if leaf.physical == BYTE_ARRAY else leaf.width
+        drawn, self._hashes, self._order = _draw(width, min(MOST, max(LEAST, 8 * bloom.num_bytes)))
+        self._admitted = bloom.might_contain_array(drawn)[self._order]
+        self._stored = np.zeros(len(drawn), bool)
+        self._certain = width is None or width >= _CERTAIN
+        few = self._hashes[self._admitted]
+        self._sieve = split_block.empty(split_block.size_for(len(few), _SIEVE_RATE))
+        split_block.insert_hashes(self._sieve, few)
+
+    def drop(self, stored: NDArray[np.uint64], admitted: NDArray[np.bool_]) -> None:
+        """Drop what is stored.
+
+        stored    uint64[n], XXH64 with seed 0 of some of the stored values
+        admitted  bool[n], which of these the filter admits
+        """
+        if self._certain:
+            return
+        near = split_block.contains_hashes(self._sieve, stored)
+        np.logical_or(near, ~admitted, out=near)
+        found = stored[near]
+        if len(found):
+            first, last = (np.searchsorted(self._hashes, found, side) for side in ("left", "right"))
+            known = first < last
+            for start, stop in set(zip(first[known].tolist(), last[known].tolist(), strict=True)):
+                self._stored[start:stop] = True  # a type of few values gives some of them many times
+
+    @property
+    def count(self) -> int:
+        """How many values are left. None of them is stored, if `drop` was called with all that is."""
+        return int(len(self._stored) - np.count_nonzero(self._stored))
+
+    @property
+    def fpp(self) -> float | None:
+        """The share of these that the filter admits; None where none is left."""
+        return float(np.count_nonzero(self._admitted & ~self._stored) / self.count) if self.count else None
+
+
+@lru_cache(maxsize=4)
+def _draw(width: int | None, count: int) -> tuple[pa.Array, NDArray[np.uint64], NDArray[np.intp]]:
+    """Random values of some bytes (None: BYTE_ARRAY), the XXH64 of all, sorted, and the order that sorts them."""
+    data = np.random.default_rng(count).bytes((width or _BYTES_LONG) * count)
+    if width is None:
+        offsets = np.arange(0, len(data) + 1, _BYTES_LONG, dtype=np.int32)
+        values = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
+    else:
+        values = pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(data)])
+    hashes = hash_array(values)
+    order = np.argsort(hashes)
+    return values, hashes[order], order
+
+
+# --- verify ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, repr=False)
+class VerifiedFilter(Printed):
+    """The verdict on one filter.
+
+    status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
+                   (of a kind that cannot be judged)
+    values         stored values that were asked for, not counting nulls
+    missed         of these, how many the filter denies: each is a row lost to its readers
+    measured_fpp   share of `absent` random values, none of them stored, that the filter admits (that values of
+                   eight bytes or more are not stored is as good as certain, and not looked up)
+    reason         why it is wrong or unknown
+    """
+
+    row_group: int
+    column: str
+    status: str
+    spec: str | None = None
+    values: int = 0
+    missed: int = 0
+    absent: int = 0
+    measured_fpp: float | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True, repr=False)
+class VerifiedFile(Printed):
+    """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
+
+    path: str
+    row_groups: int
+    sampled: int
+    filters: list[VerifiedFilter] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> list[VerifiedFilter]:
+        """The filters that deny a stored value or contradict themselves."""
+        return [f for f in self.filters if f.status == "wrong"]
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter."""
+        return table_of(VerifiedFilter, self.filters)
+
+
+@dataclass(slots=True, repr=False)
+class VerifyReport(Printed):
+    """Verdicts a file, and the files that could not be read.
+
+    notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
+    """
+
+    files: list[VerifiedFile]
+    failed: list[FailedFile]
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        filters, wrong = sum(len(file.filters) for file in self.files), sum(len(file.wrong) for file in self.files)
+        return line_of(self, counted(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
+
+    def to_arrow(self) -> pa.Table:
+        """A row a filter, with the path of its file; files without filters have none."""
+        return filters_table(VerifiedFilter, self.files)
+
+
+def verify(
+    source: PathLike | Sequence[PathLike],
+    *,
+    columns: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] | None = None,
+    sample: int | None = None,
+    filesystem: Any = None,
+    raw_files: bool = False,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: PathLike | Sequence[PathLike] = (),
+    progress: ProgressCallback | None = None,
+) -> VerifyReport:
+    """Check the filters of one Parquet file or several against the stored values.
+
+    columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
+    sample      look at so many row groups a file only, spread evenly
+    filesystem  of pyarrow or fsspec; source then names files on it
+    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
+    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    progress    is called with a Progress for every file and every filter
+    Raises FileError for one file that cannot be read, RequestError; UnknownColumnError where the first file
+    lacks a column that was named.
+    """
+    if sample is not None and sample < 1:
+        raise RequestError(f"sample {sample} is not a positive number of row groups")
+    wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+
+    def work(file: DataFile) -> VerifiedFile:
+        with open_logged(file) as opened:
+            if found.snapshot is None:
+                tables.see(opened.path, opened.footer())
+            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), wanted, left_out)
+            return _verify(opened, leaves, sample, meter)
+
+    tables = Tables()
+    access = TableAccess.of(catalog_properties, allow_roots)
+    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    file_set = found.file_set
+    meter = Meter(progress, file_set.files, unit="column chunks")
+    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
+    return VerifyReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
+
+
+def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter: Meter) -> VerifiedFile:
+    footer = source.footer()
+    n = footer.n_row_groups
+    groups = list(range(n)) if sample is None or sample >= n else [i * n // sample for i in range(sample)]
+    verified = VerifiedFile(source.path, n, len(groups))
+    filters = StoredFilters(source)
+    for nth, leaf in enumerate(leaves):
+        stored = [one for group in groups for one in filters.of(group, leaf)]
+        if not stored:
+            continue
+        reader = ColumnReader(source, footer.leaves[leaf.index])
+        values = footer.column_chunks(leaf.index).num_values
+        expect(sum(values[one.row_group] for one in stored), LOOKED_UP_NS)
+        for one in stored:
+            verdict = _verify_filter(one, reader, footer)
+            verdict.column = leaf.name  # a table's name of it, where the file is a table's
+            verified.filters.append(verdict)
+            meter.part(nth * n + one.row_group, len(leaves) * n)
+    verified.filters.sort(key=lambda f: f.row_group)
+    return verified
+
+
+def _verify_filter(stored: StoredFilter, reader: ColumnReader, footer: Footer) -> VerifiedFilter:
+    group, leaf = stored.row_group, stored.leaf
+    verdict = VerifiedFilter(group, leaf.name, "right", stored.spec)
+    try:
+        bloom = stored.read()
+    except UnknownFilterError as error:
+        verdict.status, verdict.reason = "unknown", str(error)
+        return verdict
+    except FilterFormatError as error:
+        verdict.status, verdict.reason = "wrong", str(error)
+        return verdict
+    verdict.spec = bloom.spec
+    if stored.refusal is not None:
+        if not bloom.bits_set and _holds_values(footer, group, leaf):
+            verdict.status, verdict.reason = "wrong", "no bit is set, but values are stored"
+        else:
+            verdict.status, verdict.reason = "unknown", f"not used: {stored.refusal}"
+        return verdict
+    return _ask_all(bloom, reader, group, verdict)
+
+
+def _holds_values(footer: Footer, group: int, leaf: Leaf) -> bool:
+    meta = footer.meta(group, leaf.index)
+    nulls = meta.statistics.null_count if meta.statistics is not None else None
+    return nulls is not None and int(meta.num_values) > int(nulls)
+
+
+def _ask_all(bloom: Filter, reader: ColumnReader, group: int, verdict: VerifiedFilter) -> VerifiedFilter:
+    absent = AbsentValues(reader.leaf, bloom)
+    scratch = np.empty(BATCH_ROWS, np.uint64)
+    for values in reader.batches(group):
+        hashes = hash_array(values, scratch=scratch)
+        admitted = bloom.might_contain_hashed(values, hashes)
+        verdict.values += len(hashes)
+        verdict.missed += int(len(hashes) - np.count_nonzero(admitted))
+        absent.drop(hashes, admitted)
+    verdict.absent, verdict.measured_fpp = absent.count, absent.fpp
+    if verdict.missed:
+        verdict.status = "wrong"
+        verdict.reason = f"denies {verdict.missed} of {verdict.values} stored values"
+    return verdict

@@ -1,0 +1,182 @@
+"""Thrift compact protocol <-> the generated bindings, with errors of our own and bounded memory; a lenient reader too.
+
+The bindings drop fields and union members they do not know, so `encode(decode(x)) == x` is a
+question to be asked, not a given: format.edits asks it before every edit and falls back to
+format.compact_tree. Source: thrift's "Compact protocol" specification.
+"""
+
+from __future__ import annotations
+
+import gc
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
+
+from parquet_bloom.errors import FooterError
+from parquet_bloom.format.compact_tree import (
+    BINARY,
+    BYTE,
+    DOUBLE,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    field_header,
+    list_header,
+    skip,
+    skip_element,
+    varint,
+)
+from parquet_bloom.limits import limits
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], data: bytes) -> tuple[T, int]:
+    """Read one struct from the start of data; return it and how many bytes it took.
+
+    Strings and lists longer than data itself cannot be true, and those longer than the process's limits are not
+    wanted: they are refused before anything is allocated for them. Raises FooterError for anything that is not this
+    struct.
+    """
+    transport, protocol = _reader(data)
+    value = kind()
+    try:
+        with uncollected():
+            value.read(protocol)  # type: ignore[attr-defined]
+    except (Exception, RecursionError) as error:  # the C reader raises a dozen kinds
+        what = str(error) or type(error).__name__
+        raise FooterError(f"{len(data)} bytes are not a Thrift {kind.__name__} ({what})") from error
+    return value, transport.cstringio_buf.tell()
+
+
+def decode_each(kind: type[T], data: bytes, at: int, count: int) -> Iterator[tuple[T, int]]:
+    """Read structs that follow each other from `at`, one at a time; with each where it ends. Raises as `decode`."""
+    transport, protocol = _reader(data)
+    transport.cstringio_buf.seek(at)
+    for _ in range(count):
+        value = kind()
+        try:
+            value.read(protocol)  # type: ignore[attr-defined]
+        except (Exception, RecursionError) as error:
+            what = str(error) or type(error).__name__
+            raise FooterError(f"{len(data)} bytes are not a list of Thrift {kind.__name__} ({what})") from error
+        yield value, transport.cstringio_buf.tell()
+
+
+def _reader(data: bytes) -> tuple[Any, Any]:
+    transport = TMemoryBuffer(data)
+    most, allowed = max(len(data), 1), limits()
+    return transport, TCompactProtocolAccelerated(
+        transport,
+        string_length_limit=min(most, allowed.max_string_bytes),
+        container_length_limit=min(most, allowed.max_list_elements),
+    )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Build something large without cycles: the collector would visit it ten times while it grows."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def encode(value: Any) -> bytes:
+    """Write one struct; fields come out in the order of their ids."""
+    transport = TMemoryBuffer()
+    value.write(TCompactProtocolAccelerated(transport))
+    return bytes(transport.getvalue())
+
+
+# --- lenient --------------------------------------------------------------------------------------
+#
+# A reader of Thrift compact bytes that passes over fields of a wrong type.
+#
+# The C reader gives up on a footer with, say, a list of i16 where the format has a list of enums,
+# though everything else in it is sound and other programs read it. Slow, plain, and only called
+# when the fast reader has failed. Source: thrift's "Compact protocol" specification.
+
+
+_WIRE = {
+    TType.BYTE: {BYTE},
+    TType.I16: {I16},
+    TType.I32: {I32},
+    TType.I64: {I64},
+    TType.DOUBLE: {DOUBLE},
+    TType.STRING: {BINARY},
+    TType.LIST: {LIST},
+    TType.STRUCT: {STRUCT},
+    TType.BOOL: {TRUE, FALSE},
+}
+
+_BITS = {TType.I16: 16, TType.I32: 32, TType.I64: 64}
+
+
+def decode_leniently(kind: type[T], data: bytes) -> T:
+    """Read one struct, leaving out fields whose type is not the one the definition gives."""
+    value, _ = _struct(kind, data, 0, 0)
+    return cast("T", value)
+
+
+def _struct(kind: Any, data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    if depth > 32:
+        raise FooterError(f"Thrift structs nested deeper than 32 at byte {at}")
+    value = kind()
+    last = 0
+    while (header := field_header(data, at, last)) is not None:
+        last, wire, start = header
+        at = skip(data, start, wire)
+        spec = kind.thrift_spec[last] if 0 < last < len(kind.thrift_spec) else None
+        if spec is None or wire not in _WIRE.get(spec[1], ()):
+            continue
+        found = _value(spec[1], spec[3], wire, data, start, depth)
+        if found is not None:
+            setattr(value, spec[2], found)
+    return value, at + 1
+
+
+def _value(ttype: int, arguments: Any, wire: int, data: bytes, at: int, depth: int) -> Any:
+    if ttype == TType.BOOL:
+        return wire == TRUE
+    if ttype == TType.BYTE:
+        return struct.unpack_from("<b", data, at)[0]
+    if ttype == TType.DOUBLE:
+        return struct.unpack_from("<d", data, at)[0]
+    if ttype == TType.STRUCT:
+        return _struct(arguments[0], data, at, depth + 1)[0]
+    if ttype == TType.LIST:
+        return _list(arguments, data, at, depth)
+    number, start = varint(data, at)
+    if ttype == TType.STRING:
+        raw = data[start : start + number]
+        return raw if arguments == "BINARY" else raw.decode("utf-8", "replace")
+    # Of an integer that is too long for its type the C reader keeps the lower bits; so do we.
+    bits = _BITS[ttype]
+    return ((number & (1 << bits) - 1) >> 1) ^ -(number & 1)
+
+
+def _list(arguments: Any, data: bytes, at: int, depth: int) -> list[Any] | None:
+    size, wire, at = list_header(data, at)
+    if size and wire not in _WIRE.get(arguments[0], ()):
+        return None
+    items = []
+    for _ in range(size):
+        if arguments[0] == TType.BOOL:
+            items.append(data[at] == TRUE)
+        else:
+            items.append(_value(arguments[0], arguments[1], wire, data, at, depth))
+        at = skip_element(data, at, wire, depth)
+    return items

@@ -1,0 +1,301 @@
+"""Edits of a footer or a page index that keep all they do not understand.
+
+One edit, two ways to carry it out: through the generic tree, which keeps a later version's fields, extension
+field 32767, unknown union members and odd orders; and for the row groups of large footers through a compiled
+loop (format.walked), which gives up where anything is odd. The result does not tell which one did it.
+
+Which fields hold absolute offsets: docs/formats.md section 6, repeated at `_move_chunk` below.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, OffsetIndex
+from parquet_bloom.errors import FooterError
+from parquet_bloom.format import compact
+from parquet_bloom.format.compact_tree import BINARY, FILTER_FIELDS, I32, I64, STRUCT, Node, NodeList, Template, parse
+from parquet_bloom.kernels.loops import worth_loading
+
+_FOOTER: Template = {4: {1: {3: {}}}, 5: {}}
+_WITH_TEXTS: Template = {4: {1: {3: {8: {}, 12: {}}}}, 5: {}}
+_DRAFT_FILTER = 7  # of Statistics, where it is a struct
+_OFFSET_INDEX: Template = {1: {}}
+EXTENSION = 32767
+_TREE_NS, _LOAD_NS = 300.0, 10e6  # of the tree for a byte, and of the compiled loop until it is loaded
+PairChanges = Sequence[tuple[str, str | None]]  # pairs to add; those of a key with None, that were there, go
+_MAGIC_END = 4  # offsets below lie in the leading magic: 0 or garbage, never moved
+
+
+class Moves:
+    """Where bytes go: one monotone map from offsets of the old file to offsets of the new.
+
+    Built from steps (position, delta): from `position` on, `delta` more bytes precede. A cut is a
+    negative delta at its end. Offsets below 4 stay, and offsets past the end move like the end,
+    meaningful or not, so that the inverse map gives every one of them back.
+    """
+
+    def __init__(self, steps: Sequence[tuple[int, int]] = ()) -> None:
+        self.positions: list[int] = []
+        self.totals: list[int] = []
+        self._total = 0
+        for position, delta in steps:
+            self.add(position, delta)
+
+    def add(self, position: int, delta: int) -> None:
+        """Append a step; positions must not fall."""
+        if self.positions and position < self.positions[-1]:
+            raise ValueError(f"step at {position} after one at {self.positions[-1]}")
+        self._total += delta
+        if self.positions and self.positions[-1] == position:
+            self.totals[-1] = self._total
+        else:
+            self.positions.append(position)
+            self.totals.append(self._total)
+
+    def then(self, position: int, delta: int) -> Moves:
+        """These moves and one step more, behind all of them."""
+        longer = Moves()
+        longer.positions, longer.totals, longer._total = [*self.positions], [*self.totals], self._total
+        if delta:
+            longer.add(position, delta)
+        return longer
+
+    @property
+    def total(self) -> int:
+        """By how many bytes the end of the file moves."""
+        return self._total
+
+    def __bool__(self) -> bool:
+        return any(self.totals)
+
+    def __call__(self, offset: int) -> int:
+        """Where an old offset is in the new file."""
+        if offset < _MAGIC_END:
+            return offset
+        at = bisect_right(self.positions, offset)
+        moved = offset + (self.totals[at - 1] if at else 0)
+        if moved >= 1 << 63:
+            raise FooterError(f"offset {offset} cannot be moved within 64 bits")
+        return moved
+
+
+@dataclass(slots=True)
+class FooterEdit:
+    """What changes in a footer.
+
+    moves          applied to every absolute offset that is there
+    filter_ranges  (row group, column) -> (bloom_filter_offset in the new file, length or None);
+                   None takes the filter's fields out
+    index_lengths  (row group, column) -> new offset_index_length
+    key_values     position in key_value_metadata -> new value; None takes the pair out
+    append         pairs to add at the end
+    keep_empty     leave an empty key_value_metadata list behind rather than none
+    texts          (row group, column) -> what changes in the chunk's own key-values; a filter in its Statistics
+                   goes as well
+    """
+
+    moves: Moves = field(default_factory=Moves)
+    filter_ranges: Mapping[tuple[int, int], tuple[int, int | None] | None] = field(default_factory=dict)
+    index_lengths: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    key_values: Mapping[int, str | None] = field(default_factory=dict)
+    append: Sequence[tuple[str, str]] = ()
+    keep_empty: bool = False
+    texts: Mapping[tuple[int, int], PairChanges] = field(default_factory=dict)
+
+
+# --- one way to reach a field of a tree, or of a binding, which page indexes come as ---------------
+
+
+def _get(struct: Any, number: int) -> Any:
+    return struct.get(number) if isinstance(struct, Node) else getattr(struct, struct.thrift_spec[number][2])
+
+
+def _put(struct: Any, number: int, value: int | str | None, wire: int = I64) -> None:
+    if not isinstance(struct, Node):
+        setattr(struct, struct.thrift_spec[number][2], value)
+    elif value is None:
+        struct.drop(number)
+    else:
+        struct.put(number, value, wire)
+
+
+def _move(struct: Any, number: int, moves: Moves) -> None:
+    old = _get(struct, number)
+    if isinstance(old, int) and (new := moves(old)) != old:
+        _put(struct, number, new)
+
+
+def _structs(struct: Any, number: int) -> list[Any]:
+    """The list of structs in a field, empty if there is none; FooterError for anything else."""
+    found = _get(struct, number)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise FooterError(f"field {number} is not the list of structs that the format has there")
+    return found
+
+
+def _pair(key: str, value: str) -> Node:
+    pair = Node()
+    pair.put(1, key, BINARY)
+    pair.put(2, value, BINARY)
+    return pair
+
+
+# Page indexes are edited through the bindings, which are faster than the tree, if these write the very bytes again:
+# then nothing is in them that the bindings would lose.
+
+
+def _exact(kind: type[Any], data: bytes) -> Any:
+    """Decode through the bindings; None where they would not write the same bytes again."""
+    try:
+        value, used = compact.decode(kind, data)
+    except FooterError:
+        return None
+    return value if used == len(data) and compact.encode(value) == data else None
+
+
+def has_extension(data: bytes) -> bool:
+    """Whether any struct an edit may touch carries Thrift extension field 32767."""
+    if _exact(FileMetaData, data) is not None:
+        return False
+    node, _ = parse(data, _FOOTER)
+    return any(f.id == EXTENSION for n in _nodes(node) for f in n.fields)
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for f in node.fields:
+        below = [f.value] if isinstance(f.value, Node) else f.value.items if isinstance(f.value, NodeList) else []
+        for child in below:
+            yield from _nodes(child)
+
+
+# --- the edits ------------------------------------------------------------------------------------
+
+
+def _move_chunk(chunk: Any, moves: Moves) -> None:
+    for number in (2, 4, 6):  # file_offset, offset_index_offset, column_index_offset
+        _move(chunk, number, moves)
+    if not isinstance(meta := _get(chunk, 3), int | bytes | str | list | None):
+        for number in (9, 10, 11, 14):  # data page, index page, dictionary page, Bloom filter
+            _move(meta, number, moves)
+
+
+def _edit_key_values(root: Node, edit: FooterEdit) -> None:
+    if not edit.key_values and not edit.append:
+        return
+    was_there = _get(root, 5) is not None
+    pairs = _structs(root, 5)
+    for at, value in sorted(edit.key_values.items(), reverse=True):
+        if value is None:
+            del pairs[at]
+        else:
+            _put(pairs[at], 2, value, BINARY)
+    pairs.extend(_pair(key, value) for key, value in edit.append)
+    if not pairs and not edit.keep_empty:
+        _put(root, 5, None)
+    elif not was_there:
+        root.put_list(5, pairs)
+
+
+def _put_filter_range(meta: Node, filter_range: tuple[int, int | None] | None) -> None:
+    # A field of another type than a filter's offset or length has is some other program's, and stays. A range is never
+    # put over one, because plans leave such chunks out (footer.foreign_filter_fields).
+    for (number, wire), value in zip(FILTER_FIELDS.items(), filter_range or (None, None), strict=True):
+        if value is not None or meta.wire(number) in (wire, None):
+            _put(meta, number, value, wire)
+
+
+def _write_texts(meta: Any, changes: PairChanges) -> None:
+    # Pairs of others keep their order and their bytes. The list goes when it has lost its last pair; one that was
+    # there and empty gets no filter in the first place (forms.k_probe), so nothing here has to bring it back.
+    old = _structs(meta, 8)
+    gone = {key for key, value in changes if value is None}
+    pairs = [pair for pair in old if _get(pair, 1) not in gone]
+    pairs += [_pair(key, value) for key, value in changes if value is not None]
+    if _get(meta, 8) is not None:
+        if not pairs:
+            _put(meta, 8, None)
+        else:
+            old[:] = pairs
+    elif pairs:
+        meta.put_list(8, pairs)
+    statistics = _get(meta, 12)
+    if isinstance(statistics, Node) and statistics.wire(_DRAFT_FILTER) == STRUCT:
+        statistics.drop(_DRAFT_FILTER)
+
+
+def _apply(root: Node, edit: FooterEdit) -> None:
+    # The order matters: offsets that are there move first, by the map from old to new; filter ranges are put after
+    # that, because they are in the new file's offsets already and must not move again.
+    moving = bool(edit.moves)
+    for i, group in enumerate(_structs(root, 4)):
+        if moving:
+            _move(group, 5, edit.moves)  # file_offset
+        for j, chunk in enumerate(_structs(group, 1)):
+            if moving:
+                _move_chunk(chunk, edit.moves)
+            if (i, j) in edit.index_lengths:
+                _put(chunk, 5, edit.index_lengths[i, j], I32)
+            if (i, j) in edit.filter_ranges:
+                meta = _get(chunk, 3)
+                if meta is None or isinstance(meta, int | bytes | str | list):
+                    raise FooterError(f"row group {i}, column {j} has no metadata")
+                _put_filter_range(meta, edit.filter_ranges[i, j])
+            if (i, j) in edit.texts:
+                _write_texts(_get(chunk, 3), edit.texts[i, j])
+    _edit_key_values(root, edit)
+
+
+def edit_footer(data: bytes, edit: FooterEdit) -> bytes:
+    """Carry out an edit on footer bytes (FileMetaData, no length, no magic).
+
+    Raises FooterError where the bytes are not Thrift, or not what the format has where the edit goes.
+    """
+    if not edit.texts and worth_loading("footer edit", _TREE_NS * len(data), _LOAD_NS):
+        edited = _edit_compiled(data, edit)
+        if edited is not None:
+            return edited
+    node, used = parse(data, _WITH_TEXTS if edit.texts else _FOOTER)
+    _apply(node, edit)
+    return node.encode() + data[used:]
+
+
+def _edit_compiled(data: bytes, edit: FooterEdit) -> bytes | None:
+    """Edit the row groups by the compiled loop; None where that meets anything it does not expect."""
+    from parquet_bloom.format.walked import edited_row_groups
+
+    try:
+        found = edited_row_groups(
+            data, edit.filter_ranges, edit.index_lengths, edit.moves.positions if edit.moves else [], edit.moves.totals
+        )
+        if found is None:
+            return None
+        start, groups, end = found
+        # The tree begins behind the row groups, where ids count from 4. A field of a smaller id there is a second
+        # opinion on what stands before: only the tree of the whole footer knows what becomes of that.
+        rest, used = parse(data, {5: {}}, end, last=4)
+        if any(f.id <= 4 for f in rest.fields):
+            return None
+        _edit_key_values(rest, edit)
+    except FooterError:  # the tree says what is wrong, and where
+        return None
+    return b"".join((data[:start], groups, rest.encode(4), data[used:]))
+
+
+def move_offset_index(data: bytes, moves: Moves) -> bytes:
+    """Move the page offsets of one OffsetIndex; its length may change with the offsets' varints."""
+    root = _exact(OffsetIndex, data)
+    node, used = (None, len(data)) if root is not None else parse(data, _OFFSET_INDEX)
+    if _get(root or node, 1) is None:
+        raise FooterError("an OffsetIndex has no page_locations")
+    for location in _structs(root or node, 1):
+        if not isinstance(_get(location, 1), int):
+            raise FooterError("a PageLocation has no offset")
+        _move(location, 1, moves)
+    return compact.encode(root) if node is None else node.encode() + data[used:]

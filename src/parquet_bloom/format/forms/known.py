@@ -1,0 +1,319 @@
+"""Every form of filter that is written, by its name: split blocks and k probes.
+
+The first allocation is for as many distinct values as the chunk has values (or ndv says); it is
+folded while the exact rate stays within the target, so the size comes from the data and no count
+of distinct values is needed. Too small an allocation is built again, twice as large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.format import draft_2015, final, parquet_41
+from parquet_bloom.format.draft_2015 import Style, built, key_values, style_named
+from parquet_bloom.format.final import Rule
+from parquet_bloom.format.footer import ChunkKey, Footer
+from parquet_bloom.format.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Format, Placement, Sizing
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.format.values import arrow_of, stored_floats, twins
+from parquet_bloom.kernels import k_probe, split_block
+from parquet_bloom.kernels.hashes import hash_array
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBlockForm:
+    """A form of split block filters, see format.forms.form.Format.
+
+    header  bitset bytes -> header bytes
+    rule    how values are hashed and blocks are chosen
+    """
+
+    name: str
+    header: Callable[[int], bytes]
+    rule: Rule
+    placements: tuple[Placement, ...]
+    writes_length: bool
+    breaks: str = ""
+    fpp: float = 0.01
+    max_bytes: int = split_block.MAX_BYTES
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The rule."""
+        return {"hash": self.rule.hash, "seed": self.rule.seed, "index": self.rule.index}
+
+    def styled(self, hash_family: str | None, strategy: str | None) -> SplitBlockForm:
+        """The form itself: it has one style. Raises RequestError where another is asked for."""
+        if hash_family is not None or strategy is not None:
+            both = parameter("hash_family") + " and " + parameter("strategy")
+            raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {self.name}")
+        return self
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why there is no filter for such a column."""
+        return leaf.refusal
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Where another program gave the fields of a filter's range another meaning."""
+        if key in footer.foreign_filter_fields:
+            return "another program keeps something else where a filter's place goes in the footer"
+        return None
+
+    def most_bytes(self, n_values: int, sizing: Sizing) -> int:
+        """Twice the first allocation: one whose exact rate misses the target by chance is built again larger."""
+        size = 2 * sizing.size_for(max(n_values, sizing.ndv or 0))
+        return min(size, sizing.max_bytes) + 32
+
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
+        """Build the smallest filter within the target rate."""
+        blocks, fpp = fill(batches, leaf, self.rule, sizing, n_values * (2 if leaf.float_bits == 16 else 1))
+        if blocks is None:
+            return BuiltFilter(None, "no value is stored")
+        if fpp > USELESS_FPP:
+            shown = f"{blocks.nbytes} bytes reach a false positive rate of {fpp:.0%} only"
+            return BuiltFilter(None, f"{shown}: give more " + parameter("max_bytes"), fpp)
+        reached = sizing.is_reached(blocks.nbytes, fpp, split_block.estimated_ndv(blocks))
+        return _built(self.header(blocks.nbytes), blocks, fpp, reached)
+
+    def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
+        """Whether the first allocation is one block. Floats are left out, as their zeros and NaNs have twins."""
+        first = sizing.size_for(sizing.ndv or n_values)
+        return not leaf.float_bits and first == split_block.MIN_BYTES
+
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
+        """Filters of one block each."""
+        if not arrays:
+            return {}
+        filled = {chunk: 0 for chunk, _ in arrays}
+        for chunk, values in arrays:
+            filled[chunk] += len(values) - values.null_count
+        together = pa.chunked_array([values for _, values in arrays]).combine_chunks()
+        hashes = hash_array(together, self.rule.hash, self.rule.seed)
+        counts = np.array(list(filled.values()), np.int64)
+        blocks = split_block.build_each(split_block.MIN_BYTES, counts, hashes, self.rule.index)
+        rates = split_block.rates_of_each(blocks)
+        header, n = self.header(split_block.MIN_BYTES), split_block.MIN_BYTES
+        data, bits = blocks.tobytes(), np.bitwise_count(blocks).sum(axis=(1, 2)).tolist()
+        return {
+            chunk: BuiltFilter(header + data[n * i : n * i + n], "", rate, n, split_block.ndv_of_bits(bits[i], 1))
+            for i, (chunk, rate, count) in enumerate(zip(filled, rates.tolist(), counts.tolist(), strict=True))
+            if count and sizing.is_reached(n, rate, count)
+        }
+
+
+def _built(header: bytes, blocks: split_block.Blocks, fpp: float, reached: bool = True) -> BuiltFilter:
+    data = b"".join((header, blocks.data.cast("B")))
+    return BuiltFilter(data, "", fpp, blocks.nbytes, split_block.estimated_ndv(blocks), reached)
+
+
+def stored_hashes(
+    values: pa.Array, leaf: Leaf, rule: Rule, scratch: NDArray[np.uint64] | None = None
+) -> Iterable[NDArray[np.uint64]]:
+    """Hash the values of a batch that are not null, then the twins of its zeros and NaNs.
+
+    scratch  uint64[n] that each result may lie in until the next is asked for
+    """
+    yield hash_array(values, rule.hash, rule.seed, scratch)
+    if leaf.float_bits:
+        floats = stored_floats(values, leaf)
+        plain = twins(floats)
+        if leaf.float_bits == 16 and rule == final.RULE:
+            # DuckDB 2.0 asks a FLOAT16 filter for the four bytes of a FLOAT and so loses rows that
+            # other writers' filters deny; with both spellings in, it finds them.
+            wide = floats.astype(np.float32)
+            yield hash_array(arrow_of(wide), rule.hash, rule.seed)
+            plain += twins(wide)
+        if plain:
+            yield np.array([rule.hash_value(p) for p in plain], np.uint64)
+
+
+def fill(
+    batches: Callable[[], Iterable[pa.Array]], leaf: Leaf, rule: Rule, sizing: Sizing, n_values: int
+) -> tuple[split_block.Blocks | None, float]:
+    """Build the smallest power of two of bytes whose exact rate is within the target, or the one that costs least.
+
+    batches   gives the column's values from the start each time it is called
+    n_values  at least as many as there are values that are not null
+    returns   blocks, uint32[n_blocks, 8], and their rate; no blocks where there is no value
+    """
+    scratch = np.empty(BATCH_ROWS, np.uint64)
+    num_bytes = sizing.size_for(sizing.ndv or n_values)
+    while True:
+        blocks = split_block.empty(num_bytes)
+        found = 0
+        for values in batches():
+            for hashes in stored_hashes(values, leaf, rule, scratch):
+                split_block.insert_hashes(blocks, hashes, rule.index)
+                found += len(hashes)
+        if not found:
+            return None, 0.0
+        fpp = split_block.exact_rate(blocks)
+        if 2 * num_bytes > sizing.max_bytes or sizing.is_reached(num_bytes, fpp, split_block.estimated_ndv(blocks)):
+            break
+        num_bytes *= 2
+    while blocks.nbytes > split_block.MIN_BYTES:
+        folded = split_block.fold(blocks, rule.index)
+        folded_rate = split_block.exact_rate(folded)
+        if not sizing.may_fold(blocks.nbytes, fpp, folded_rate):
+            break
+        blocks, fpp = folded, folded_rate
+    return blocks, fpp
+
+
+def is_sized(blocks: split_block.Blocks, rule: Rule, sizing: Sizing) -> bool:
+    """Whether a bitset has the size that `fill` gives one of its values."""
+    size, rate = blocks.nbytes, split_block.exact_rate(blocks)
+    if size > sizing.max_bytes or rate > USELESS_FPP:
+        return False
+    if 2 * size <= sizing.max_bytes and not sizing.is_reached(size, rate, split_block.estimated_ndv(blocks)):
+        return False
+    if size <= split_block.MIN_BYTES:
+        return True
+    return not sizing.may_fold(size, rate, split_block.exact_rate(split_block.fold(blocks, rule.index)))
+
+
+def _of_2018(name: str, header: Callable[[int], bytes]) -> SplitBlockForm:
+    breaks = "DuckDB 1.2-2.0, ClickHouse, Trino and Iceberg-Java"
+    return SplitBlockForm(name, header, parquet_41.RULE, ("chunk-start",), False, breaks)
+
+
+FINAL = SplitBlockForm("final", final.header, final.RULE, get_args(Placement), True)
+PARQUET_41 = _of_2018("parquet-41", parquet_41.page_header)
+PARQUET_41_EARLY = _of_2018("parquet-41-early", parquet_41.early_header)
+PARQUET_41_RAW = _of_2018("parquet-41-raw", parquet_41.raw_header)
+
+
+# --- k probe --------------------------------------------------------------------------------------
+#
+# `statistics`: the form of the 2015 draft, built for as many distinct values as there are; it lies in the footer.
+
+_LOOSE_HASHES = 1 << 20  # so many are held before they are made distinct
+
+
+@dataclass(frozen=True, slots=True)
+class KProbeForm:
+    """The form of the 2015 draft, see format.forms.form.Format.
+
+    style  which of the families' filters to write
+    """
+
+    style: Style = Style()  # noqa: RUF009 - it is frozen
+    name: str = "statistics"
+    placements: tuple[Placement, ...] = ()
+    writes_length: bool = False
+    breaks: str = ""
+    fpp: float = draft_2015.FPP
+    max_bytes: int = draft_2015.MAX_BYTES
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """The family and its strategy."""
+        return {"hash": self.style.family, "strategy": self.style.strategy}
+
+    def styled(self, hash_family: str | None, strategy: str | None) -> KProbeForm:
+        """The form in the style of a family."""
+        return replace(self, style=style_named(hash_family, strategy))
+
+    def refusal(self, leaf: Leaf) -> str | None:
+        """Why the draft has no filter for such a column."""
+        return draft_2015.refusal(leaf)
+
+    def chunk_refusal(self, footer: Footer, key: ChunkKey) -> str | None:
+        """Of an empty list of key-values: when the filter's have gone again, no list would be there."""
+        if footer.meta(*key).key_value_metadata == []:
+            return "its list of key-values is there and empty, which remove could not bring back"
+        return None
+
+    def most_bytes(self, n_values: int, sizing: Sizing) -> int:
+        """A long takes up to ten bytes, and then base64."""
+        bits, _ = k_probe.size_for("orc", sizing.ndv or 2 * n_values, sizing.fpp, 8 * sizing.max_bytes)
+        return 200 + bits // 64 * 10 * 4 // 3
+
+    def build(self, batches: Batches, leaf: Leaf, n_values: int, sizing: Sizing) -> BuiltFilter:
+        """Build a filter for as many distinct values as there are, or as ndv says; n_values does not matter."""
+        rule = self.style.rule(leaf)
+        hashes = distinct_hashes(batches(), leaf, rule)
+        if not len(hashes[0]):
+            return BuiltFilter(None, "no value is stored")
+        family = self.style.family
+        num_bits, k = k_probe.size_for(family, sizing.ndv or len(hashes[0]), sizing.fpp, 8 * sizing.max_bytes)
+        wanted, _ = k_probe.size_for(family, len(hashes[0]), sizing.fpp)
+        bloom = built(rule, [hashes], num_bits, k)
+        fpp = k_probe.fpp_of(bloom.longs, k)
+        if fpp > USELESS_FPP:
+            shown = f"{num_bits // 8} bytes reach a false positive rate of {fpp:.0%} only"
+            return BuiltFilter(None, f"{shown}: give more " + parameter("ndv" if sizing.ndv else "max_bytes"), fpp)
+        texts = tuple(key_values(bloom))
+        estimate = k_probe.estimated_ndv(bloom.longs, k)
+        return BuiltFilter(b"", "", fpp, num_bits // 8, estimate, num_bits >= wanted, texts)
+
+    def is_smallest(self, leaf: Leaf, n_values: int, sizing: Sizing) -> bool:
+        """No filter is built together with others."""
+        return False
+
+    def build_smallest(self, arrays: Sequence[tuple[int, pa.Array]], sizing: Sizing) -> dict[int, BuiltFilter]:
+        """None of them."""
+        return {}
+
+
+def distinct_hashes(batches: Iterable[pa.Array], leaf: Leaf, rule: k_probe.KProbeRule) -> k_probe.Hashes:
+    """The hashes of all values and of the twins of zeros and NaNs, each once; as rule.hash_values."""
+    held: list[NDArray[np.uint64]] = []  # uint64[n, 1 or 2]
+    loose = known = 0
+    for values in batches:
+        held.append(np.column_stack(rule.hash_values(values)))
+        loose += len(held[-1])
+        plain = twins(stored_floats(values, leaf)) if leaf.float_bits else []
+        if plain:
+            held.append(np.array([rule.hash_value(p) for p in plain], np.uint64))
+        if loose > max(known, _LOOSE_HASHES):
+            held = [_distinct(held)]
+            known, loose = len(held[0]), 0
+    if not held:
+        return (np.empty(0, np.uint64),)
+    return tuple(np.ascontiguousarray(_distinct(held).T))
+
+
+def _distinct(held: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    # Sorted, as numpy's own unique takes a hash table, which is some forty times slower here.
+    rows = np.concatenate(held)
+    rows = rows[np.argsort(rows[:, 0])] if rows.shape[1] > 1 else np.sort(rows, axis=0)
+    same = rows[1:] == rows[:-1]
+    if (same[:, 0] & ~same[:, -1]).any():  # first halves that several values share: hardly ever
+        rows = rows[np.lexsort(rows.T)]
+        same = rows[1:] == rows[:-1]
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = ~same.all(axis=1)
+    found: NDArray[np.uint64] = rows[fresh]
+    return found
+
+
+# --- known ----------------------------------------------------------------------------------------
+#
+# Every form this package writes, by its name.
+
+FORMATS: dict[str, Format] = {
+    form.name: form
+    for form in (
+        FINAL,
+        PARQUET_41,
+        PARQUET_41_EARLY,
+        PARQUET_41_RAW,
+        KProbeForm(),
+    )
+}
+DEFAULT_SPEC = FINAL.name
+
+
+def format_named(spec: str) -> Format:
+    """The form of that name. Raises RequestError."""
+    if spec not in FORMATS:
+        raise RequestError(f"unknown spec {spec}; there are: {', '.join(FORMATS)}")
+    return FORMATS[spec]

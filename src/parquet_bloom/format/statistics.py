@@ -1,0 +1,314 @@
+"""What a footer says of one column in every row group: bounds, nulls, NaN; and how full its filter can be.
+
+Bounds are believed only where the format says how to read them:
+
+    max_value, min_value   in the order that column_orders names; without column_orders, nothing
+    max, min (old)         of signed numbers only: writers compared all else as signed bytes
+    float, double, float16 unless one is NaN; +-0.0 compare equal, so their signs do not matter
+    truncated              still bounds: nothing here takes a bound for a stored value
+    dictionary arrays      pyarrow before 11 wrote bounds of the first batch alone; to this day (26) it leaves
+                           NULLs of a struct around one out of null_count
+    times of Parquet.Net   in another unit than the column's; no version is known that has them right
+
+Sources: parquet.thrift, Statistics and ColumnOrder; Arrow C++ ApplicationVersion (which old
+writers computed wrong ones: PARQUET-251, PARQUET-1655, the unsigned orders before parquet-mr 1.10);
+ARROW-12513 and apache/arrow#15042, measured with pyarrow 10, 11, 12 and 26; aloneguid/parquet-dotnet#769, which
+was open for 6.0.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parquet_bloom._thrift.parquet.ttypes import ColumnMetaData
+from parquet_bloom.format.derived import derived
+from parquet_bloom.format.outline import NONE, Outline, Slot
+from parquet_bloom.format.schema import BOOLEAN, BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
+
+Domain = Literal["integer", "float", "bytes"]
+MOST_BYTES = 64  # of a DECIMAL in a FIXED_LEN_BYTE_ARRAY; no engine knows more than 32
+
+
+def domain_of(leaf: Leaf) -> Domain | None:
+    """How values of a column are compared; None where the format gives them no order.
+
+    "integer"  Python int: integers, DECIMAL (unscaled), DATE, TIME, TIMESTAMP, BOOLEAN (0, 1)
+    "float"    Python float, FLOAT16 too
+    "bytes"    unsigned and bytewise: strings, ENUM, JSON, BSON, UUID, and bytes without a logical type
+    """
+    logical, physical = leaf.logical, leaf.physical
+    if physical == FLBA and leaf.type_length < 1:
+        return None  # it holds no values, whatever its footer says of them
+    if logical == "DECIMAL":
+        return "integer" if physical in (INT32, INT64, FLBA, BYTE_ARRAY) else None
+    if physical in (INT32, INT64):
+        widths = (8, 16, 32) if physical == INT32 else (8, 16, 32, 64)
+        plain = logical is None or (logical == "INTEGER" and leaf.bits in widths and leaf.signed is not None)
+        return "integer" if plain or (logical in _TIMES and physical in _TIMES[logical]) else None
+    if physical == BOOLEAN:
+        return "integer" if logical is None else None
+    if physical in (FLOAT, DOUBLE):
+        return "float" if logical is None else None
+    if physical in (BYTE_ARRAY, FLBA):
+        if leaf.float_bits:
+            return "float"
+        if logical == "UUID":
+            return "bytes" if physical == FLBA else None
+        return "bytes" if logical in (None, "STRING", "ENUM", "JSON", "BSON") else None
+    return None
+
+
+_TIMES = {"DATE": (INT32,), "TIME": (INT32, INT64), "TIMESTAMP": (INT64,)}
+
+
+def limits(leaf: Leaf) -> tuple[int, int] | None:
+    """The smallest and largest value of an integer column's type; None where it has none."""
+    if leaf.physical == BOOLEAN:
+        return 0, 1
+    decimal = leaf.physical == FLBA and leaf.logical == "DECIMAL" and 1 <= leaf.type_length <= MOST_BYTES
+    if leaf.physical not in (INT32, INT64) and not decimal:
+        return None
+    bits = leaf.bits if leaf.logical == "INTEGER" else 8 * leaf.width
+    unsigned = leaf.logical == "INTEGER" and not leaf.signed
+    return (0, (1 << bits) - 1) if unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """What is known of one column in each of n row groups; every array has n elements.
+
+    some_null, some_value  bool: a row may be NULL, may hold a value
+    nan_free               bool: certainly no NaN (of columns that have NaN)
+    low, high              lowest and highest value there may be: int64, uint64 or float64, or objects
+                           (int, bytes); what stands where nothing is known is meaningless
+    has_low, has_high      bool: whether it is known
+    """
+
+    some_null: NDArray[np.bool_]
+    some_value: NDArray[np.bool_]
+    nan_free: NDArray[np.bool_]
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+    has_lower: NDArray[np.bool_]
+    has_upper: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.some_null)
+
+
+@derived
+def statistics_of(outline: Outline, leaf: Leaf) -> ColumnStatistics:
+    """The statistics of one column; kept with the outline, as a cached footer is asked again and again."""
+    return _statistics(outline, leaf)
+
+
+def unknown_statistics(n: int) -> ColumnStatistics:
+    """The statistics of n row groups whose footer tells nothing."""
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    return ColumnStatistics(yes, yes, no, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+
+
+def all_null_statistics(n: int) -> ColumnStatistics:
+    """The statistics of a column that a file does not have."""
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    return ColumnStatistics(yes, no, yes, np.zeros(n, np.int64), np.zeros(n, np.int64), no, no)
+
+
+def one_value_statistics(n: int, value: Any) -> ColumnStatistics:
+    """The statistics of a partition column: every row holds one value."""
+    yes, no = np.ones(n, bool), np.zeros(n, bool)
+    values = np.empty(n, np.int64 if isinstance(value, int) and abs(value) < 1 << 63 else object)
+    values[:] = [value] * n  # one by one: numpy would drop the zeros that a text ends with
+    return ColumnStatistics(no, yes, yes, values, values, yes, yes)
+
+
+def _statistics(outline: Outline, leaf: Leaf) -> ColumnStatistics:
+    slots = outline.slots[:, :, leaf.index]
+    n = outline.n_row_groups
+    values, nulls = slots[Slot.NUM_VALUES], slots[Slot.NULL_COUNT]
+    # Counts that contradict each other or the schema tell nothing at all.
+    sound = (values >= 0) & (slots[Slot.TYPE] == leaf.physical)
+    if not leaf.repeated:
+        sound &= values == outline.rows
+    if not leaf.optional:
+        sound &= (nulls == NONE) | (nulls == 0)
+    counted = sound & (nulls >= 0) & (nulls <= values)
+    some_null = ~counted | (nulls > 0) | (not _trusts_nulls(outline, leaf)) if leaf.optional else ~sound
+    some_value = ~counted | (nulls < values)
+    nan_free = slots[Slot.NAN_COUNT] == 0 if leaf.float_bits else np.ones(n, bool)
+    domain = domain_of(leaf) if _trusts_any(outline, leaf) else None
+    unknown = np.zeros(n, bool)
+    nothing = np.zeros(n, np.int64)
+    if domain is None:
+        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    low, has_low, high, has_high = unknown, unknown, unknown, unknown
+    new = _trusts_new(outline, leaf)
+    if new:
+        low, has_low = _decode(outline.data, slots, Slot.MIN_VALUE, leaf, domain)
+        high, has_high = _decode(outline.data, slots, Slot.MAX_VALUE, leaf, domain)
+    if _trusts_old(leaf) and not (has_low.any() or has_high.any()):
+        low, has_low = _decode(outline.data, slots, Slot.OLD_MIN, leaf, domain)
+        high, has_high = _decode(outline.data, slots, Slot.OLD_MAX, leaf, domain)
+    if not (has_low.any() or has_high.any()):
+        return ColumnStatistics(some_null, some_value, nan_free, nothing, nothing, unknown, unknown)
+    some_value = some_value | has_low | has_high  # they are bounds of values, whatever null_count says
+    has_low, has_high = has_low & sound, has_high & sound
+    both = has_low & has_high
+    if domain == "float":  # one NaN spoils both
+        spoilt = (has_low & (low != low)) | (has_high & (high != high))
+    else:
+        spoilt = np.zeros(n, bool)
+    spoilt[both] |= (low[both] > high[both]).astype(bool)
+    return ColumnStatistics(some_null, some_value, nan_free, low, high, has_low & ~spoilt, has_high & ~spoilt)
+
+
+def _trusts_any(outline: Outline, leaf: Leaf) -> bool:
+    """Whether a writer's bounds of a column are those of its values, in whichever field they stand."""
+    return not (leaf.logical in _TIMES and (outline.metadata.created_by or "").startswith("Parquet.Net"))
+
+
+def _trusts_old(leaf: Leaf) -> bool:
+    """Whether the old min and max of a column can be read: they were compared as signed numbers."""
+    signed = leaf.logical != "INTEGER" or leaf.signed
+    return leaf.physical in (BOOLEAN, INT32, INT64, FLOAT, DOUBLE) and signed
+
+
+def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
+    orders = outline.metadata.column_orders
+    if orders is None or len(orders) != len(outline.leaves):
+        return False
+    order = orders[leaf.index]
+    if order.TYPE_ORDER is None and (order.IEEE_754_TOTAL_ORDER is None or not leaf.float_bits):
+        return False
+    writer, version = _writer(outline.metadata.created_by)
+    if writer == "parquet-cpp-arrow" and version < (11, 0) and leaf.physical == BYTE_ARRAY:
+        return False
+    if writer == "parquet-cpp" and (version < (1, 3) or leaf.logical == "DECIMAL"):
+        return _trusts_old(leaf)
+    return not (writer == "parquet-mr" and version < (1, 10)) or _trusts_old(leaf)
+
+
+def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
+    """Whether null_count leaves no NULL out. A writer's dictionaries cannot be told from its plain texts."""
+    writer, version = _writer(outline.metadata.created_by)
+    if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
+        return True
+    return writer == "parquet-cpp-arrow" and version >= (11, 0) and len(leaf.path) == 1
+
+
+def _writer(created_by: str | None) -> tuple[str, tuple[int, int]]:
+    found = re.match(r"(parquet-cpp-arrow|parquet-cpp|parquet-mr) version (\d+)\.(\d+)", created_by or "")
+    return (found[1], (int(found[2]), int(found[3]))) if found else ("", (0, 0))
+
+
+def _decode(
+    data: bytes, slots: NDArray[np.int64], slot: Slot, leaf: Leaf, domain: Domain
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """One bound of every row group, and where there is one: PLAIN bytes, without a length prefix."""
+    at, length = slots[slot], slots[slot + 1]
+    has = at != NONE
+    if leaf.physical == BYTE_ARRAY or leaf.physical == FLBA:
+        return _decode_bytes(data, at, length, has, leaf, domain)
+    width = leaf.width or 1  # BOOLEAN
+    has = has & (length == width)
+    places = np.where(has, at, 0)
+    if len(data) < width:
+        return np.zeros(len(at), np.int64), np.zeros(len(at), bool)
+    raw = np.frombuffer(data, np.uint8)[places[:, None] + np.arange(width)]
+    values: NDArray[Any] = raw.view(_DTYPES[leaf.physical]).reshape(-1)
+    if domain == "float":
+        return values.astype(np.float64), has
+    if leaf.physical == BOOLEAN:
+        has = has & (values <= 1)
+    if leaf.logical == "INTEGER" and not leaf.signed:
+        return values.view(f"<u{width}").astype(np.uint64), has
+    return values.astype(np.int64), has
+
+
+_DTYPES = {BOOLEAN: "u1", INT32: "<i4", INT64: "<i8", FLOAT: "<f4", DOUBLE: "<f8"}
+
+
+def _decode_bytes(
+    data: bytes, at: NDArray[np.int64], length: NDArray[np.int64], has: NDArray[np.bool_], leaf: Leaf, domain: Domain
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    if domain == "float":
+        has = has & (length == 2)
+        halves = [data[a : a + 2] if h else b"\0\0" for a, h in zip(at.tolist(), has.tolist(), strict=True)]
+        return np.frombuffer(b"".join(halves), "<f2").astype(np.float64), has
+    if leaf.physical == FLBA and domain == "integer":
+        has = has & (length == leaf.type_length)
+    elif leaf.physical == FLBA:
+        has = has & (length <= leaf.type_length)  # truncated bounds are shorter
+    elif domain == "integer":
+        has = has & (length > 0)
+    out = np.empty(len(at), object)
+    for i, (a, n, h) in enumerate(zip(at.tolist(), length.tolist(), has.tolist(), strict=True)):
+        raw = data[a : a + n] if h else b""
+        out[i] = int.from_bytes(raw, "big", signed=True) if domain == "integer" else raw
+    return out, has
+
+
+# --- contents -------------------------------------------------------------------------------------
+#
+# What must be true of a filter's bits whatever the values are, so that it shows without decoding one.
+#
+# `inspect` tells of it as a problem, and to readers such a filter is no evidence: both ask here.
+
+_UNCUT_BYTES = 15  # writers cut texts of bounds at 16 bytes or more
+Counts = tuple[int, int | None]  # num_values and null_count of a column chunk; null_count None: not known
+
+
+def counts_in(meta: ColumnMetaData) -> Counts:
+    """What a chunk's metadata counts: values, and NULLs if it says so."""
+    return meta.num_values, meta.statistics.null_count if meta.statistics is not None else None
+
+
+def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
+    """The same, from an outline."""
+    values, nulls = (int(outline.slots[s, row_group, column]) for s in (Slot.NUM_VALUES, Slot.NULL_COUNT))
+    return values, None if nulls == NONE else nulls
+
+
+def blank(counts: Counts) -> tuple[str, bool] | None:
+    """Why a filter without any bit is no evidence about a chunk, and whether that is a contradiction.
+
+    None where nothing but NULL is stored: such a filter is right. Without a null_count nobody can tell. parquet-java
+    writes such filters for every BOOLEAN column.
+    """
+    values, nulls = counts
+    if values == 0:
+        return None
+    if nulls is None or not 0 <= nulls <= values:
+        return f"no bit is set, and the footer does not say that all {values} values are NULL", False
+    return (f"no bit is set, but {values - nulls} values are stored", True) if values > nulls else None
+
+
+def denied_bound(might_contain: Callable[[bytes], bool], outline: Outline, leaf: Leaf, group: int) -> str | None:
+    """Whether a filter denies its chunk's own min or max, as one with a false k does, and how.
+
+    These are stored values in columns of integers, and short texts. A longer one may be cut off. Of a filter that is
+    read anyway it costs nothing; a filter of another form would have to be read for it.
+    """
+    statistics = statistics_of(outline, leaf)
+    for name, has, bound in (
+        ("min", statistics.has_lower, statistics.lower),
+        ("max", statistics.has_upper, statistics.upper),
+    ):
+        value = bound[group].item() if isinstance(bound[group], np.generic) else bound[group]
+        if not has[group] or not statistics.some_value[group]:
+            continue
+        if isinstance(value, int) and leaf.physical in (INT32, INT64):
+            plain = (value & (1 << 8 * leaf.width) - 1).to_bytes(leaf.width, "little")
+        elif isinstance(value, bytes) and leaf.physical == BYTE_ARRAY and len(value) <= _UNCUT_BYTES:
+            plain = value
+        else:
+            continue
+        if not might_contain(plain):
+            return f"it denies {value!r}, the chunk's own {name}"
+    return None

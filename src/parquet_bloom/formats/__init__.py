@@ -1,1 +1,0 @@
-"""Bytes in, values out: footers, pages and the forms of filters, without I/O."""

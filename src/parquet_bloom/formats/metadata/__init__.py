@@ -1,1 +1,0 @@
-"""FileMetaData: the footer, read and edited."""

@@ -1,1 +1,0 @@
-"""The compact protocol of Thrift."""

@@ -1,0 +1,368 @@
+"""S3: a new version of an object is put together inside the store; only what is new travels.
+
+    old object   [ body .......................................... ][footer]
+                   |  UploadPartCopy, 5 MiB to 5 GiB a part, pinned by the ETag
+    new object   [ body .......................................... ][filters][footer']
+                                                                      UploadPart
+
+Until CompleteMultipartUpload the target is what it was; on any error the upload is aborted.
+Needs boto3 (the extra `s3`); its options are those of pyarrow's file system.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import tempfile
+import threading
+from bisect import insort
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from parquet_bloom.errors import ConflictError, StorageError, parameter
+from parquet_bloom.output.draft import Assembled, Extent, NewVersion, Part, plan_parts
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
+
+# --- s3 client ------------------------------------------------------------------------------------
+#
+# boto3 for S3: a client with the options of pyarrow's file system, and what stores answer, or do not.
+
+
+def can_speak_for(filesystem: Any) -> bool:
+    """Whether boto3 can be given this file system's credentials; a role that pyarrow assumes cannot."""
+    return not s3_options(filesystem).get("role_arn")
+
+
+def client_of(filesystem: Any) -> Any:
+    """Make boto3's client for a pyarrow S3FileSystem: the same endpoint, region and credentials."""
+    import boto3
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    o = s3_options(filesystem)
+    endpoint = s3_endpoint(o)
+    settings: dict[str, Any] = {"max_pool_connections": 16}
+    if endpoint is not None and not o.get("force_virtual_addressing"):
+        settings["s3"] = {"addressing_style": "path"}
+    for ours, theirs in (("connect_timeout", "connect_timeout"), ("read_timeout", "request_timeout")):
+        if (o.get(theirs) or -1) > 0:
+            settings[ours] = o[theirs]
+    if o.get("anonymous"):
+        settings["signature_version"] = UNSIGNED
+    proxy = o.get("proxy_options") or {}
+    if proxy.get("host"):
+        user = f"{proxy['username']}:{proxy['password']}@" if proxy.get("username") else ""
+        url = f"{proxy.get('scheme') or 'http'}://{user}{proxy['host']}:{proxy['port']}"
+        settings["proxies"] = {"http": url, "https": url}
+    try:
+        # Checksums that not every store knows; each part sent has its MD5.
+        config = Config(
+            request_checksum_calculation="when_required", response_checksum_validation="when_required", **settings
+        )
+    except TypeError:  # botocore before 1.36, which sends none
+        config = Config(**settings)
+    return boto3.session.Session().client(
+        "s3",
+        region_name=o.get("region") or None,
+        endpoint_url=endpoint,
+        use_ssl=o.get("scheme") != "http",
+        verify=o.get("tls_ca_file_path") or None,
+        aws_access_key_id=o.get("access_key") or None,
+        aws_secret_access_key=o.get("secret_key") or None,
+        aws_session_token=o.get("session_token") or None,
+        config=config,
+    )
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def told_of(answer: Mapping[str, Any], name: str, target: Location) -> str:
+    """A part of a store's answer. Raises StorageError where there is none."""
+    if not answer.get(name):
+        raise StorageError(target, f"the store answered without {name}; nothing was changed")
+    return str(answer[name])
+
+
+def etag_of(parts: Sequence[str]) -> str | None:
+    """The ETag that S3 gives an object of these parts; None where the parts' ETags are no MD5 sums."""
+    bare = [part.strip('"') for part in parts]
+    if not all(re.fullmatch("[0-9a-f]{32}", part) for part in bare):
+        return None
+    return f"{hashlib.md5(bytes.fromhex(''.join(bare)), usedforsecurity=False).hexdigest()}-{len(bare)}"
+
+
+def abort(client: Any, upload: dict[str, str]) -> str:
+    """Give an upload up; returns what is to be told where that failed."""
+    from botocore.exceptions import ClientError
+
+    for _ in range(2):
+        try:
+            answer = client.abort_multipart_upload(**upload)
+            if answer["ResponseMetadata"]["HTTPStatusCode"] == 204:  # as S3 says that it is done, and nothing else
+                return ""
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in ("NoSuchUpload", "404"):
+                return ""
+        except Exception:  # the first error is the one to tell
+            continue
+    return f"; its unfinished upload {upload['UploadId']} stays in the store, abort it"
+
+
+def may_have_begun(error: Exception) -> bool:
+    """Whether a request that failed may have been carried out."""
+    from botocore.exceptions import ClientError
+
+    if not isinstance(error, ClientError):
+        return True
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) >= 500
+
+
+def abort_lost(client: Any, where: dict[str, str], ours: str | None) -> str:
+    """Give up uploads of this object that have no parts: one whose beginning was never answered stays like that.
+
+    Returns what is to be told where that failed.
+    """
+    try:
+        begun = client.list_multipart_uploads(Bucket=where["Bucket"], Prefix=where["Key"]).get("Uploads", [])
+        left = [{**where, "UploadId": u["UploadId"]} for u in begun if u["Key"] == where["Key"]]
+        lost = [one for one in left if one["UploadId"] != ours and not client.list_parts(**one).get("Parts")]
+    except Exception:
+        return "; an unfinished upload of it may stay in the store"
+    return "".join(abort(client, one) for one in lost)
+
+
+# --- s3 -------------------------------------------------------------------------------------------
+
+_KEPT = (
+    "CacheControl",
+    "ContentDisposition",
+    "ContentEncoding",
+    "ContentLanguage",
+    "ContentType",
+    "Expires",
+    "Metadata",
+    "ServerSideEncryption",
+    "SSEKMSKeyId",
+    "BucketKeyEnabled",
+    "StorageClass",
+    "WebsiteRedirectLocation",
+)
+_NOTHING_TO_COPY = "no run of unchanged bytes has the 5 MiB that S3 copies at least"
+_FROM_ELSEWHERE = "the source is on another storage"
+_CONDITION_FAILED = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
+_UNKNOWN_CONDITION = {"NotImplemented", "501"}
+
+
+class StoredFile(NewVersion):
+    """A new version of an object while it is being put together in the store.
+
+    source  the old one, on the same storage or elsewhere: then all its bytes are sent
+    force   also if the old object's tags cannot be read, and so not be kept
+    """
+
+    def __init__(self, source: OpenFile, target: Location, overwrite: bool, force: bool) -> None:
+        super().__init__(target)
+        self._source, self._target = source, target
+        self._overwrite, self._force = overwrite, force
+        old = source.location.filesystem
+        self._inside = old is not None and old.equals(target.filesystem) and source.etag is not None
+        self._pieces: list[Extent] = []
+        self._writing = threading.Lock()
+        self._spool = tempfile.TemporaryFile(prefix="parquet-bloom-")  # noqa: SIM115
+        self._spooled = 0
+
+    def discard(self) -> None:
+        """Give the new version up; nothing has been asked of the store yet."""
+        self._spool.close()
+
+    def flush(self) -> None:
+        """There is no disk to wait for."""
+
+    def write_at(self, at: int, data: bytes) -> None:
+        """New bytes, kept in a temporary file."""
+        with self._writing:
+            origin, self._spooled = self._spooled, self._spooled + len(data)
+            insort(self._pieces, Extent(at, at + len(data), origin, False))
+        view = memoryview(data)
+        while view:
+            n = os.pwrite(self._spool.fileno(), view, origin)
+            view, origin = view[n:], origin + n
+
+    def copy_from(self, at: int, source: OpenFile, start: int, stop: int) -> None:
+        """Bytes of the old object: they are only noted."""
+        assert source is self._source
+        if start < stop:
+            with self._writing:
+                insort(self._pieces, Extent(at, at + stop - start, start, True))
+
+    def pieces(self) -> list[Extent]:
+        """The new file as it is so far."""
+        joined: list[Extent] = []
+        for piece in self._pieces:
+            last = joined[-1] if joined else None
+            if last and (last.stop, last.copied, last.origin + last.stop - last.at) == (
+                piece.at,
+                piece.copied,
+                piece.origin,
+            ):
+                joined[-1] = Extent(last.at, piece.stop, last.origin, last.copied)
+            else:
+                joined.append(piece)
+        return joined
+
+    def reopen(self) -> OpenFile:
+        """The new object before it exists, as a file that an OpenFile reads like any other of the storage."""
+        assembled = Assembled(self.pieces(), self._source, self._spool.fileno())
+        return OpenFile(Location(self._target.path, self._target.filesystem, str(self._target), [assembled]))
+
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Put the object together and let it take the target's place. Raises StorageError."""
+        try:
+            self._upload(client_of(self._target.filesystem), last_check)
+        except Exception as error:  # also botocore's parsers, which raise what is no BotoCoreError
+            raise self._error_of(error) from error
+
+    def _error_of(self, error: Exception, more: str = "") -> StorageError:
+        """What the store said, in one line; `more` comes after it."""
+        from botocore.exceptions import ClientError
+
+        if isinstance(error, ClientError):
+            answer = error.response.get("Error", {})
+            code = str(answer.get("Code", ""))
+            if code in _CONDITION_FAILED:
+                return ConflictError(
+                    self._target, f"was changed by another program meanwhile; nothing was written{more}"
+                )
+            reason = f"{error.operation_name}: {code} {answer.get('Message', '')}".strip().splitlines()[0]
+            return StorageError(self._target, reason + more)
+        if isinstance(error, StorageError):
+            return error if not more else type(error)(error.path, error.reason + more)
+        return StorageError(self._target, storage_error(self._target, error).reason + more)
+
+    def _upload(self, client: Any, last_check: Callable[[], None]) -> None:
+        bucket, _, key = self._target.path.partition("/")
+        where = {"Bucket": bucket, "Key": key}
+        kept = self._kept(client) if self._inside else {}
+        parts = plan_parts(self.pieces() if self._inside else [Extent(0, self.at, 0, False)])
+        upload = {**where, "UploadId": self._begin(client, where, kept)}
+        try:
+            with self.reopen() as new:
+
+                def send(number: int) -> dict[str, object]:
+                    part = parts[number - 1]
+                    if part.origin is None:
+                        tag = self._send(client, upload, number, new.read(part.at, part.stop - part.at))
+                    else:
+                        tag = self._copy(client, upload, number, part)
+                    return {"ETag": tag, "PartNumber": number}
+
+                done = side_by_side(send, range(1, len(parts) + 1))
+            self.transfer.copied = sum(part.stop - part.at for part in parts if part.origin is not None)
+            if not self.transfer.copied:
+                self.transfer.why = _NOTHING_TO_COPY if self._inside else _FROM_ELSEWHERE
+            self.transfer.sent = sum(part.stop - part.at for part in parts if part.origin is None)
+            last_check()
+            self._complete(client, upload, done)
+        except BaseException as error:
+            left = abort(client, upload)
+            if left and isinstance(error, Exception):
+                raise self._error_of(error, left) from error
+            raise
+
+    def _begin(self, client: Any, where: dict[str, str], kept: dict[str, Any]) -> str:
+        """Begin an upload. One whose answer got lost has begun too, and goes."""
+        try:
+            answer = client.create_multipart_upload(**where, **kept)
+        except Exception as error:
+            if may_have_begun(error):
+                raise self._error_of(error, abort_lost(client, where, None)) from error
+            raise
+        found = told_of(answer, "UploadId", self._target)
+        if answer["ResponseMetadata"].get("RetryAttempts"):
+            abort_lost(client, where, found)
+        return found
+
+    def _send(self, client: Any, upload: dict[str, str], number: int, data: bytes) -> str:
+        md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        answer = client.upload_part(**upload, PartNumber=number, Body=data, ContentMD5=md5)
+        return told_of(answer, "ETag", self._target)
+
+    def _copy(self, client: Any, upload: dict[str, str], number: int, part: Part) -> str:
+        assert part.origin is not None
+        bucket, _, key = self._source.location.path.partition("/")
+        answer = client.upload_part_copy(
+            **upload,
+            PartNumber=number,
+            CopySource={"Bucket": bucket, "Key": key},
+            CopySourceIfMatch=self._source.etag,
+            CopySourceRange=f"bytes={part.origin}-{part.origin + part.stop - part.at - 1}",
+        )
+        return told_of(answer.get("CopyPartResult") or {}, "ETag", self._target)
+
+    def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
+        from botocore.exceptions import ClientError, ParamValidationError
+
+        condition: dict[str, object] = {}
+        if not self._overwrite:
+            condition = {"IfNoneMatch": "*"}
+        elif self._inside and self._source.location.path == self._target.path:
+            condition = {"IfMatch": self._source.etag}
+        finished = {**upload, "MultipartUpload": {"Parts": done}}
+        try:
+            try:
+                answer = client.complete_multipart_upload(**finished, **condition)
+            except (ClientError, ParamValidationError) as error:
+                code = error.response["Error"].get("Code") if isinstance(error, ClientError) else "NotImplemented"
+                if not condition or code not in _UNKNOWN_CONDITION:
+                    raise
+                # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
+                answer = client.complete_multipart_upload(**finished)
+            told_of(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
+        except Exception as error:
+            # The answer may have got lost, and what was asked for again is refused then: it is done already.
+            if not self._is_there(client, upload, done, error):
+                raise
+
+    def _is_there(self, client: Any, upload: dict[str, str], done: list[dict[str, object]], error: Exception) -> bool:
+        """Whether the target is what was to be put together, by its ETag. Raises StorageError where nobody can tell."""
+        from botocore.exceptions import ClientError
+
+        wanted = etag_of([str(part["ETag"]) for part in done])
+        try:
+            there = client.head_object(Bucket=upload["Bucket"], Key=upload["Key"])
+            return wanted is not None and there.get("ETag", "").strip('"') == wanted
+        except ClientError as missing:
+            if missing.response.get("Error", {}).get("Code") in ("404", "NoSuchKey", "NotFound"):
+                return False
+        except Exception:  # it is not to be reached any more
+            pass
+        more = "; it may be the old one or the new one, whole: the store does not answer"
+        raise self._error_of(error, more) from error
+
+    def _kept(self, client: Any) -> dict[str, Any]:
+        """What the old object has beside its bytes, for the new one. Raises StorageError."""
+        from botocore.exceptions import ClientError
+
+        bucket, _, key = self._source.location.path.partition("/")
+        head = client.head_object(Bucket=bucket, Key=key)
+        if head.get("ETag") != self._source.etag:
+            raise ConflictError(self._source.path, "was changed by another program meanwhile; nothing was written")
+        kept = {name: head[name] for name in _KEPT if head.get(name)}
+        try:
+            tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code not in {"NotImplemented", "MethodNotAllowed", "501", "405"} and not self._force:
+                forced = parameter("force", True) + " to lose them"
+                reason = f"its tags cannot be read ({code}), and so not be kept; give " + forced
+                raise StorageError(self._source.path, reason) from error
+            tags = []
+        if tags:
+            from urllib.parse import urlencode
+
+            kept["Tagging"] = urlencode([(tag["Key"], tag["Value"]) for tag in tags])
+        return kept

@@ -1,0 +1,375 @@
+"""Where a new file goes: a folder of this machine, or a store, which takes it as a whole or in parts.
+
+local target                   output.new_file: beside it, renamed
+local, append                  output.append: behind the file itself, with a journal
+S3 to or from itself, boto3    output.s3: bytes that stay are copied inside the store
+any other storage              output.target: a local temporary file, then the storage's own put
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import posixpath
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
+from parquet_bloom.extras import to_install
+from parquet_bloom.output import s3
+from parquet_bloom.output.append import AppendedFile, check_links
+from parquet_bloom.output.draft import Draft, NewVersion, Transfer
+from parquet_bloom.output.folder import SUFFIX, check_regular
+from parquet_bloom.output.new_file import NewFile
+from parquet_bloom.output.s3 import can_speak_for, client_of
+from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.operating_system import require_space
+from parquet_bloom.storage.paths import Outputs, targets
+from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.workers import undisturbed
+
+# --- sink -----------------------------------------------------------------------------------------
+#
+# The body of a new version, written from its start to its end: old bytes and new ones in turn.
+
+
+class FileSink:
+    """Appends to a new file at a place of its own: copying and other writing may go on side by side."""
+
+    def __init__(self, new: NewVersion, source: OpenFile) -> None:
+        self._new, self._source = new, source
+        self.at = 0
+
+    def copy(self, start: int, stop: int) -> None:
+        """Copy the bytes [start, stop) of the old file."""
+        self._new.copy_from(self.at, self._source, start, stop)
+        self.at += stop - start
+
+    def write(self, data: bytes) -> None:
+        """Write bytes that the old file does not have."""
+        self._new.write_at(self.at, data)
+        self.at += len(data)
+
+
+# --- upload ---------------------------------------------------------------------------------------
+#
+# A new file for another storage: written and checked in a local temporary file, then put.
+#
+# A stream that a storage gives us publishes what was written when it is closed, and closes itself
+# when it is forgotten: also after an error, and then it would publish a part. So
+#
+#    S3, GCS        written straight to the target, which changes when the stream is closed and not
+#                   before; where anything goes wrong before that, the stream is never closed
+#    all others     written under a name of ours beside the target, looked at, and moved there
+
+_STEP = 16 << 20
+_ALL_AT_ONCE = {"s3", "gcs"}  # storages whose streams publish when they are closed
+
+
+class UploadedFile(Draft):
+    """A file that is being written locally and will replace, or become, an object of another storage.
+
+    The local file has no name, where the system has such files: nobody else finds it, and it ends with us.
+
+    target     where it goes
+    overwrite  whether something may be there by then
+    """
+
+    def __init__(self, target: Location, overwrite: bool) -> None:
+        super().__init__(target, sync=False, cached=True, remember=False)
+        self._to, self._may_replace, self._given_up = target, overwrite, False
+        make = tempfile.TemporaryFile if os.path.exists("/proc/self/fd") else tempfile.NamedTemporaryFile
+        try:
+            self._file = make(prefix="parquet-bloom-")
+        except OSError as error:
+            raise storage_error(tempfile.gettempdir(), error) from error
+        self.fd, self.path = self._file.fileno(), str(self._file.name)
+
+    def discard(self) -> None:
+        """Give the new file up; the target stays what it was."""
+        self.fd = -1
+        self._file.close()
+
+    def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
+        """Send the file and let it take the target's place. Raises StorageError; the target is then what it was.
+
+        last_check  called before anything is sent, and right before the target changes; may raise
+        """
+
+        def check() -> None:
+            self._go_on()
+            last_check()
+            if not self._may_replace and store_of(self._to).exists(self._to.path):
+                raise ConflictError(self._to, EXISTS)
+
+        check()
+        put = self._put if self._to.filesystem.type_name in _ALL_AT_ONCE else self._put_aside
+        try:
+            undisturbed(lambda: put(check), self._give_up)
+        except StorageError:
+            raise
+        except Exception as error:
+            raise storage_error(self._to, error) from error
+
+    def _give_up(self) -> None:
+        self._given_up = True
+
+    def _go_on(self) -> None:
+        if self._given_up:
+            raise StorageError(self._to, "interrupted; nothing was changed")
+
+    def _put(self, check: Callable[[], None]) -> None:
+        stream = self._to.filesystem.open_output_stream(self._to.path)
+        try:
+            self._write_to(stream)
+            check()
+        except BaseException:
+            # For ever: even at the end of the process its destructor would close it, and so publish. A stream cannot
+            # be given up (apache/arrow#40502); docs/architecture.md, "Workarounds", says when this can go.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+            raise
+        stream.close()
+
+    def _put_aside(self, check: Callable[[], None]) -> None:
+        filesystem, path = self._to.filesystem, self._to.path
+        folder, name = posixpath.split(path)
+        aside = posixpath.join(folder, f".{name[:120]}.{secrets.token_hex(4)}{SUFFIX}")
+        made = _make_folder(filesystem, folder)
+        try:
+            with filesystem.open_output_stream(aside) as stream:
+                self._write_to(stream)
+            size = filesystem.get_file_info(aside).size
+            if size != self.at:
+                raise StorageError(self._to, f"{size} of {self.at} bytes arrived; nothing was changed")
+            check()
+            _move(filesystem, aside, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                filesystem.delete_file(aside)
+            if made is not None:
+                with contextlib.suppress(Exception):
+                    filesystem.delete_dir(made)
+            raise
+
+    def _write_to(self, stream: Any) -> None:
+        at = 0
+        while at < self.at:
+            self._go_on()
+            data = os.pread(self.fd, min(_STEP, self.at - at), at)
+            if not data:
+                raise OSError("the temporary file became shorter while it was sent")
+            stream.write(data)
+            stream.flush()  # else S3's stream would keep all of it in memory
+            at += len(data)
+            self.transfer.sent += len(data)
+
+
+def _make_folder(filesystem: Any, folder: str) -> str | None:
+    """Make a folder where it is missing; returns the uppermost one that was made."""
+    from pyarrow import fs
+
+    missing = None
+    at = folder
+    while at not in ("", "/") and filesystem.get_file_info(at).type == fs.FileType.NotFound:
+        missing, at = at, posixpath.dirname(at)
+    if missing is not None:
+        filesystem.create_dir(folder, recursive=True)
+    return missing
+
+
+def _move(filesystem: Any, aside: str, path: str) -> None:
+    """Give a file its name, over one that has it; where the storage refuses that, the old one steps aside first."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    fsspec = fsspec_of(filesystem)
+    if fsspec is not None and getattr(type(fsspec).mv, "__module__", "") == "fsspec.spec":
+        fsspec.cp_file(aside, path)  # what mv would do too, after taking [ and * in names for patterns
+        fsspec.rm_file(aside)
+        return
+    try:
+        filesystem.move(aside, path)
+        return
+    except pa.ArrowNotImplementedError:  # Azure without a hierarchical namespace
+        filesystem.copy_file(aside, path)
+        filesystem.delete_file(aside)
+        return
+    except Exception:
+        if filesystem.get_file_info(path).type != fs.FileType.File:
+            raise
+    old = f"{aside}.old"
+    filesystem.move(path, old)
+    try:
+        filesystem.move(aside, path)
+    except BaseException:
+        filesystem.move(old, path)
+        raise
+    filesystem.delete_file(old)
+
+
+# --- target ---------------------------------------------------------------------------------------
+
+WITHOUT_BOTO3 = f"boto3 is not installed ({to_install('s3')}), with which S3 copies unchanged bytes inside the store"
+WITH_A_ROLE = (
+    "pyarrow assumes the role of role_arn itself, so boto3, with which S3 copies unchanged bytes inside the store, "
+    "has no credentials; give access_key, secret_key and session_token of the role instead"
+)
+WITHOUT_COPIES = "this file system cannot put files together from parts of others"
+_HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a new version is written: as add_filters has it, `cached` as NewFile; `append` for a tail in place."""
+
+    overwrite: bool
+    sync: bool
+    force: bool
+    cached: bool = True
+    read_back: bool = False
+    append: bool = False
+
+
+def outputs_of(
+    source: PathLike | Sequence[PathLike],
+    output: PathLike | None,
+    in_place: bool,
+    overwrite: bool,
+    force: bool,
+    raw_files: bool,
+    filesystem: Any,
+) -> tuple[Outputs, Tables, list[str]]:
+    """Where each file's new version goes, for check_target the folders that were looked at, and notes.
+
+    notes  what is to be said of tables whose files change, as was forced; a TableWarning says it too
+    Raises as paths.targets; TableFormatError where files of a table would be copied elsewhere, dead
+    ones too, without raw_files or force, and as Tables.change.
+    """
+    if output is not None and filesystem is None and _HALF_URI.match(os.fspath(output)):
+        name = os.fspath(output)
+        raise RequestError(f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}")
+    tables = look_before(output is not None, raw_files, force)
+    outputs = targets(source, output, in_place, overwrite, filesystem, tables)
+    if tables is None:
+        return outputs, Tables(), []
+    return outputs, tables, tables.change(force) if in_place else []
+
+
+def check_target(
+    at: Location, target: Location, in_place: bool, force: bool, tables: Tables, append: bool = False
+) -> None:
+    """Refuse, before any work, to write where it would do harm.
+
+    `force` overrides all but folders and devices, and what an append refuses.
+    """
+    tables.refuse(at, target, force)
+    if not target.is_local:
+        return
+    check_regular(target.path)
+    real = os.path.realpath(target.path)
+    if append and os.path.exists(real):
+        check_links(real, at)
+        if not os.access(real, os.W_OK):
+            leave = parameter("append", True) + " does; make it writable, or leave out " + parameter("append")
+            raise StorageError(target, "is read-only, and cannot be written to itself, as " + leave)
+    if force or not os.path.exists(real):
+        return
+    if in_place and os.stat(real).st_nlink > 1:
+        ways = parameter("force", True) + " or " + parameter("output")
+        raise StorageError(at, "has other hard links, which would keep the old bytes; give " + ways)
+    if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
+        forced = parameter("force", True) + " to replace it"
+        raise StorageError(target, "is read-only; give " + forced + ", or another " + parameter("output"))
+
+
+def disk_needed(source: OpenFile, target: Location, new_bytes: int, append: bool = False) -> int:
+    """Bytes of local disk that a new version takes at most; `new_bytes` are not copied."""
+    if append:
+        return 2 * new_bytes  # in the journal, and behind the file
+    return new_bytes if _in_store(target) else source.size + new_bytes
+
+
+def new_version(source: OpenFile, target: Location, how: WriteOptions, needed: int) -> NewVersion:
+    """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
+    if how.append:
+        check_appendable(target)
+        require_space(target.path, needed)
+        return AppendedFile(source, target)
+    if target.is_local:
+        require_space(target.path, needed)
+        like = source.location.path if not source.is_remote else None
+        replaces = None
+        if source.fd is not None and like is not None and os.path.realpath(like) == os.path.realpath(target.path):
+            replaces = os.fstat(source.fd)
+        return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
+    if how.read_back:
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
+    require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
+    if _in_store(target):
+        return s3.StoredFile(source, target, how.overwrite, how.force)
+    new = UploadedFile(target, how.overwrite)
+    new.transfer.why = _hindrance(target.filesystem) or ""
+    return new
+
+
+def check_appendable(target: Location) -> None:
+    """Raise StorageError for a file of another storage than the local disks."""
+    if not target.is_local:
+        raise StorageError(target, "is not on a local disk, where alone " + parameter("append") + " can be done")
+
+
+def copy_whole(source: OpenFile, target: Location, how: WriteOptions) -> Transfer:
+    """Copy a file that needs no change to its output."""
+    needed = disk_needed(source, target, 0)
+    with new_version(source, target, how, needed) as new:
+        FileSink(new, source).copy(0, source.size)
+        new.at = source.size
+        new.commit(source.check_unchanged)
+    return new.transfer
+
+
+def size_of(at: Location) -> int | None:
+    """Bytes of a file; None where there is none. Raises StorageError."""
+    try:
+        return store_of(at).size(at.path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(at, error) from error
+
+
+def remove_unnamed(new: Location) -> None:
+    """Remove a new file that nothing names yet, if it is there. Raises StorageError."""
+    try:
+        if new.is_local:
+            os.unlink(new.path)
+        elif _in_store(new):  # pyarrow would leave an object of the folder's name
+            bucket, _, key = new.path.partition("/")
+            client_of(new.filesystem).delete_object(Bucket=bucket, Key=key)
+        elif store_of(new).exists(new.path):
+            new.filesystem.delete_file(new.path)
+    except FileNotFoundError:
+        pass
+    except Exception as error:
+        raise storage_error(new, error) from error
+
+
+def _in_store(target: Location) -> bool:
+    return not target.is_local and _hindrance(target.filesystem) is None
+
+
+def _hindrance(filesystem: Any) -> str | None:
+    """Why a storage cannot put a file together from parts of others; None if it can."""
+    if filesystem.type_name != "s3":
+        return WITHOUT_COPIES
+    if not can_speak_for(filesystem):
+        return WITH_A_ROLE  # first: boto3 would not help
+    return WITHOUT_BOTO3 if importlib.util.find_spec("boto3") is None else None

@@ -1,0 +1,321 @@
+"""Which column of a file holds a column of its table: by field id, by physical name, in every layout of lists and maps.
+
+    table   Field tree, leaves as `source.columns.leaves_of` has them      tags.list.element
+    file    SchemaElements, leaves as `format.schema` has them  tags.bag.array_element
+
+A file keeps the names of the day it was written. Source: parquet-format LogicalTypes.md, "Lists" and "Maps" with their
+rules for files of older writers; Iceberg's spec, "Column Projection"; Delta's protocol, "Column Mapping".
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
+from parquet_bloom.errors import TableFormatError
+from parquet_bloom.format.footer import Footer, decode_footer
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
+
+# --- fields ---------------------------------------------------------------------------------------
+#
+# A table's fields as the Arrow schema of its rows, and as leaves that predicates can be bound to.
+
+
+def schema_of(fields: Sequence[Field]) -> pa.Schema:
+    """The schema of the rows that are read from a table."""
+    return pa.schema([pa.field(field.name, field.type, field.nullable) for field in fields])
+
+
+def leaves_of(fields: Sequence[Field]) -> tuple[Leaf, ...]:
+    """The leaves of a table's schema, as a file would have them that pyarrow writes now; index from 0."""
+    return _leaves_of(tuple(fields))
+
+
+def has_leaves(kind: pa.DataType) -> bool:
+    """Whether a file can have a column of a type: none of a struct without fields, nor of what is made of such."""
+    if pa.types.is_struct(kind):
+        return any(has_leaves(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return has_leaves(kind.key_type) and has_leaves(kind.item_type)
+    return has_leaves(kind.value_type) if pa.types.is_list(kind) else True
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """A type without the parts that no file can have."""
+    if pa.types.is_struct(kind):
+        inner = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([one.with_type(_stored(one.type)) for one in inner if has_leaves(one.type)])
+    if pa.types.is_map(kind):
+        key, item = (one.with_type(_stored(one.type)) for one in (kind.key_field, kind.item_field))
+        return pa.map_(key, item, kind.keys_sorted)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
+    return kind
+
+
+@lru_cache(64)
+def _leaves_of(fields: tuple[Field, ...]) -> tuple[Leaf, ...]:
+    import pyarrow.parquet as pq  # a tenth of a second, which only tables are to cost
+
+    stored = [pa.field(one.name, _stored(one.type), one.nullable) for one in schema_of(fields) if has_leaves(one.type)]
+    sink = io.BytesIO()
+    pq.ParquetWriter(sink, pa.schema(stored)).close()
+    data = sink.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    return decode_footer(data[-8 - length : -8], len(data) - 8 - length).leaves
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+_GONE = " (no column of the table)"
+_LOGGED = " (the table has its log's values)"
+
+
+@dataclass(slots=True)
+class _Node:
+    """A field of a file: its children, or its place among the leaves; -1 for a group."""
+
+    element: SchemaElement
+    leaf: int = -1
+    children: list[_Node] = field(default_factory=list)
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.element.repetition_type == FieldRepetitionType.REPEATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A field of a table in one file.
+
+    field     of the table
+    at        its place among the children of its group in the file: of the root, a struct, a list's element or a
+              map's key and value; None: the file lacks it
+    name      there
+    leaf      its place among the file's leaves; None for a group, and for what the file lacks
+    children  of the field
+    same_name whether the file calls by the field's name this column, and no other one that could be taken for it
+    """
+
+    field: Field
+    at: int | None = None
+    name: str = ""
+    leaf: int | None = None
+    children: tuple[Match, ...] = ()
+    same_name: bool = True
+
+    def leaves(self) -> Iterator[int | None]:
+        """The place of each leaf of the field, in their order; None for those that the file lacks."""
+        if not has_leaves(self.field.type):
+            return
+        if not self.children:
+            yield self.leaf
+        for child in self.children:
+            yield from child.leaves()
+
+    @property
+    def same_names(self) -> bool:
+        """Whether the file calls the field, and all below it, as the table does."""
+        return self.same_name and all(child.same_names for child in self.children)
+
+
+def matches(
+    fields: Sequence[Field],
+    by_id: bool,
+    schema: Sequence[SchemaElement],
+    file: object,
+    logged: Collection[str] = (),
+) -> tuple[Match, ...]:
+    """Where a file has the fields of its table. What is not there it surely lacks.
+
+    by_id, logged  as `Snapshot` has them; of a column in `logged` a file counts as lacking it
+    schema  the file's, flattened, its root first
+    file    a TableFile, whose own fields go first; named in errors
+    Raises TableFormatError where it cannot be told which column of the file is meant.
+    """
+    if isinstance(file, TableFile) and file.fields:
+        fields, by_id = file.fields, False
+    root = _tree(schema)
+    search = _Search(file, by_id and any(element.field_id is not None for element in schema))
+    found = [search.match(one, *((None, None) if one.name in logged else search.child(one, root))) for one in fields]
+    alike = _named_alike(found, root)
+    return tuple(replace(one, same_name=True) if one.field.name in logged else one for one in alike)
+
+
+def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
+    """The fields of one group, each with whether its name means the same there."""
+    names = {node.element.name for node in group.children}
+    return tuple(
+        replace(one, same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
+        for one in found
+    )
+
+
+def file_leaves(
+    fields: Sequence[Field],
+    by_id: bool,
+    schema: Sequence[SchemaElement],
+    file: object,
+    logged: Collection[str] = (),
+) -> Mapping[LeafPath, int]:
+    """The leaves of a table that a file has -> their place among the file's leaves. Arguments, errors: `matches`."""
+    found = [place for one in matches(fields, by_id, schema, file, logged) for place in one.leaves()]
+    return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
+
+
+def named_leaves(
+    leaves: Sequence[Leaf], snapshot: Snapshot, schema: Sequence[SchemaElement], file: object
+) -> list[Leaf]:
+    """The leaves of a file under the table's names; the path is () where the table has no such leaf.
+
+    Arguments and errors of `matches`.
+    """
+    places = file_leaves(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
+    paths = {place: path for path, place in places.items()}
+    return [replace(leaf, path=paths.get(leaf.index, ())) for leaf in leaves]
+
+
+def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
+    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are.
+
+    One that the table lacks, or has in its log, is marked where it has the name of another: each name means one.
+    """
+    if snapshot is None:
+        return footer.leaves
+    named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
+    taken = {one.path for one in named}
+    shown = []
+    for one, own in zip(named, footer.leaves, strict=True):
+        if not one.path and own.path[0] in snapshot.logged:
+            one = replace(own, path=(own.path[0] + _LOGGED, *own.path[1:]))
+        elif not one.path:
+            one = own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
+        shown.append(one)
+    return shown
+
+
+def identities(fields: Sequence[Field]) -> dict[str, tuple[str, ...]]:
+    """The name of each leaf of a table -> what tells it from all that had, or will have, that name: ids and the type.
+
+    Where a table has no ids names are its columns' identity: there they are never another's.
+    """
+    found = [identity for one in fields for identity in _identities(one, ())]
+    return {leaf.name: identity for leaf, identity in zip(leaves_of(fields), found, strict=True)}
+
+
+def _identities(one: Field, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not has_leaves(one.type):
+        return
+    path = (*above, str(one.field_id) if one.field_id is not None else one.physical or one.name)
+    children = children_of(one)
+    if not children:
+        yield (*path, str(one.type))
+    for child in children:
+        yield from _identities(child, path)
+
+
+def _tree(schema: Sequence[SchemaElement]) -> _Node:
+    rest = iter(schema)
+    leaves = iter(range(len(schema)))
+
+    def node(element: SchemaElement) -> _Node:
+        if element.type is not None:
+            return _Node(element, next(leaves))
+        return _Node(element, -1, [node(next(rest)) for _ in range(element.num_children or 0)])
+
+    return node(next(rest))
+
+
+def children_of(one: Field) -> Sequence[Field]:
+    """The children of a field that an adapter gave, or else those of its type."""
+    if one.children:
+        return one.children
+    kind = one.type
+    if pa.types.is_map(kind):
+        inner = [kind.key_field, kind.item_field]
+    elif is_list(kind):
+        inner = [kind.value_field]
+    else:
+        inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
+    return [Field(child.name, child.type, child.nullable) for child in inner]
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists, in any of Arrow's layouts but maps."""
+    views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    return bool(views or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """In one file, by ids or else by names."""
+
+    file: object
+    ids: bool
+
+    def child(self, one: Field, group: _Node) -> tuple[int | None, _Node | None]:
+        """The field of a group that is this one of the table, and its place."""
+        nodes = list(enumerate(group.children))
+        if self.ids:
+            if one.field_id is None:
+                raise self._unclear(one, "has no field id in the table")
+            found = [(at, node) for at, node in nodes if node.element.field_id == one.field_id]
+        elif one.reused:
+            reason = "shared a name with another column, and the file has no field ids to tell which it has"
+            raise self._unclear(one, f"{reason}; give the table its schema.name-mapping.default")
+        else:
+            names = {one.physical or one.name, *one.aliases}
+            found = [(at, node) for at, node in nodes if node.element.name in names]
+        if len(found) > 1:
+            raise self._unclear(one, f"is {len(found)} columns of the file")
+        if found and found[0][1].repeated and not is_list(one.type):
+            raise self._unclear(one, "is many values a row in the file, and one in the table")
+        return found[0] if found else (None, None)
+
+    def match(self, one: Field, at: int | None, node: _Node | None) -> Match:
+        """Where the file has a field and all below it."""
+        children = children_of(one)
+        name = "" if node is None else node.element.name
+        if pa.types.is_struct(one.type):
+            if node is not None and node.leaf >= 0:
+                raise self._unclear(one, "is a struct in the table and none in the file")
+            below = [(child, *((None, None) if node is None else self.child(child, node))) for child in children]
+        elif pa.types.is_map(one.type) or is_list(one.type):
+            entries = [None] * len(children) if node is None else self._entries(one, node, len(children))
+            for child, entry in zip(children, entries, strict=True):
+                known = None if entry is None or child.field_id is None else entry.element.field_id
+                if self.ids and known not in (None, child.field_id):
+                    raise self._unclear(child, f"of {one.name} has another field id in the file")
+            below = [
+                (child, None if entry is None else place, entry)
+                for place, (child, entry) in enumerate(zip(children, entries, strict=True))
+            ]
+        else:
+            if node is not None and node.leaf < 0:
+                raise self._unclear(one, "is one value in the table and none in the file")
+            return Match(one, at, name, None if node is None else node.leaf)
+        found = tuple(self.match(*entry) for entry in below)
+        if pa.types.is_struct(one.type) and node is not None:
+            found = _named_alike(found, node)
+        return Match(one, at, name, None, found)
+
+    def _entries(self, one: Field, node: _Node, n: int) -> list[_Node]:
+        """The element of a list, or key and value of a map: by their position, as their names are any writer's own."""
+        if n == 1 and node.repeated:  # a list without a group of its own
+            return [node]
+        middle = node.children[0] if len(node.children) == 1 else None
+        if middle is None or not middle.repeated or (n == 2 and len(middle.children) != 2):
+            raise self._unclear(one, f"is a {'map' if n == 2 else 'list'} in the table and none in the file")
+        if n == 2:
+            return middle.children
+        two_levels = len(middle.children) != 1 or middle.element.name in ("array", f"{node.element.name}_tuple")
+        return [middle if two_levels else middle.children[0]]
+
+    def _unclear(self, one: Field, reason: str) -> TableFormatError:
+        return TableFormatError(self.file, f"column {one.name} {reason}")

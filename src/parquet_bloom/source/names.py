@@ -1,0 +1,293 @@
+"""Names become tables and files: delta:PATH@3, iceberg:CATALOG/NS.TABLE, or paths; and commands that name them.
+
+    delta:PATH_OR_URI[@version]
+    iceberg:CATALOG/namespace.table[@snapshot]
+    ducklake:CATALOG/schema.table[@snapshot]
+
+Only digits or an ISO time behind the last @ are a version. A path that begins with ~/ lies in the user's own folder;
+no shell sees to that behind a colon. A file of such a name is reached as ./delta:name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
+from parquet_bloom.extras import to_install
+from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.snapshot import Snapshot, Table
+from parquet_bloom.storage.paths import DataFile, FileSet, locate
+from parquet_bloom.storage.shown import may_be_secret, without_secret
+from parquet_bloom.storage.store import GLOB
+from parquet_bloom.storage.table_folders import RAW_FILES, Tables
+
+FORMS = {
+    "delta": "delta:PATH_OR_URI[@VERSION]",
+    "iceberg": "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]",
+    "ducklake": "ducklake:CATALOG/SCHEMA.TABLE[@SNAPSHOT]",
+}
+_NAME = re.compile(rf"({'|'.join(FORMS)}):(.*)", re.DOTALL)
+_TIME = r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+_VERSION = re.compile(rf"(.+)@(\d+|{_TIME})", re.DOTALL)
+_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")  # an @ in it stands before a host or bucket
+
+
+class TableName(NamedTuple):
+    """A table as it is named.
+
+    kind     "delta", "iceberg" or "ducklake"
+    where    path, URI, or catalog and name in it
+    version  digits or an ISO time; None: the latest
+    """
+
+    kind: str
+    where: str
+    version: str | None
+
+    @property
+    def unversioned(self) -> str:
+        """The name without its version, which means the latest."""
+        return f"{self.kind}:{self.where}"
+
+
+def parse(text: str) -> TableName | None:
+    """What a text names, if it is a table's name. Raises RequestError for a name without a place."""
+    found = _NAME.fullmatch(text)
+    if found is None:
+        return None
+    kind, where = found[1], found[2]
+    version = _VERSION.fullmatch(where)
+    if version is not None and _AUTHORITY.fullmatch(version[1]) is None:
+        where, at = version[1], version[2]
+    else:
+        at = None
+    if not where or where.startswith("@"):
+        raise RequestError(f"{without_secret(text)} names no table; write {FORMS[kind]}")
+    return TableName(kind, os.path.expanduser(where) if where.startswith("~/") else where, at)
+
+
+def named_table(sources: Any) -> TableName | None:
+    """The one table that the sources of a call name; None where they are files.
+
+    Raises RequestError for several of which one is a table. Names are texts: a Path is always a file's.
+    """
+    many: Sequence[Any] = sources if isinstance(sources, list | tuple) else [sources]
+    names = [parse(source) if isinstance(source, str) else None for source in many if not isinstance(source, DataFile)]
+    first = next((name for name in names if name is not None), None)
+    if first is not None and len(many) > 1:
+        texts = [without_secret(str(source)) for source in many[:2]]
+        raise RequestError(f"{texts[0]} and {texts[1]}: a table is read alone; use one call for each")
+    return first
+
+
+def typed_sources(source: Any, filesystem: Any) -> list[str]:
+    """What a call names, as a command line says it; empty where no command line can: bytes, other file systems."""
+    many = source if isinstance(source, list | tuple) else [source]
+    if filesystem is not None or not all(isinstance(one, str | os.PathLike) for one in many):
+        return []
+    return [os.fspath(one) for one in many]
+
+
+# --- sources --------------------------------------------------------------------------------------
+#
+# What people name -> a file set: one table through its log, or files.
+#
+# delta:..., iceberg:..., ducklake:...     the adapter of that kind of table opens it
+# a folder with a Delta log, alone         as if delta:FOLDER was named
+# all else                                 storage.paths
+
+_LIBRARIES = {"delta": ("deltalake",), "iceberg": ("pyiceberg",), "ducklake": ("duckdb",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was named.
+
+    file_set  its data files: TableFiles, if it is a table
+    table     None: they are files, or a snapshot that was read before
+    snapshot  of the table, at the version that was asked for
+    """
+
+    file_set: FileSet
+    table: Table | None = None
+    snapshot: Snapshot | None = None
+
+
+def open_table(name: TableName, access: TableAccess = ORDINARY, filesystem: Any = None) -> Table:
+    """Open a table by its name.
+
+    access      what the user says of it beside that
+    filesystem  of Delta's files; None: the one that the name says
+    Raises RequestError for a library that is not installed, StorageError, TableFormatError.
+    """
+    if filesystem is not None and name.kind != "delta":
+        raise RequestError(f"a file system is given for files and delta:, {name.kind}: has its catalog's")
+    if access.properties and name.kind == "delta":
+        raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, delta: has no catalog")
+    try:
+        adapter = importlib.import_module(f"parquet_bloom.tables.{name.kind}.table")
+        opened = getattr(adapter, f"open_{name.kind}")
+        more = (filesystem,) if name.kind == "delta" else ()
+        return cast(Table, opened(name.where, name.version, *more, access))
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in _LIBRARIES[name.kind]:
+            raise
+        [library] = _LIBRARIES[name.kind]
+        raise RequestError(f"{name.kind}: needs {library}; {to_install(name.kind)}") from error
+
+
+def find(
+    sources: Any,
+    filesystem: Any = None,
+    tables: Tables | None = None,
+    access: TableAccess = ORDINARY,
+    stored_only: bool = False,
+) -> Sources:
+    """Find the files of a call, as storage.paths.locate does, or those of the one table that is named.
+
+    sources     may also be a Snapshot, or a part of one, that was read before: nothing is opened
+    tables      as locate has them; None: a folder is read as it is, even if it is a table's
+    access      what the user says of a table beside its name
+    stored_only  as source.snapshot.Table.snapshot has it
+    Raises as locate; RequestError for a table among several sources, and as open_table.
+    """
+    if isinstance(sources, Snapshot):
+        return Sources(_files(sources), None, sources)
+    name = named_table(sources)
+    if name is None:
+        refused: TableFormatError | None = None
+        try:
+            found = locate(sources, filesystem, tables)
+        except TableFormatError as error:
+            refused = error
+        found_table = _delta_folder(sources, tables)
+        if found_table is not None:
+            [folder] = sources if isinstance(sources, list | tuple) else [sources]
+            return _delta_or_advice(os.fspath(folder), found_table, filesystem, access)
+        if refused is not None:
+            raise refused
+        access.refuse_files()
+        return Sources(found)
+    if tables is None:
+        raise RequestError(RAW_FILES + " reads what lies in a folder; name that, or leave it away")
+    return _through_log(open_table(name, access, filesystem), stored_only)
+
+
+def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
+    """The Delta table that was named alone, by its folder, as people are told it."""
+    many = sources if isinstance(sources, list | tuple) else [sources]
+    if tables is None or len(many) != 1 or not isinstance(many[0], str | os.PathLike):
+        return None
+    text = os.fspath(many[0])
+    path = text.partition("?")[0] if "://" in text else text
+    if set(path) & GLOB and not os.path.lexists(path):
+        return None
+    return next((t.named for t in tables.found.values() if t.relation == "is" and t.kind == "Delta"), None)
+
+
+def _delta_or_advice(folder: str, named: str, filesystem: Any, access: TableAccess) -> Sources:
+    """The files of a Delta table's folder through its log; errors say how the folder is read without it."""
+    try:
+        return _through_log(open_table(TableName("delta", folder, None), access, filesystem))
+    except ParquetBloomError as error:
+        reason = error.reason if isinstance(error, FileError) else error.message
+        advice = "; every file in it, dead ones too, is read as it is with " + RAW_FILES
+        raise TableFormatError(named, Message("is a Delta table, but ", reason) + advice) from error
+
+
+def _through_log(table: Table, stored_only: bool = False) -> Sources:
+    snapshot = table.snapshot(stored_only)
+    return Sources(_files(snapshot), table, snapshot)
+
+
+def _files(snapshot: Snapshot) -> FileSet:
+    return FileSet(snapshot.filesystem, list(snapshot.files), False, [])
+
+
+# --- typed ----------------------------------------------------------------------------------------
+#
+# The command that adds filters, as a shell takes it and as Python does: results advise it, and people paste it.
+
+
+class Typed(str):
+    """A command for a shell; `python` is the call that does the same."""
+
+    __slots__ = ("python",)
+    python: str
+
+    def __new__(cls, command: str, python: str) -> Typed:
+        """Both as they are pasted."""
+        made = super().__new__(cls, command)
+        made.python = python
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Typed, (str(self), self.python)
+
+
+def add_command(
+    sources: Sequence[str],
+    columns: Sequence[str],
+    *,
+    in_place: bool = True,
+    replace: bool = False,
+    spec: str | None = None,
+    rate: float | str | None = None,
+    rates: Mapping[str, float | str] | None = None,
+    max_bytes: int | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+    allow_roots: Sequence[str] = (),
+) -> Typed:
+    """`parquet-bloom add` of these columns, quoted; a source that begins with a dash is no option there.
+
+    rate   of all columns but those of `rates`
+    catalog_properties  of those that may be secrets the name alone is shown
+    """
+    shown = {key: "..." if may_be_secret(f"{key}={text}") else text for key, text in (catalog_properties or {}).items()}
+    options = [word for name in columns for word in ("--column", name)]
+    options += [*(["--replace"] if replace else []), *(["--in-place"] if in_place else [])]
+    options += ["--spec", spec] if spec is not None else []
+    options += ["--max-bytes", str(max_bytes)] if max_bytes is not None else []
+    options += ["--fpp", str(rate)] if rate is not None else []
+    options += [word for name, one in (rates or {}).items() for word in ("--column-fpp", f"{name}={one}")]
+    options += [word for key, text in shown.items() for word in ("--catalog-property", f"{key}={text}")]
+    options += [word for root in allow_roots for word in ("--allow-root", root)]
+    behind = any(one.startswith("-") for one in sources)
+    words = [*options, "--", *sources] if behind else [*sources, *options]
+    fpp = {**({"*": rate} if rate is not None else {}), **rates} if rates else rate
+    python = _call(
+        "add_filters",
+        _one_or_all(sources),
+        {
+            "columns": list(columns),
+            "in_place": in_place or None,
+            "replace": replace or None,
+            "spec": spec,
+            "fpp": fpp,
+            "max_bytes": max_bytes,
+            "catalog_properties": shown or None,
+            "allow_roots": list(allow_roots) or None,
+        },
+    )
+    return Typed(shlex.join(["parquet-bloom", "add", *words]), python)
+
+
+def check_command(sources: Sequence[str], predicate: str) -> Typed:
+    """`parquet-bloom check` of a predicate."""
+    python = _call("check", _one_or_all(sources), {}, predicate)
+    return Typed(shlex.join(["parquet-bloom", "check", *sources, predicate]), python)
+
+
+def _one_or_all(sources: Sequence[str]) -> str | list[str]:
+    return sources[0] if len(sources) == 1 else list(sources)
+
+
+def _call(function: str, source: Any, keywords: Mapping[str, Any], *more: Any) -> str:
+    shown = [*map(repr, (source, *more)), *(f"{key}={value!r}" for key, value in keywords.items() if value is not None)]
+    return f"parquet_bloom.{function}({', '.join(shown)})"

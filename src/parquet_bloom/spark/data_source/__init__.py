@@ -1,1 +1,0 @@
-"""The data source for Spark: rows, by way of filters."""

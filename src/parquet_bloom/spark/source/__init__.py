@@ -1,0 +1,1 @@
+"""Rows for Spark: the data source, and `read`; planned by the driver, read by tasks."""

@@ -1,0 +1,464 @@
+"""Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
+
+Data files are opened by stores (storage.local_store, storage.remote). No memory map: another program may truncate the
+file while we look at it, and that must be an error, not a crash.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from parquet_bloom.errors import (
+    ConflictError,
+    DamagedFileError,
+    EncryptedFileError,
+    EncryptedFooterError,
+    FooterError,
+    FooterLimitError,
+    LimitError,
+    NotParquetError,
+    ParquetBloomError,
+    StorageError,
+)
+from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
+from parquet_bloom.format.outline import Outline, outline_of, walk_outline
+from parquet_bloom.format.walked import WalkedFooter
+from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
+from parquet_bloom.storage.stores import store_of
+from parquet_bloom.storage.version_token import Kept, proves
+
+# --- outlines -------------------------------------------------------------------------------------
+#
+# Which of two readers makes a footer's outline: the compiled walk, or the bindings.
+#
+# The walk is many times faster, but it needs numba, which takes some 0.4 s to load. So a process takes it once it
+# has read so many row groups that this pays, or where numba is loaded anyway.
+
+_WALK_AFTER = 1000  # row groups
+
+
+class _ReadByBindings:
+    """How many row groups this process has read through the bindings. Two threads may lose a count: no harm."""
+
+    row_groups = 0
+
+
+def decode_outline(data: bytes, start: int) -> Outline:
+    """Read footer bytes. Raises FooterError and EncryptedFooterError, as format.footer.decode_footer does.
+
+    data   FileMetaData as it lies in the file, without length and magic
+    start  of the footer, bytes from the start of the file
+    """
+    if "numba" in sys.modules or _ReadByBindings.row_groups > _WALK_AFTER:
+        outline = walk_outline(data, start)
+        if outline is not None:
+            return outline
+    outline = outline_of(decode_footer(data, start))
+    _ReadByBindings.row_groups += outline.n_row_groups
+    return outline
+
+
+# --- readahead ------------------------------------------------------------------------------------
+#
+# A remote file as pyarrow reads it: blocks ahead of it are on their way while it decodes one.
+#
+# pyarrow reads a column chunk from its start to its end in pieces of a megabyte. Here each piece
+# comes from a block that was asked for some blocks earlier:
+#
+#    chunk   [block 0][block 1][block 2][block 3][block 4]...
+#             decoding   ^ asked for, side by side   ^ not yet
+
+_BLOCK, _AHEAD = 4 << 20, 3  # at most 16 MiB a reader
+
+
+class ReadAhead:
+    """A binary file object over `read(offset, length)`, for pyarrow.PythonFile.
+
+    span  the bytes that will be read in order, start and end; others are read as they are asked for
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, span: tuple[int, int] | None) -> None:
+        self._read, self._size = read, size
+        self._start, self._stop = (max(0, span[0]), min(span[1], size)) if span else (0, 0)
+        self._blocks: dict[int, Future[bytes]] = {}
+        self._at = 0
+        self.closed = False
+
+    def readable(self) -> bool:
+        """Always True, as io.RawIOBase has it."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always True, as io.RawIOBase has it."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to an offset; nothing is read."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """The offset of the next byte."""
+        return self._at
+
+    def read(self, length: int = -1) -> bytes:
+        """Read so many bytes, or all that are left; fewer at the end of the file."""
+        left = self._size - self._at
+        length = max(0, left if length < 0 else min(length, left))
+        inside = self._start <= self._at and self._at + length <= self._stop
+        data = self._from_blocks(self._at, length) if inside and length else self._read(self._at, length)
+        self._at += len(data)
+        return data
+
+    def _from_blocks(self, offset: int, length: int) -> bytes:
+        first, last = (offset - self._start) // _BLOCK, (offset + length - 1 - self._start) // _BLOCK
+        for old in [block for block in self._blocks if block < first]:
+            self._blocks.pop(old).cancel()
+        for block in range(first, last + 1 + _AHEAD):
+            start = self._start + block * _BLOCK
+            if start < self._stop and block not in self._blocks:
+                self._blocks[block] = submit(self._read, start, min(_BLOCK, self._stop - start))
+        data = b"".join(self._blocks[block].result() for block in range(first, last + 1))
+        skip = offset - self._start - first * _BLOCK
+        return data if skip == 0 and len(data) == length else data[skip : skip + length]
+
+    def close(self) -> None:
+        """Give up what is being fetched."""
+        self.closed = True
+        for future in self._blocks.values():
+            future.cancel()
+        self._blocks = {}
+
+
+# --- source ---------------------------------------------------------------------------------------
+
+_WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
+_TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it
+# Ranges that lie closer are read at once. A local read costs a microsecond, a remote one many.
+_LOCAL_GAP, _REMOTE_GAP = 64, 64 << 10
+_REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side by side
+
+_RENEWALS = 10  # of a file that is written to again and again
+
+PathLike = str | os.PathLike[str]
+Range = tuple[int, int]  # offset, length
+
+
+class OpenFile:
+    """A file that is open for reading; its reads may come from several threads.
+
+    path, fd              as people are told it; the descriptor of a local file, else None
+    requests, bytes_read  what has been asked of the storage since it was opened
+    """
+
+    def __init__(self, path: PathLike | Location, filesystem: Any = None, pin: bool = False) -> None:
+        """Open a file.
+
+        filesystem  pyarrow's or fsspec's object; None: the one that `path` says, or the local one
+        pin         so that check_unchanged works on every storage; may cost a request
+        Raises StorageError.
+        """
+        self.location = path if isinstance(path, Location) else Location(os.fspath(path), arrow_filesystem(filesystem))
+        self.path = str(self.location)
+        self.requests = 0
+        self.bytes_read = 0
+        self._footer: Footer | None = None
+        self._outline: Outline | None = None
+        self._footer_data: tuple[bytes, int] | None = None
+        self._renewals = 0
+        self._counting = threading.Lock()
+        self._held: list[tuple[int, bytes]] = []
+        self._tail: list[tuple[int, bytes]] = []
+        self._store = store_of(self.location)
+        try:
+            self._file = self._store.open(self.location, pin)
+        except StorageError:
+            raise
+        except Exception as error:  # fsspec's file systems raise whatever their libraries do
+            raise storage_error(self.path, error) from error
+        self.size = self._file.size
+
+    @property
+    def fd(self) -> int | None:
+        """The descriptor of a local file, else None."""
+        return self._file.fd
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the file lies on another storage than the local disks."""
+        return not self.location.is_local
+
+    def arrow_file(self, span: tuple[int, int] | None = None) -> Any:
+        """Open the same file once more, for pyarrow: the very file, whatever its path names by now.
+
+        span  where reading will be in order, from start to end: a remote file is read ahead there
+        pyarrow would take "~" and "s3:" in a path for more than a name.
+        """
+        import pyarrow as pa
+
+        if self.fd is None or self.is_cut:
+            return pa.PythonFile(ReadAhead(self.read, self.size, span), mode="r")
+        return self.native_file()
+
+    def native_file(self) -> Any:
+        """Open the same local file once more, as one that outlives this object."""
+        import pyarrow as pa
+
+        same = f"/proc/self/fd/{self.fd}"
+        path = same if os.path.exists(same) else os.path.abspath(self.location.path)
+        whole = pa.OSFile(path, "r")
+        if not self.is_cut:
+            return whole
+        return pa.PythonFile(ReadAhead(lambda at, n: whole.read_at(n, at), self.size, None), mode="r")
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file. May be called twice."""
+        self._file.close()
+
+    def until(self, size: int) -> OpenFile:
+        """The same file as if it ended after so many bytes. It is open as long as this one is, and costs nothing."""
+        part = Beginning(self._file, self.read, size)
+        return OpenFile(Location(self.location.path, self.location.filesystem, self.path, [part]))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the file is longer by now than what is read of it, as one is whose append was cut short."""
+        return self.fd is not None and os.fstat(self.fd).st_size > self.size
+
+    def check_unchanged(self) -> None:
+        """Raise StorageError if the file is no longer the one, or not as, it was when opened."""
+        if self._store.version(self.location) != self._file.version():
+            raise ConflictError(self.path, "was changed by another program meanwhile; nothing was written")
+
+    @property
+    def version_token(self) -> object:
+        """The version token: it changes when the file is replaced or written to. None where the storage has none.
+
+        Of a local file size, mtime, ctime, inode and device. Programs set the mtime back (rsync -t, touch -r), but
+        nobody the ctime. A chmod, a chown or a new hard link changes it too: such a file counts as changed.
+        """
+        return self._file.version() if self._file.pinned else None
+
+    def lasting_token(self, wait: bool = False) -> Kept | None:
+        """The version token as JSON, to be kept: a file with an equal one has equal bytes (storage.version_token).
+
+        wait     up to a tenth of a second, where the file changed too shortly before
+        returns  None where the storage tells nothing that proves so much
+        """
+        return self._file.lasting(wait)
+
+    def is_known_by(self, kept: object) -> bool:
+        """Whether a token that was kept proves that the file has the bytes that it had then. False is "not known"."""
+        return proves(kept, self._file.facts())
+
+    @property
+    def etag(self) -> str | None:
+        """The ETag with which S3 answered when the file was opened; None on other storages."""
+        return self._file.etag()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read exactly `length` bytes at `offset`.
+
+        Raises DamagedFileError where the file has fewer, StorageError for the system's errors.
+        """
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
+        held = self._from_held(offset, length)
+        if held is not None:
+            return held
+        with self._counting:
+            self.requests += 1
+            self.bytes_read += length
+        data = self._fetch(offset, length)
+        if len(data) != length:
+            at = offset + len(data)
+            raise DamagedFileError(self.path, f"ends at byte {at}, it had {self.size} when it was opened")
+        return data
+
+    def count(self, requests: int, bytes_read: int) -> None:
+        """Count what was read of this file by other ways than `read`."""
+        with self._counting:
+            self.requests += requests
+            self.bytes_read += bytes_read
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        """Ask the storage; fewer bytes only where the file ends."""
+        try:
+            return self._file.read(offset, length) if length else b""
+        except ParquetBloomError:  # a file that is made of others
+            raise
+        except Exception as error:
+            raise storage_error(self.path, error) from error
+
+    def read_up_to(self, offset: int, length: int) -> bytes:
+        """Read `length` bytes at `offset`, or as many as there are before the file's end."""
+        return self.read(offset, max(0, min(length, self.size - offset)))
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Read (offset, length) ranges: those that lie close together at once, the others side by side."""
+        if not self.is_remote:
+            blocks = _joined(sorted(set(ranges)), _LOCAL_GAP, self.size)
+            answers = dict(answer for block in blocks for answer in self._read_block(block))
+            return [answers[one] for one in ranges]
+        pieces = {one: _pieces(*one) for one in set(ranges)}
+        blocks = _joined(sorted({piece for parts in pieces.values() for piece in parts}), _REMOTE_GAP, _REMOTE_MOST)
+        answers = dict(answer for block in side_by_side(self._read_block, blocks) for answer in block)
+        return [
+            answers[one] if len(pieces[one]) == 1 else b"".join(answers[piece] for piece in pieces[one])
+            for one in ranges
+        ]
+
+    def _read_block(self, block: list[Range]) -> list[tuple[Range, bytes]]:
+        start, stop = block[0][0], max(offset + length for offset, length in block)
+        data = self.read(start, stop - start)
+        return [
+            ((o, n), data if (o, n) == (start, stop - start) else data[o - start : o - start + n]) for o, n in block
+        ]
+
+    def prefetch(self, ranges: Iterable[Range]) -> None:
+        """Read ranges of a remote file side by side and keep them, until the next call, for `read`.
+
+        What lies outside the file is passed over; on a local file nothing is gained, or done.
+        """
+        if not self.is_remote:
+            return
+        self._held = []
+        inside = sorted({(o, n) for o, n in ranges if o >= 0 and n > 0 and o + n <= self.size})
+        whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
+        self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
+
+    def _from_held(self, offset: int, length: int) -> bytes | None:
+        for held in (self._tail, self._held):
+            at = bisect_right(held, offset, key=lambda block: block[0]) - 1
+            if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):
+                start = offset - held[at][0]
+                return held[at][1][start : start + length]
+        return None
+
+    def footer(self) -> Footer:
+        """Read and decode the footer, once. Raises NotParquetError, DamagedFileError, EncryptedFileError.
+
+        Of a large one Thrift objects are decoded when somebody asks for one; that raises the same.
+        """
+        if self._footer is None:
+            with self._footer_errors():
+                data, start = self._footer_bytes()
+                found = walk_outline(data, start) if len(data) >= _walk_from() else None
+            if found is None:
+                self._footer = self._read_footer()
+            else:
+                self._outline, self._footer = found, WalkedFooter(found, lambda: self._read_footer().metadata)
+        return self._footer
+
+    def outline(self) -> Outline:
+        """Read the footer, once, as what deciding about row groups needs of it. Raises as `footer`."""
+        if self._outline is None:
+            with self._footer_errors():
+                self._outline = decode_outline(*self._footer_bytes())
+        return self._outline
+
+    def adopt(self, outline: Outline) -> None:
+        """Take an outline that was read before from a file of the same version token."""
+        self._outline = outline
+
+    def _read_footer(self) -> Footer:
+        with self._footer_errors():
+            return decode_footer(*self._footer_bytes())
+
+    def _footer_bytes(self) -> tuple[bytes, int]:
+        """The footer's bytes and where they lie."""
+        if self._footer_data is None:
+            try:
+                tail = self.read(max(0, self.size - _TAIL_GUESS), min(self.size, _TAIL_GUESS))
+                length = footer_length(tail, self.size)
+            except EncryptedFooterError:
+                raise
+            except DamagedFileError:  # shorter than it was
+                if self._renew():
+                    return self._footer_bytes()
+                raise
+            except FooterError as error:
+                before = self._store.size_before_append(self.location, self._file)
+                if before is not None and before[0] < self.size:
+                    return self._footer_before(*before)
+                if self._renew():
+                    return self._footer_bytes()
+                # The magic is right and the length is not: damage. Without the magic: something else.
+                kind = DamagedFileError if tail[-4:] == MAGIC and self.size >= 12 else NotParquetError
+                raise kind(self.path, str(error)) from error
+            if self.is_remote:
+                self._tail = [(self.size - len(tail), tail)]  # its end is asked for again by checks
+            start = self.size - TAIL_BYTES - length
+            held = len(tail) - TAIL_BYTES
+            data = tail[held - length : held] if length <= held else self.read(start, length)
+            self._footer_data = data, start
+        return self._footer_data
+
+    def _renew(self) -> bool:
+        """Whether the file was written to since it was opened, as by an append whose journal went with its end."""
+        self._renewals += 1
+        if self._renewals > _RENEWALS or not self._store.renew(self._file):
+            return False
+        self.size = self._file.size
+        return True
+
+    def _footer_before(self, size: int, crc: int) -> tuple[bytes, int]:
+        """Of a file at whose end an append is not finished: it is read as it was before, whose footer had that CRC."""
+        whole, self.size = self.size, size
+        with self._footer_errors():
+            data, start = self._footer_bytes()
+        if zlib.crc32(data) != crc:
+            self.size, self._footer_data = whole, None
+            raise DamagedFileError(
+                self.path, f"an append to it was cut short at {whole:,} bytes, and before it is damage"
+            )
+        return data, start
+
+    @contextmanager
+    def _footer_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except EncryptedFooterError as error:
+            raise EncryptedFileError(self.path, f"{error}; encrypted files are not supported") from error
+        except FooterLimitError as error:
+            raise LimitError(self.path, error.message + "; raise it for a file that you trust") from error
+        except FooterError as error:
+            raise DamagedFileError(self.path, str(error)) from error
+
+
+def _walk_from() -> int:
+    return _WALK_FROM if "numba" in sys.modules else _LOAD_FROM
+
+
+def _joined(ranges: Sequence[Range], gap: int, most: int) -> list[list[Range]]:
+    """Sorted ranges in blocks: those no further apart than `gap`, while they take `most` bytes together."""
+    blocks: list[list[Range]] = []
+    start = stop = 0
+    for offset, length in ranges:
+        if blocks and offset <= stop + gap and max(stop, offset + length) - start <= most:
+            blocks[-1].append((offset, length))
+            stop = max(stop, offset + length)
+        else:
+            blocks.append([(offset, length)])
+            start, stop = offset, offset + length
+    return blocks
+
+
+def _pieces(offset: int, length: int) -> list[Range]:
+    return [(at, min(_REMOTE_MOST, offset + length - at)) for at in range(offset, offset + length, _REMOTE_MOST)] or [
+        (offset, length)
+    ]

@@ -1,1 +1,0 @@
-"""New files replace old ones."""

@@ -1,0 +1,306 @@
+"""Filter ranges: all filters of a column at once are placed and asked exactly as filters.locate does one by one."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs
+import pytest
+from corpus import corpus_file, corpus_files, fixture_files
+from samples import ROW_GROUPS, keys_table, write_keys
+
+import parquet_bloom
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData
+from parquet_bloom.errors import (
+    DamagedFileError,
+    EncryptedFileError,
+    FilterFormatError,
+    NotParquetError,
+    UnknownFilterError,
+)
+from parquet_bloom.filters import ask_kernel, asking
+from parquet_bloom.filters.asking import ask
+from parquet_bloom.filters.locate import FilterRanges, filter_ranges_of, probe
+from parquet_bloom.format import compact, final
+from parquet_bloom.format.forms.known import FORMATS
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.storage.open_file import OpenFile
+
+LOCAL = pa.fs.LocalFileSystem()
+WAYS = ("kernel", "ranges", "pyarrow")
+
+
+def opened(path: Path, way: str) -> OpenFile:
+    return OpenFile(path, filesystem=LOCAL if way == "pyarrow" else None)
+
+
+@pytest.fixture
+def calls() -> list[Any]:
+    """Calls of the kernel."""
+    return []
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, calls: list[Any]) -> Iterator[str]:
+    """How filters that fit are asked: by the kernel, or by joined ranges of a local or another file."""
+    kernel = ask_kernel.ask
+
+    def counted(*arguments: Any) -> None:
+        calls.append(arguments)
+        kernel(*arguments)
+
+    monkeypatch.setattr(ask_kernel, "ask", counted)
+    if request.param == "ranges":  # what a process without numba does
+        monkeypatch.setattr(asking, "_ask_by_kernel", asking._ask_in_turns)
+    yield request.param
+    assert not calls or request.param == "kernel"
+
+
+# --- the plain way ----------------------------------------------------------------------------------
+
+
+def fits_one_by_one(source: OpenFile, column: int) -> tuple[list[bool], list[bool]]:
+    """(exists, fits) of each row group."""
+    footer = source.footer()
+    places = FilterRanges(footer)
+    exists, fits = [], []
+    for group in range(footer.n_row_groups):
+        place = places[group, column]
+        num_bytes = final.num_bytes_for(place.length) if place is not None and place.length is not None else None
+        exists.append(place is not None)
+        fits.append(place is not None and num_bytes is not None and place.fits(num_bytes))
+    return exists, fits
+
+
+def ask_one_by_one(source: OpenFile, column: int, groups: list[int], probes: list[tuple[bytes, ...]]) -> Any:
+    places = FilterRanges(source.footer())
+    denied, damaged, unknown = [], {}, {}
+    for group, own in zip(groups, probes, strict=True):
+        place = places[group, column]
+        denied.append(False)
+        if place is None:
+            continue
+        try:
+            denied[-1] = not any(probe(source, place, plain) for plain in own)
+        except UnknownFilterError as error:
+            unknown[group] = str(error)
+        except (FilterFormatError, DamagedFileError) as error:
+            damaged[group] = str(error)
+    return denied, damaged, unknown
+
+
+def hold_together(source: OpenFile, rng: random.Random, probes: int = 12) -> int:
+    """Compare both ways for every column with filters; returns how many filters fit."""
+    outline, footer, n_fits = source.outline(), source.footer(), 0
+    for leaf in footer.leaves:
+        found = filter_ranges_of(outline, leaf.index)
+        exists, fits = fits_one_by_one(source, leaf.index)
+        assert found.exists.tolist() == exists
+        assert found.fits.tolist() == fits
+        n_fits += sum(fits)
+        groups = [g for g in range(footer.n_row_groups) if exists[g]]
+        if not groups:
+            continue
+        rng.shuffle(groups)
+        for lists in probe_lists(leaf, len(groups), rng, probes):
+            answers = ask(source, leaf.index, np.array(groups, np.int64), lists[0] if alike(lists) else lists)
+            denied, damaged, unknown = ask_one_by_one(source, leaf.index, groups, lists)
+            assert answers.denied.tolist() == denied
+            assert (answers.damaged, answers.unknown) == (damaged, unknown)
+    return n_fits
+
+
+def alike(lists: list[tuple[bytes, ...]]) -> bool:
+    return len(set(lists)) == 1
+
+
+def probe_lists(leaf: Leaf, n: int, rng: random.Random, probes: int) -> Iterator[list[tuple[bytes, ...]]]:
+    """One value for all filters, several for all, and some (or none) of its own for each."""
+    width = leaf.width or 8
+
+    def values(k: int) -> tuple[bytes, ...]:
+        return tuple(rng.choice((rng.randbytes(width), struct.pack("<q", rng.randrange(99))[:width])) for _ in range(k))
+
+    for _ in range(probes):
+        yield [values(1)] * n
+    for k in (2, 3, 70):
+        yield [values(k)] * n
+    yield [values(rng.choice((0, 1, 2, 5))) for _ in range(n)]
+
+
+# --- sound files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*fixture_files(), *corpus_files()])
+def test_every_fixture_and_file_of_the_corpus(name: str, way: str) -> None:
+    with opened(corpus_file(name), way) as source:
+        try:
+            source.footer()
+        except (DamagedFileError, EncryptedFileError, NotParquetError):
+            return
+        hold_together(source, random.Random(name), probes=4)
+
+
+@pytest.mark.parametrize("spec", [name for name, form in FORMATS.items() if form.placements])
+def test_filters_of_every_form_and_size(spec: str, way: str, tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet", write_page_index=True)
+    fits = 0
+    for fpp in (0.5, 0.01, 1e-9):
+        parquet_bloom.add_filters(path, in_place=True, replace=True, fpp=fpp, spec=spec, sync=False, columns=["*"])
+        with opened(path, way) as source:
+            fits += hold_together(source, random.Random(0), probes=40)
+    assert (fits > 0) == (spec == "final"), "only these have a length, and a header that it tells"
+
+
+def test_every_stored_value_is_found_and_what_that_costs(way: str, calls: list[Any], tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    ids = keys_table()["id"].to_pylist()
+    groups = np.arange(ROW_GROUPS)
+    with opened(path, way) as source:
+        for row in range(0, len(ids), 13):
+            answers = ask(source, 0, groups, (struct.pack("<q", ids[row]),))
+            assert not answers.denied[row * ROW_GROUPS // len(ids)], f"row {row} would be lost"
+            assert (answers.bytes_read <= 17 + 32 + 64).all(), "a header and a block each"
+        assert bool(calls) == (way == "kernel")
+        before = source.bytes_read
+        answers = ask(source, 0, groups, tuple(struct.pack("<q", -i) for i in range(1, 40)))
+        assert way == "pyarrow" or source.bytes_read - before <= answers.bytes_read.sum() + ROW_GROUPS * 64
+
+
+def test_row_groups_in_any_order_and_twice(way: str, tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    groups = [2, 0, 2, 1]
+    ids = keys_table()["id"].to_pylist()
+    lists = [
+        (struct.pack("<q", ids[900]),),
+        (),
+        (struct.pack("<q", -1),),
+        tuple(struct.pack("<q", -i) for i in range(9)),
+    ]
+    with opened(path, way) as source:
+        answers = ask(source, 0, np.array(groups), lists)
+        assert answers.denied.tolist() == ask_one_by_one(source, 0, groups, lists)[0] == [False, True, True, True]
+
+
+# --- damaged lengths, offsets and headers -----------------------------------------------------------
+
+
+def rewritten(data: bytes, metadata: FileMetaData) -> bytes:
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = compact.encode(metadata)
+    return data[: -8 - length] + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def footer_of(data: bytes) -> FileMetaData:
+    return compact.decode(FileMetaData, data[-8 - int.from_bytes(data[-8:-4], "little") : -8])[0]
+
+
+HUGE = [-1, 0, 3, 4, 2**31 - 1, 2**40, 2**62, 2**63 - 1, -(2**63)]
+
+
+def damage(rng: random.Random, metadata: FileMetaData, body: bytearray) -> None:
+    """One number or one header byte is another, near the right one or far from it."""
+    chunks = [chunk for group in metadata.row_groups for chunk in group.columns]
+    filters = [chunk.meta_data for chunk in chunks if chunk.meta_data.bloom_filter_offset]
+    one, other = rng.choice(filters), rng.choice(filters)
+    chunk = rng.choice([rng.choice(chunks), next(c for c in chunks if c.meta_data is one)])
+    meta, start, length = chunk.meta_data, one.bloom_filter_offset, one.bloom_filter_length or 64
+    near = start + rng.choice((-40, -1, 0, 1, 16, length - 1, length, length + 1))
+    match rng.randrange(9):
+        case 0:
+            one.bloom_filter_length = rng.choice(
+                (None, 0, -1, length - 1, length + 1, length + 32, 2 * length, 47, 46, 31, 2**31 - 1, -(2**31))
+            )
+        case 1:
+            one.bloom_filter_offset = rng.choice((near, other.bloom_filter_offset, len(body), *HUGE))
+        case 2:
+            one.bloom_filter_offset, one.bloom_filter_length = other.bloom_filter_offset, other.bloom_filter_length
+        case 3:
+            meta.data_page_offset = rng.choice((near, *HUGE))
+        case 4:
+            meta.dictionary_page_offset = rng.choice((near, None, *HUGE))
+        case 5:
+            meta.total_compressed_size = rng.choice((near, near - meta.data_page_offset, *HUGE))
+        case 6:
+            chunk.offset_index_offset = rng.choice((near, None, *HUGE))
+            chunk.column_index_offset = rng.choice((near, None, *HUGE))
+        case 7:
+            meta.num_values = rng.choice((0, -1, 2**62))
+            if meta.num_values == 0:  # pyarrow gives chunks of row groups without rows the offset 0
+                meta.data_page_offset = rng.choice((0, 3, 4, meta.data_page_offset))
+                meta.total_compressed_size = rng.choice((2**40, meta.total_compressed_size))
+        case 8:
+            at = start + rng.randrange(16)
+            if 0 <= at < len(body):
+                body[at] = rng.choice((rng.randrange(256), body[at] ^ 1 << rng.randrange(8)))
+
+
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+def test_damaged_places(placement: str, way: str, tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet", write_page_index=True)
+    parquet_bloom.add_filters(
+        path, in_place=True, columns=["id", "name", "tags"], fpp=0.1, placement=placement, sync=False
+    )
+    data, right = path.read_bytes(), 0
+    with opened(path, way) as source:
+        whole = hold_together(source, random.Random(0))
+    for seed in range(200):
+        rng = random.Random(seed)
+        metadata, body = footer_of(data), bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            damage(rng, metadata, body)
+        path.write_bytes(rewritten(bytes(body), metadata))
+        with opened(path, way) as source:
+            fits = hold_together(source, rng, probes=2)
+        assert fits <= whole
+        right += fits
+    assert 0 < right < 200 * whole, "damage to one filter leaves others right"
+
+
+def test_a_file_that_becomes_shorter_is_an_error(way: str, tmp_path: Path) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], fpp=1e-9, sync=False)
+    with opened(path, way) as source:
+        found = filter_ranges_of(source.outline(), 0)
+        assert found.fits.all()
+        for keep in (int(found.offset[0]) + 20, int(found.offset[0]) + 5, 4):
+            with path.open("r+b") as file:
+                file.truncate(keep)
+            with pytest.raises(DamagedFileError, match=r"keys\.parquet: .* it had \d+"):
+                ask(source, 0, np.array([0]), (b"12345678",))
+
+
+@pytest.mark.parametrize("present", ["none", "first", "last", "all"])
+def test_long_lists_are_asked_for_all_of_their_values(tmp_path: Path, way: str, present: str) -> None:
+    """Thousands of probes a row group: a value that stands last is found as one that stands first."""
+    path = write_keys(tmp_path / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], fpp=1e-7, sync=False)
+    stored = keys_table()["id"].to_numpy().reshape(ROW_GROUPS, -1)
+    absent = [int(i).to_bytes(8, "little") for i in np.random.default_rng(1).integers(2**62, 2**63 - 1, 20_000)]
+    asked: list[tuple[bytes, ...]] = []
+    for group in range(ROW_GROUPS):
+        key = int(stored[group, 7]).to_bytes(8, "little")
+        few = absent[: (3000, 20_000, 2)[group]]
+        parts = {"none": few, "first": [key, *few], "last": [*few, key], "all": [key] * len(few)}
+        asked.append(tuple(parts[present]))
+    with opened(path, way) as source:
+        answers = ask(source, 0, np.arange(ROW_GROUPS), asked)
+    assert answers.denied.tolist() == [present == "none"] * ROW_GROUPS
+    assert not answers.damaged
+
+
+def test_an_empty_list_beside_a_long_one_is_denied(tmp_path: Path, way: str) -> None:
+    path = write_keys(tmp_path / "a.parquet")
+    parquet_bloom.add_filters(path, in_place=True, columns=["id"], sync=False)
+    key = int(keys_table()["id"][0].as_py()).to_bytes(8, "little")
+    with opened(path, way) as source:
+        answers = ask(source, 0, np.arange(ROW_GROUPS), [(key,) * 5000, (), (key,)])
+    assert answers.denied.tolist() == [False, True, True]

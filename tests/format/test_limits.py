@@ -1,0 +1,250 @@
+"""What a few bytes may claim: limits of footers and of decoding, told when they are the reason, and raised."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import naive
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from samples import write_keys
+
+import parquet_bloom
+from parquet_bloom import DamagedFileError, LimitError, RequestError, cli
+from parquet_bloom._thrift.parquet.ttypes import FileMetaData, KeyValue, SchemaElement
+from parquet_bloom.format import compact, footer
+from parquet_bloom.limits import Limits, limits
+
+SCHEMA = [SchemaElement(name="s", num_children=1), SchemaElement(type=1, name="a", repetition_type=0)]
+ONE_COLUMN = compact.encode(FileMetaData(schema=SCHEMA))[1:-1]
+CALLS: dict[str, Callable[[Path], object]] = {
+    "check": lambda path: parquet_bloom.check(path, "a = 5"),
+    "inspect": parquet_bloom.inspect,
+    "add": lambda path: parquet_bloom.add_filters(path, path.with_name("out"), overwrite=True, sync=False),
+    "read": lambda path: parquet_bloom.read_table(path, "a = 5"),
+}
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[None]:
+    before = parquet_bloom.set_limits()
+    yield
+    assert limits() == before, "a command gives a program its limits back"
+
+
+@pytest.fixture
+def raised() -> Iterator[Callable[..., Limits]]:
+    before = parquet_bloom.set_limits()
+    yield parquet_bloom.set_limits
+    names = ("max_list_elements", "max_string_bytes", "max_memory")
+    parquet_bloom.set_limits(**{name: getattr(before, name) for name in names})
+
+
+def many(count: int) -> bytes:
+    """A list of empty structs: one byte each, and an object each for who believes it."""
+    return b"\xfc" + naive.varint(count) + b"\0" * count
+
+
+def file_of(path: Path, data: bytes) -> Path:
+    path.write_bytes(b"PAR1" + data + len(data).to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+FOOTERS = {
+    "row groups": b"\x29" + ONE_COLUMN + b"\x29" + many(2_000_000) + b"\0",
+    "schema elements": b"\x29" + many(2_000_000) + b"\x29\x0c\0",
+    "column chunks": b"\x29" + ONE_COLUMN + b"\x29\x1c" + b"\x19" + many(2_000_000) + b"\0\0",
+}
+MEASURED = """
+import resource, sys, time
+import parquet_bloom
+parquet_bloom.add_filters(sys.argv[2], sys.argv[2] + '.out', columns=['*'], sync=False, overwrite=True)
+parquet_bloom.set_limits(max_memory=64 << 20)
+before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+try:
+    if sys.argv[1] == "add":
+        parquet_bloom.add_filters(sys.argv[3], sys.argv[3] + ".out", columns=["*"], sync=False)
+    else:
+        parquet_bloom.inspect(sys.argv[3])
+except parquet_bloom.ParquetBloomError as error:
+    print(type(error).__name__, str(error))
+else:
+    print("done")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10, time.process_time() - started)
+"""
+
+
+def measured(call: str, path: Path) -> tuple[str, int, float]:
+    """What a process of its own says of a file: the outcome; megabytes and seconds beyond those of any file."""
+    plain = path.with_name("usual.parquet")
+    pq.write_table(pa.table({"a": [1]}), plain)
+    words = [sys.executable, "-c", MEASURED, call, str(plain), str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    said, numbers = done.stdout.splitlines()
+    return said, int(numbers.split()[0]), float(numbers.split()[1])
+
+
+@pytest.mark.parametrize("what", FOOTERS)
+def test_a_list_in_a_footer_that_is_too_long(tmp_path: Path, what: str) -> None:
+    path = file_of(tmp_path / "claims.parquet", FOOTERS[what])
+    text = r"claims.parquet: a list of 2000000 elements is over max_list_elements, 1000000"
+    for call in CALLS.values():
+        with pytest.raises(LimitError, match=text):
+            call(path)
+
+
+def test_a_list_that_is_too_long_takes_no_memory(tmp_path: Path) -> None:
+    said, megabytes, _ = measured("inspect", file_of(tmp_path / "claims.parquet", FOOTERS["row groups"]))
+    assert said.startswith("LimitError")
+    assert megabytes < 50, "its objects are some 220 MB"
+
+
+def test_many_lists_in_a_footer_that_are_just_short_enough(tmp_path: Path) -> None:
+    """Two million empty column chunks are 230 MB; the first row group that has too many is the last one read."""
+    groups = (b"\x19" + many(100_000) + b"\0") * 20
+    path = file_of(
+        tmp_path / "claims.parquet", b"\x29" + ONE_COLUMN + b"\x29" + b"\xfc" + naive.varint(20) + groups + b"\0"
+    )
+    with pytest.raises(DamagedFileError, match="row group 0 has 100000 column chunks, the schema has 1"):
+        parquet_bloom.check(path, "a = 5")
+    _, megabytes, _ = measured("inspect", path)
+    assert megabytes < 100
+
+
+def test_a_text_in_a_footer_that_is_too_long(tmp_path: Path, raised: Callable[..., Limits]) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    data = path.read_bytes()
+    n = int.from_bytes(data[-8:-4], "little")
+    metadata = compact.decode(FileMetaData, data[-8 - n : -8])[0]
+    metadata.key_value_metadata.append(KeyValue("note", "x" * 100_000))
+    coded = compact.encode(metadata)
+    path.write_bytes(data[: -8 - n] + coded + len(coded).to_bytes(4, "little") + b"PAR1")
+    assert parquet_bloom.inspect(path).files
+    raised(max_string_bytes=99_999)
+    with pytest.raises(LimitError, match="a text of 100000 bytes is over max_string_bytes, 99999"):
+        parquet_bloom.inspect(path)
+    raised(max_string_bytes=100_000)
+    assert parquet_bloom.inspect(path).files
+
+
+def test_a_list_may_be_longer_where_one_says_so(tmp_path: Path, raised: Callable[..., Limits]) -> None:
+    path = write_keys(tmp_path / "keys.parquet")
+    raised(max_list_elements=5)
+    for call in (parquet_bloom.inspect, lambda path: parquet_bloom.check(path, "id = 5")):
+        with pytest.raises(LimitError, match="is over max_list_elements, 5; raise it for a file that you trust"):
+            call(path)
+    raised(max_list_elements=2_000_000)
+    report = parquet_bloom.add_filters(path, tmp_path / "out.parquet", columns=["id"], sync=False)
+    assert len(report.files[0].filters) == 3
+    assert parquet_bloom.read_table(tmp_path / "out.parquet", "id = 5").num_rows == 0
+
+
+def test_commands_take_limits_for_themselves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = str(write_keys(tmp_path / "keys.parquet")), str(tmp_path / "out.parquet")
+    assert cli.run(["inspect", path, "--max-list-elements", "5"]) == 2
+    assert "over --max-list-elements, 5" in capsys.readouterr().err
+    assert cli.run(["add", path, "-o", out, "--max-memory", "1kB", "-c", "name"]) == 2
+    assert "of --max-memory, 1000" in capsys.readouterr().err
+    assert not Path(out).exists()
+    assert cli.run(["add", path, "-o", out, "--max-memory", "2MiB", "-c", "name"]) == 0
+    assert cli.run(["read", out, "--max-string-bytes", "10MB", "--max-list-elements", "100000", "--limit", "1"]) == 0
+    assert cli.run(["verify", out, "--max-memory", "0"]) == 2
+    assert "max_memory 0 is not a positive number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["max_list_elements", "max_string_bytes", "max_memory"])
+def test_a_limit_is_a_positive_number(name: str) -> None:
+    with pytest.raises(RequestError, match=f"{name} 0 is not a positive number"):
+        parquet_bloom.set_limits(**{name: 0})
+
+
+def test_a_large_footer_is_the_same_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_keys(tmp_path / "keys.parquet", row_group_size=20).read_bytes()
+    n = int.from_bytes(data[-8:-4], "little")
+    plain = footer.decode_footer(data[-8 - n : -8], 0)
+    monkeypatch.setattr(footer, "_LARGE", 100)
+    assert footer.decode_footer(data[-8 - n : -8], 0) == plain
+    called = []
+    monkeypatch.setattr(footer, "_at_once", called.append)
+    footer.decode_footer(data[-8 - n : -8], 0)
+    assert not called
+
+
+# --- decoding ---------------------------------------------------------------------------------------
+
+
+def texts(path: Path, values: pa.Array, **options: object) -> Path:
+    pq.write_table(pa.table({"a": values}), path, compression="zstd", **options)
+    return path
+
+
+def test_a_page_that_is_too_large(tmp_path: Path, raised: Callable[..., Limits]) -> None:
+    """A kilobyte of zstd that is twenty megabytes."""
+    values = pa.array(["x" * (4 << 20) + str(i) for i in range(5)])
+    path, out = texts(tmp_path / "page.parquet", values, use_dictionary=False), tmp_path / "out.parquet"
+    assert path.stat().st_size < 10_000
+    raised(max_memory=40_000_000)
+    text = r"row group 0, column a: a page of it takes \d+ bytes when decoded, over half of max_memory, 40000000"
+    with pytest.raises(LimitError, match=text):
+        parquet_bloom.add_filters(path, out, columns=["a"], sync=False)
+    assert not out.exists()
+    raised(max_memory=50_000_000)
+    assert len(parquet_bloom.add_filters(path, out, columns=["a"], sync=False).files[0].filters) == 1
+    assert not parquet_bloom.verify(out).files[0].wrong
+
+
+def test_what_is_refused_takes_no_memory(tmp_path: Path) -> None:
+    """With 64 MiB allowed: a few kilobytes that are 40 MB in a page, or 8 GB in the values of a dictionary's column."""
+    large = "x" * (4 << 20)
+    page = texts(tmp_path / "page.parquet", pa.array([large * 2] * 5), use_dictionary=False)
+    repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), pa.array([large]))
+    dictionary = texts(tmp_path / "dictionary.parquet", repeated, dictionary_pagesize_limit=1 << 30)
+    assert max(page.stat().st_size, dictionary.stat().st_size) < 5_000
+    for path, text in ((page, "a page of it takes"), (dictionary, "its values take over")):
+        said, megabytes, seconds = measured("add", path)
+        assert said.startswith("LimitError"), said
+        assert text in said
+        assert megabytes < 40
+        assert seconds < 5
+
+
+def test_long_texts_are_decoded_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    """With 64 MiB allowed: two kilobytes whose 400 values are 400 MB."""
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 400, pa.int32()), pa.array(["y" * (1 << 20)]))
+    path = texts(tmp_path / "long.parquet", values, dictionary_pagesize_limit=1 << 30)
+    said, megabytes, _ = measured("add", path)
+    assert said == "done"
+    assert megabytes < 150
+    assert parquet_bloom.verify(tmp_path / "long.parquet.out").files[0].filters[0].missed == 0
+
+
+def test_the_limits_that_stand() -> None:
+    """Those of lists and texts are parquet-cpp's; docs/limits.md has all three."""
+    assert limits() == Limits(1_000_000, 100_000_000, 536_870_912)
+
+
+@pytest.mark.parametrize("memory", [1 << 14, 1 << 16, 1 << 20])
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_batches_of_any_size_give_the_same_filter(
+    tmp_path: Path, raised: Callable[..., Limits], memory: int, use_dictionary: bool
+) -> None:
+    table = pa.table({
+        "text": [f"{i % 700:04}" for i in range(5000)], "n": list(range(5000)),
+        "tags": [[f"t{i}", f"t{i + 1}"] for i in range(5000)],
+    })  # fmt: skip
+    path, out = tmp_path / "plain.parquet", tmp_path / "out.parquet"
+    pq.write_table(table, path, use_dictionary=use_dictionary, data_page_size=512, write_batch_size=64,
+                   dictionary_pagesize_limit=1 << 13, row_group_size=2500)  # fmt: skip
+    parquet_bloom.add_filters(path, tmp_path / "usual.parquet", columns=["*"], sync=False)
+    raised(max_memory=memory)
+    try:
+        parquet_bloom.add_filters(path, out, columns=["*"], sync=False)
+    except LimitError:
+        assert memory < 1 << 16, "a page takes no more"
+        return
+    assert out.read_bytes() == (tmp_path / "usual.parquet").read_bytes()
+    assert not parquet_bloom.verify(out).files[0].wrong

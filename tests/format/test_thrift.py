@@ -1,0 +1,55 @@
+"""The definitions under thrift/ against the format's table, and the bindings against the definitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from corpus import vector_file
+from samples import REPOSITORY
+
+from parquet_bloom._thrift.parquet import ttypes
+
+
+def table() -> list[list[str]]:
+    return [line.split("\t") for line in vector_file("parquet_fields.tsv").read_text().splitlines()[1:]]
+
+
+def test_every_definition_of_the_format_is_there() -> None:
+    rows = table()
+    names = {row[1] for row in rows}
+    assert len(names) == 69
+    for kind, name, number, required, type_name, field in rows:
+        definition = getattr(ttypes, name)
+        if kind == "enum":
+            assert getattr(definition, field) == int(number)
+        elif number:
+            spec = definition.thrift_spec[int(number)]
+            assert spec[2] == field, (name, field, type_name, required)
+    fields = {(row[1], int(row[2])) for row in rows if row[0] != "enum" and row[2]}
+    ours = {
+        (name, spec[0])
+        for name in names
+        for spec in getattr(getattr(ttypes, name), "thrift_spec", ())
+        if spec is not None
+    }
+    assert ours == fields, "no field more and none less"
+
+
+def test_the_c_reader_is_used() -> None:
+    from thrift.protocol import fastbinary  # noqa: F401  (the import fails without it)
+
+    from parquet_bloom.format import compact
+
+    footer = ttypes.FileMetaData(version=2, schema=[], num_rows=0, row_groups=[])
+    assert compact.decode(ttypes.FileMetaData, compact.encode(footer))[0] == footer
+
+
+def test_bindings_are_those_of_the_definitions() -> None:
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "thrift/regenerate"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "skipped" in done.stdout + done.stderr:
+        pytest.skip((done.stdout + done.stderr).strip())

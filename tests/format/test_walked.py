@@ -1,0 +1,129 @@
+"""Footers by the compiled walk: the same answers as through the bindings, over every file there is."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+
+import pyarrow.parquet as pq
+import pytest
+from corpus import FIXTURES, corpus_file, footer_bytes, footer_files
+from naive import made_footer
+
+import parquet_bloom
+from parquet_bloom.errors import LimitError
+from parquet_bloom.format import edits
+from parquet_bloom.format.footer import MAGIC, Footer, decode_footer
+from parquet_bloom.format.footer_filters import footer_filters
+from parquet_bloom.format.outline import walk_outline
+from parquet_bloom.format.provenance import all_ranges, read_entries
+from parquet_bloom.format.walked import WalkedFooter, one_column
+from parquet_bloom.storage import open_file as storage
+
+FAR = 1 << 40  # where the footers are said to begin
+
+
+def walked(data: bytes) -> WalkedFooter | None:
+    outline = walk_outline(data, FAR)
+    return outline and WalkedFooter(outline, lambda: decode_footer(data, FAR).metadata)
+
+
+@cache
+def walked_files() -> list[str]:
+    return [name for name in footer_files() if walked(footer_bytes(corpus_file(name)) or b"") is not None]
+
+
+def tells(footer: Footer) -> dict[str, object]:
+    """All that is asked of a footer without an object for each chunk."""
+    columns = [footer.column_chunks(leaf.index) for leaf in footer.leaves]
+    for column in columns:  # a codec that is not there is the first, as writers of fastparquet's old days meant
+        column.codecs[:] = [codec or 0 for codec in column.codecs]
+    return {
+        "leaves": footer.leaves,
+        "row groups": footer.n_row_groups,
+        "rows": footer.rows,
+        "created by": footer.created_by,
+        "key-values": footer.key_values,
+        "columns": columns,
+        "filters": footer.filter_ranges,
+        "fields": footer.filter_fields,
+        "foreign": footer.foreign_filter_fields,
+        "structures": footer.structure_starts,
+        "of chunks": list(footer.chunk_key_values()),
+        "2015": footer.draft_filters,
+        "stored": footer_filters(footer),
+        "places": all_ranges(footer),
+        "entries": read_entries(footer),
+        "head": (footer.head.version, footer.head.num_rows, footer.head.schema),
+    }
+
+
+@pytest.mark.parametrize("name", walked_files())
+def test_a_walked_footer_tells_what_the_bindings_tell(name):
+    data = footer_bytes(corpus_file(name))
+    found = walked(data)
+    assert tells(found) == tells(decode_footer(data, FAR))
+    assert "metadata" not in vars(found), "no object was made for all that"
+    assert found.metadata == decode_footer(data, FAR).metadata, "but whoever asks for one gets it"
+
+
+@pytest.mark.parametrize("places", [{(0, 1): (1 << 39, 1040), (1, 0): (5, None)}, {(1, 2): (0, 48)}, {}])
+def test_filters_of_all_sorts_in_a_made_footer(places):
+    data = made_footer([], places=places)
+    assert tells(walked(data)) == tells(decode_footer(data, FAR))
+
+
+def shown(data: bytes) -> dict[str, object]:
+    """What pyarrow reads from a footer, or says of it."""
+    try:
+        found = pq.read_metadata(io.BytesIO(MAGIC + data + len(data).to_bytes(4, "little") + MAGIC)).to_dict()
+    except OSError as error:
+        return {"error": str(error)}
+    return {**found, "serialized_size": None}
+
+
+@pytest.mark.parametrize("name", walked_files())
+def test_the_footer_of_one_column_is_the_same_for_pyarrow(name):
+    data = footer_bytes(corpus_file(name))
+    footer = decode_footer(data, FAR)
+    for leaf in footer.leaves:
+        assert shown(one_column(walked(data), leaf)) == shown(one_column(footer, leaf))
+
+
+@pytest.fixture
+def always_walked(monkeypatch):
+    monkeypatch.setattr(storage, "_WALK_FROM", 0)
+    monkeypatch.setattr(storage, "_LOAD_FROM", 0)
+    monkeypatch.setattr(edits, "_LOAD_NS", 0)
+
+
+FILES = [f"pyarrow/{path.name}" for path in sorted((FIXTURES / "pyarrow").glob("*.parquet"))]
+
+
+@pytest.mark.parametrize("placement", ["footer", "chunk-start"])
+@pytest.mark.parametrize("name", FILES)
+def test_add_and_remove_write_the_same_bytes(name, placement, tmp_path, request):
+    source = FIXTURES / name
+    done = [tmp_path / "bindings.parquet", tmp_path / "walked.parquet", tmp_path / "removed.parquet"]
+    parquet_bloom.add_filters(source, done[0], replace=True, placement=placement)
+    request.getfixturevalue("always_walked")
+    parquet_bloom.add_filters(source, done[1], replace=True, placement=placement)
+    assert done[0].read_bytes() == done[1].read_bytes()
+    bare = tmp_path / "bare.parquet"
+    parquet_bloom.remove_filters(source, bare)
+    parquet_bloom.add_filters(bare, done[0], overwrite=True, placement=placement)
+    parquet_bloom.remove_filters(done[0], done[2])
+    assert done[2].read_bytes() == bare.read_bytes()
+
+
+def test_what_only_the_bindings_refuse_is_told_when_an_object_is_asked_for(always_walked):
+    path = FIXTURES / "pyarrow/trace_ids.parquet"
+    with storage.OpenFile(path) as source:
+        footer = source.footer()
+        assert footer.n_row_groups > 0, "the walk holds no text, however long"
+        before = parquet_bloom.set_limits(max_string_bytes=3)
+        try:
+            with pytest.raises(LimitError, match="trace_ids.parquet: .* max_string_bytes"):
+                _ = footer.metadata
+        finally:
+            parquet_bloom.set_limits(max_string_bytes=before.max_string_bytes)
