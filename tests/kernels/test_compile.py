@@ -51,7 +51,7 @@ def test_code_of_other_sources_is_not_run(tmp_path: Path) -> None:
     """An upgrade that changes one module, to the same size; every file of a wheel may have the same time."""
     package = tmp_path / "parquet_bloom"
     shutil.copytree(Path(parquet_bloom.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    lanes = package / "kernels" / "lanes.py"
+    lanes = package / "kernels" / "intrinsics.py"
     script = (
         "import numba, pyarrow as pa; from parquet_bloom.kernels import hashes;"
         "print(hashes.hash_array(pa.array(range(64))).tolist())"
