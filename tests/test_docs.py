@@ -132,7 +132,11 @@ def test_cited_modules_are_there() -> None:
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("_")} - {"spark"}
     folders.add("files")  # was one, and is spoken of no more
     pattern = rf"(?<![\w./'\"@-])(?:parquet_bloom\.)?((?:{'|'.join(sorted(folders))})(?:\.[A-Za-z_]\w*)+)(?![\w/])"
-    found = [(path, name) for path, (name,) in cited(pattern) if not name.endswith((".md", ".json", ".html", ".parquet", ".py"))]
+    found = [
+        (path, name)
+        for path, (name,) in cited(pattern)
+        if not name.endswith((".md", ".json", ".html", ".parquet", ".py"))
+    ]
     assert len(found) >= 40, "the pattern still meets the citations"
     missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in found if not is_there(name)]
     assert not missing, "\n".join(missing)

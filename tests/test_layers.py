@@ -39,9 +39,9 @@ ORDER = [
     "search",  # which row groups can match
     "edit",  # new versions of files and tables
     "change",  # a door, one module: files and tables
-    "engines/adapters",  # how each engine is asked
-    "engines",  # engines tested, queries measured
-    "advise",  # which columns, at what rate, for what
+    "trials/adapters",  # how each engine is asked
+    "trials",  # engines tested, queries measured
+    "advice",  # which columns, at what rate, for what
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
@@ -53,7 +53,7 @@ ORDER = [
 ]
 ADAPTERS = {"tables/delta", "tables/iceberg", "tables/ducklake"}
 CHANGE = {"edit", "change"}
-ENGINES = {"engines", "engines/adapters", "advise"}
+TRIALS = {"trials", "trials/adapters", "advice"}
 UNSEEN = {  # of the rooms before a room, those that it does not see all the same
     "predicates": {"facts"},
     "storage": {"facts", "predicates"},
@@ -67,12 +67,12 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "search": {"facts", "output", "tables", *ADAPTERS},
     "edit": {"search", "predicates", "tables", *ADAPTERS},
     "change": {"facts", "search", "predicates", "tables", *ADAPTERS},
-    "engines/adapters": {*CHANGE, "filters", "output", "tables", *ADAPTERS},
-    "engines": {"output", "tables", *ADAPTERS},
-    "advise": {"search", "output", "engines/adapters", "tables", *ADAPTERS},
-    "zones": {"facts", *CHANGE, *ENGINES, "tables", *ADAPTERS},
-    "read": {"facts", *CHANGE, *ENGINES, "output", "tables", *ADAPTERS},
-    "polars_scan": {"facts", *CHANGE, *ENGINES, "output", "tables", *ADAPTERS},
+    "trials/adapters": {*CHANGE, "filters", "output", "tables", *ADAPTERS},
+    "trials": {"output", "tables", *ADAPTERS},
+    "advice": {"search", "output", "trials/adapters", "tables", *ADAPTERS},
+    "zones": {"facts", *CHANGE, *TRIALS, "tables", *ADAPTERS},
+    "read": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
+    "polars_scan": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
 }
 FOR_ALL = {"arguments", "errors", "extras", "limits", "_thrift", "_version"}
 ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
@@ -85,7 +85,7 @@ WITH_IO = {  # modules of kernels/ and format/ that ask the system for more than
 
 
 class Tree:
-    """The modules of a package: `storage.writing.draft` -> its source. A folder's __init__ has the folder's name."""
+    """The modules of a package: `output.draft` -> its source. A folder's __init__ has the folder's name."""
 
     def __init__(self, root: Path) -> None:
         paths = {p.relative_to(root): p for p in sorted(root.rglob("*.py")) if "_thrift" not in p.parts}
@@ -381,6 +381,12 @@ def test_no_two_files_of_tests_have_one_name():
 def test_every_public_name_is_there(name):
     assert getattr(parquet_bloom, name) is not None
     assert name in dir(parquet_bloom)
+
+
+def test_no_room_takes_the_name_of_a_function():
+    """Importing a module of `parquet_bloom.check` would put it in the function's place."""
+    beside = {name.split(".")[0] for name in TREE.sources} - {"__init__"}
+    assert beside & set(parquet_bloom.__all__) <= {"lance", "spark"}
 
 
 def test_no_other_name_is():

@@ -55,15 +55,13 @@ from parquet_bloom.limits import Limits, set_limits
 from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
-    from parquet_bloom.advise.advise import Advice, ColumnAdvice, advise
-    from parquet_bloom.advise.survey import Gain
+    from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
+    from parquet_bloom.advice.survey import Gain
     from parquet_bloom.change import add_filters, remove_filters
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
     from parquet_bloom.edit.write import FilterWriter, WriterOptions, write_table
-    from parquet_bloom.engines.ask import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
-    from parquet_bloom.engines.bench import BenchReport, EngineGain, bench
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
@@ -77,28 +75,30 @@ if TYPE_CHECKING:
     from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
+    from parquet_bloom.trials.ask import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
+    from parquet_bloom.trials.bench import BenchReport, EngineGain, bench
 
 _HOMES = {
     "AddReport": "edit.reports",
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
-    "Advice": "advise.advise",
-    "BenchReport": "engines.bench",
-    "ColumnAdvice": "advise.advise",
+    "Advice": "advice.advise",
+    "BenchReport": "trials.bench",
+    "ColumnAdvice": "advice.advise",
     "ColumnFilters": "search.check",
     "ColumnStatus": "filters.status",
-    "EngineAnswer": "engines.ask",
-    "EngineHazard": "engines.ask",
-    "EngineGain": "engines.bench",
-    "EngineInfo": "engines.ask",
-    "EnginesReport": "engines.ask",
+    "EngineAnswer": "trials.ask",
+    "EngineHazard": "trials.ask",
+    "EngineGain": "trials.bench",
+    "EngineInfo": "trials.ask",
+    "EnginesReport": "trials.ask",
     "ExcludedFile": "search.check",
     "FailedFile": "storage.paths",
     "FileInfo": "filters.inspect",
     "FilterInfo": "filters.inspect",
     "FilterWriter": "edit.write",
     "FooterCache": "search.options",
-    "Gain": "advise.survey",
+    "Gain": "advice.survey",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
     "Outcomes": "predicates.outcomes",
@@ -119,12 +119,12 @@ _HOMES = {
     "VerifyReport": "filters.verify",
     "add_filters": "change",
     "WriterOptions": "edit.write",
-    "advise": "advise.advise",
-    "bench": "engines.bench",
+    "advise": "advice.advise",
+    "bench": "trials.bench",
     "check": "search.check",
     "count": "read",
     "dataset": "read",
-    "engines": "engines.ask",
+    "engines": "trials.ask",
     "inspect": "filters.inspect",
     "prune": "read",
     "read_batches": "read",

@@ -141,7 +141,7 @@ def test_no_message_of_the_library_names_an_option() -> None:
 
     Nor are commands that a result has messages: they are to be pasted into a shell.
     """
-    with_commands = {"filters/status.py", "source/names.py", "advise/advise.py"}
+    with_commands = {"filters/status.py", "source/names.py", "advice/advise.py"}
     allowed = {"send it along with --py-files parquet_bloom.zip (parquet-bloom spark package parquet_bloom.zip)"}
     found = []
     for path in PACKAGE.rglob("*.py"):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), r
 WORK = textwrap.dedent("""
     import mmh3, numpy as np, pyarrow as pa, xxhash
     from numba.core.registry import cpu_target
-    from parquet_bloom.kernels import block, lanes, native
+    from parquet_bloom.kernels import block, intrinsics, native
     from parquet_bloom.kernels.hashes import hash_array
 
     LIBRARIES = {
@@ -30,7 +30,7 @@ WORK = textwrap.dedent("""
     }
     RULES = [("xxh64", 0), ("xxh64", 2**64 - 1), ("murmur3", 0), ("murmur3", 1361930890)]
     rng = np.random.default_rng(5)
-    n = 5 * lanes.LANES + 7  # whole vectors, and what is left over
+    n = 5 * intrinsics.LANES + 7  # whole vectors, and what is left over
     edges = {4: [0, 1, 2**31, 2**32 - 1], 8: [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1]}
 
     def same(array, slots):
@@ -41,7 +41,7 @@ WORK = textwrap.dedent("""
     for width, kind in ((4, np.uint32), (8, np.uint64)):
         values = rng.integers(0, 2 ** (8 * width), n, kind)
         values[: len(edges[width])] = edges[width]
-        for start in (0, 1, n - lanes.LANES, n - 1):
+        for start in (0, 1, n - intrinsics.LANES, n - 1):
             some = values[start:]
             same(pa.array(some), [v.tobytes() for v in some])
     texts = [rng.bytes(i % 75) for i in range(n)]
@@ -63,7 +63,7 @@ WORK = textwrap.dedent("""
         assert found[:300].all() and not found.all(), rule
     tried = [f"{name}_{kind}" for name in LIBRARIES for kind in ("u32", "u64", "fixed", "variable")]
     assert all(getattr(native, name)._entry for name in tried), "it was these loops that ran, not numpy's"
-    print("right", lanes._in_a_vector(cpu_target.target_context))
+    print("right", intrinsics._in_a_vector(cpu_target.target_context))
 """)
 
 

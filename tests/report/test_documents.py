@@ -15,7 +15,7 @@ from sparks import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import group, run
-from parquet_bloom.engines.samples import deny
+from parquet_bloom.trials.samples import deny
 
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "docs" / "schemas").glob("*.json"))}
 ID = keys_table()["id"][0].as_py()

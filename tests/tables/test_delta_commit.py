@@ -216,11 +216,11 @@ class Later:
 def test_what_a_killed_run_left_of_a_trial_goes_with_the_next(tmp_path):
     """A killed `add` left a folder in the system's for temporary files, and nobody removed it."""
     code = (
-        "import os, signal, sys; from parquet_bloom.tables.delta import spelling\n"
+        "import os, signal, sys; from parquet_bloom.tables.delta import commit\n"
         "from parquet_bloom.tables.delta.commit import deltalake\n"
         "class Killed:\n"
         "    def __getattr__(self, name): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "spelling.respelled(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
+        "commit.respelled(deltalake() if sys.argv[1:] else Killed(), ['a.parquet'])\n"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     killed = subprocess.run([sys.executable, "-c", code], env=environment)

@@ -13,8 +13,6 @@ from iceberg_log import Warehouse
 from iceberg_spark import PACKAGES, IcebergSpark, IcebergSparkError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 
-from parquet_bloom.engines import samples
-from parquet_bloom.engines.samples import COLUMNS, write_pair
 from parquet_bloom.facts.known import (
     CANNOT_ASK,
     CONTAINS,
@@ -27,6 +25,8 @@ from parquet_bloom.facts.known import (
     known,
     questions_of,
 )
+from parquet_bloom.trials import samples
+from parquet_bloom.trials.samples import COLUMNS, write_pair
 
 pytestmark = pytest.mark.slow
 

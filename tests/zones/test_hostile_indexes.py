@@ -30,7 +30,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format.lance import MARK, checksum, checksum_offset
 from parquet_bloom.output import folder as litter
 from parquet_bloom.output.folder import SUFFIX
-from parquet_bloom.zones import reader as process
+from parquet_bloom.zones import reader
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneFile, ZoneWriter
 from parquet_bloom.zones.reader import DistantReader, LanceReader
 
@@ -113,15 +113,15 @@ def test_after_an_abort_the_next_index_is_read(index: Path, tmp_path: Path) -> N
     (tmp_path / "bad.lance").write_bytes(data)
     foreign = DistantReader(str(index), index.stat().st_size)
     foreign.describe()
-    first = process._SERVER._process
+    first = reader._SERVER._process
     assert first is not None
     with pytest.raises(DamagedFileError, match="ended its process"):
         DistantReader(str(tmp_path / "bad.lance"), len(data)).describe()
     assert first.poll() == -signal.SIGABRT
     assert foreign.describe().places.num_rows == 6
-    second = process._SERVER._process
+    second = reader._SERVER._process
     foreign.describe()
-    assert process._SERVER._process is second, "one process for all files"
+    assert reader._SERVER._process is second, "one process for all files"
 
 
 def test_both_ways_of_reading_give_the_same(index: Path) -> None:
@@ -465,9 +465,9 @@ def test_the_checksum_is_of_all_bytes_but_its_own(index: Path) -> None:
 def test_the_other_process_ends_with_ours(index: Path) -> None:
     index.write_bytes(index.read_bytes().replace(MARK, bytes(len(MARK))))
     code = f"""
-from parquet_bloom.zones import container, process
+from parquet_bloom.zones import container, reader
 container.ZoneFile({str(index)!r})
-print(process._SERVER._process.pid)
+print(reader._SERVER._process.pid)
 import os
 os._exit(0)
 """

@@ -54,7 +54,7 @@ def command(
     Reads footers, and a sample of each column in up to six row groups; nothing is written. Figures are intervals that
     they are likely to lie in. The last lines are commands to paste, with the rates of the table.
     """
-    from parquet_bloom.advise.advise import advise
+    from parquet_bloom.advice.advise import advise
     from parquet_bloom.report.advice import print_advice
 
     with Watch("advise", quiet=as_json) as watch:

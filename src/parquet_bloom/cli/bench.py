@@ -28,9 +28,9 @@ def command(file: str, predicate: str, names: tuple[str, ...], runs: int, raw_fi
     temporary folder. Exit status 1 if an engine finds other rows with filters.
     """
     split((file, predicate), required=True, what="FILE")  # which raises where the second one is a file
-    from parquet_bloom.engines.ask import installed_engines
-    from parquet_bloom.engines.bench import bench
     from parquet_bloom.report.advice import print_bench
+    from parquet_bloom.trials.ask import installed_engines
+    from parquet_bloom.trials.bench import bench
 
     with Watch("bench", quiet=as_json) as watch:
         told = watch.counting("asking", len(installed_engines(listed(names))), "engines")

@@ -25,8 +25,8 @@ def command(test: bool, names: tuple[str, ...], kinds: tuple[str, ...], as_json:
     filters deny everything: one that does not find a row has used the filter. Exit status 1 if an engine crashed or
     hung.
     """
-    from parquet_bloom.engines.ask import LOST, engines, installed_engines
     from parquet_bloom.report.advice import print_engines
+    from parquet_bloom.trials.ask import LOST, engines, installed_engines
 
     with Watch("engines", quiet=as_json) as watch:
         told = watch.counting("asking", len(installed_engines(listed(names))) if test else 0, "engines")

@@ -3,7 +3,7 @@
     pc.field("id").isin([5, None])   Or((IsIn(("id",), (5,)), IsNull(("id",))))
     [("id", "=", 5), ("n", "!=", 0)] And((Compare(("id",), "=", 5), Not(Compare(("n",), "=", 0))))
 
-An Expression shows its tree only in its pickle (pickled.py). So a translation counts only if an
+An Expression shows its tree only in its pickle. So a translation counts only if an
 expression that is built again from what was read, with pyarrow's public functions, equals the one
 that was given.
 """

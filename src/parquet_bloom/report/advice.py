@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from parquet_bloom.advise.advise import Advice, ColumnAdvice
+from parquet_bloom.advice.advise import Advice, ColumnAdvice
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.facts.known import (
     ALL,

@@ -35,14 +35,14 @@ def headed(document: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 def documents() -> dict[str, dict[str, Any]]:
     """Name of a document -> its JSON Schema."""
-    from parquet_bloom.advise.advise import Advice
+    from parquet_bloom.advice.advise import Advice
     from parquet_bloom.edit.reports import AddReport, RemoveReport
-    from parquet_bloom.engines.ask import EnginesReport
-    from parquet_bloom.engines.bench import BenchReport
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
     from parquet_bloom.report.written import ReportPage
+    from parquet_bloom.trials.ask import EnginesReport
+    from parquet_bloom.trials.bench import BenchReport
     from parquet_bloom.zones.build import BuildReport
     from parquet_bloom.zones.query import Matches
     from parquet_bloom.zones.verify import IndexInfo, VerifiedIndex

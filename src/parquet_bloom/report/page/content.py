@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parquet_bloom.advise.advise import Advice, advise_on
-from parquet_bloom.advise.survey import spread
+from parquet_bloom.advice.advise import Advice, advise_on
+from parquet_bloom.advice.survey import spread
 from parquet_bloom.arguments import several
-from parquet_bloom.engines.ask import EnginesReport, engines
 from parquet_bloom.errors import ParquetBloomError, RequestError
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
 from parquet_bloom.filters.tails import open_logged
@@ -33,6 +32,7 @@ from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.trials.ask import EnginesReport, engines
 
 # --- heat -----------------------------------------------------------------------------------------
 #

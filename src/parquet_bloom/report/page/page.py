@@ -10,7 +10,6 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
-from parquet_bloom.engines.ask import EngineInfo
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.new_file import new_output, new_target
@@ -36,6 +35,7 @@ from parquet_bloom.source.results import plain
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
+from parquet_bloom.trials.ask import EngineInfo
 
 # --- engines --------------------------------------------------------------------------------------
 #

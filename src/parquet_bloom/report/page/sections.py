@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
-from parquet_bloom.advise.advise import ColumnAdvice
+from parquet_bloom.advice.advise import ColumnAdvice
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.report.advice import filters_today, in_percent, in_seconds
 from parquet_bloom.report.page import pictures

@@ -14,13 +14,13 @@ from sparks import need_spark
 
 import parquet_bloom
 from parquet_bloom.cli import run
-from parquet_bloom.engines import samples
-from parquet_bloom.engines.process import EngineError, EngineProcess
-from parquet_bloom.engines.samples import COLUMNS, write_pair
 from parquet_bloom.errors import RequestError
 from parquet_bloom.facts.advice import ENGINES, version_of
 from parquet_bloom.facts.known import EQUAL, KINDS, PLAIN, STORED, facts_of, kind_of, questions_of, same_release
 from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.trials import samples
+from parquet_bloom.trials.process import EngineError, EngineProcess
+from parquet_bloom.trials.samples import COLUMNS, write_pair
 
 QUICK = ("uint32", "string", "timestamp[us]", "decimal as FIXED")
 HERE = {"duckdb": QUICK, "datafusion": QUICK, "polars": QUICK[:1], "pyarrow": QUICK[:1], "fastparquet": QUICK[:1]}

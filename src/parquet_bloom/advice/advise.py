@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.advise.survey import (
+from parquet_bloom.advice.survey import (
     ColumnSurvey,
     Gain,
     Survey,
@@ -249,7 +249,7 @@ class ColumnAdvice(Printed):
     distinct_share  distinct values of a row group, as a share of its values
     overlap       the share of row groups whose bounds admit a present value
     row_groups_of_a_key  how many hold it
-    fpp           the rate that is advised, see advise.survey.least_rate; the commands of an Advice name it, and no
+    fpp           the rate that is advised, see advice.survey.least_rate; the commands of an Advice name it, and no
                   filter that they add errs more often
     filter_bytes  that all filters take; seconds: for decoding and hashing, here
     present       what a lookup of a present value is spared: of any distinct value of any row group that holds values.

@@ -3,7 +3,7 @@
     the file has filters on the predicate's columns    before: a copy without filters    after: the file
     it has none there                                  before: the file                  after: a copy with filters
 
-Copies lie in a temporary folder that goes away. Each engine runs in a process of its own (engines.process); a run of
+Copies lie in a temporary folder that goes away. Each engine runs in a process of its own (trials.process); a run of
 each file that does not count comes first, then both take turns.
 """
 
@@ -21,8 +21,6 @@ from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
 from parquet_bloom.change import add_filters, remove_filters
-from parquet_bloom.engines.ask import installed_engines
-from parquet_bloom.engines.process import EngineError, EngineProcess
 from parquet_bloom.errors import RequestError, first_line, parameter
 from parquet_bloom.facts.advice import Engine
 from parquet_bloom.facts.known import OURS
@@ -33,6 +31,8 @@ from parquet_bloom.source.names import named_table
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import locate
+from parquet_bloom.trials.ask import installed_engines
+from parquet_bloom.trials.process import EngineError, EngineProcess
 
 # --- translated -----------------------------------------------------------------------------------
 #

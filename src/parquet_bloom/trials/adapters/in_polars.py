@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
+from parquet_bloom.trials.adapters.adapter import Column, Told
 
 
 class Polars:

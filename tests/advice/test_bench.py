@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import parquet_bloom
 from parquet_bloom.cli import run
-from parquet_bloom.engines.bench import EngineGain, translated
-from parquet_bloom.engines.child import digest_of
-from parquet_bloom.engines.process import EngineError
-from parquet_bloom.engines.samples import deny
 from parquet_bloom.errors import RequestError, TableFormatError, TextError
 from parquet_bloom.facts.advice import ENGINES
+from parquet_bloom.trials.bench import EngineGain, translated
+from parquet_bloom.trials.child import digest_of
+from parquet_bloom.trials.process import EngineError
+from parquet_bloom.trials.samples import deny
 
 ROWS, GROUPS = 4000, 8
 KEY = 12 * 2654435761 % 2**40

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.engines import samples
-from parquet_bloom.engines.adapters.adapter import Adapter, CannotAskError
-from parquet_bloom.engines.samples import COLUMNS
 from parquet_bloom.errors import first_line
+from parquet_bloom.trials import samples
+from parquet_bloom.trials.adapters.adapter import Adapter, CannotAskError
+from parquet_bloom.trials.samples import COLUMNS
 
 _SHOWN = 200  # characters of what an engine says
 
@@ -33,7 +33,7 @@ def serve(adapter: str) -> None:
     for line in sys.stdin.buffer:
         try:
             if engine is None:
-                engine = getattr(import_module(f"parquet_bloom.engines.adapters.{module}"), name)()
+                engine = getattr(import_module(f"parquet_bloom.trials.adapters.{module}"), name)()
             answer = {"answer": _answer(engine, json.loads(line))}
         except KeyboardInterrupt:
             raise

@@ -8,10 +8,10 @@ from typing import Any
 import fastparquet
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import CannotAskError, Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, IsIn, Predicate
+from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, Told
 
 
 class FastParquet:

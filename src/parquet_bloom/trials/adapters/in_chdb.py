@@ -9,7 +9,7 @@ import chdb
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import Column, Told, sql_condition
+from parquet_bloom.trials.adapters.adapter import Column, Told, sql_condition
 
 _DIGITS = {"ms": 3, "us": 6, "ns": 9}
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, as_literal
 from parquet_bloom.format.schema import UNIT_NS
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Predicate
 from parquet_bloom.search.check import check
 from parquet_bloom.search.scan import Scan
+from parquet_bloom.trials.adapters.adapter import Column, Told
 
 
 class ParquetBloom:

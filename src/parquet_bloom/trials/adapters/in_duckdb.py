@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import Column, Told, sql_condition
+from parquet_bloom.trials.adapters.adapter import Column, Told, sql_condition
 
 
 class DuckDB:

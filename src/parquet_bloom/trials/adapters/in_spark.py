@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from parquet_bloom.engines.adapters.adapter import Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
+from parquet_bloom.trials.adapters.adapter import Column, Told
 
 _TYPES = {
     "int8": "tinyint",

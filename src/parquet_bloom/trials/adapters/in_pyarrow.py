@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from parquet_bloom.engines.adapters.adapter import CannotAskError, Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.text import parse
+from parquet_bloom.trials.adapters.adapter import CannotAskError, Column, Told
 
 
 class PyArrow:

@@ -1,7 +1,7 @@
 """Which engine uses filters on which type of column: what is known, or what files with lying filters show.
 
-for each kind of column     a control file, and the same file whose filters deny everything (engines.samples)
-for each engine installed   a process of its own (engines.process), in which each question is asked of both:
+for each kind of column     a control file, and the same file whose filters deny everything (trials.samples)
+for each engine installed   a process of its own (trials.process), in which each question is asked of both:
                             the control must give the row; if the other file does not, the filter was used
 """
 
@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from parquet_bloom.engines import samples
-from parquet_bloom.engines.process import EngineError, EngineProcess
-from parquet_bloom.engines.samples import write_pair
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.facts.advice import ENGINES, Engine, version_of
 from parquet_bloom.facts.known import (
@@ -36,6 +33,9 @@ from parquet_bloom.facts.known import (
     questions_of,
 )
 from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.trials import samples
+from parquet_bloom.trials.process import EngineError, EngineProcess
+from parquet_bloom.trials.samples import write_pair
 
 LOST = "lost"  # the engine crashed or hung over the question
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import daft
 import pyarrow as pa
 
-from parquet_bloom.engines.adapters.adapter import Column, Told
 from parquet_bloom.facts.known import CONTAINS, EQUAL, IN
+from parquet_bloom.trials.adapters.adapter import Column, Told
 
 
 class Daft:

@@ -19,7 +19,7 @@ from shares import more_then_slow
 
 import parquet_bloom
 from parquet_bloom import add_filters
-from parquet_bloom.advise.advise import Advice, ColumnAdvice, advise
+from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
 from parquet_bloom.cli import group
 from parquet_bloom.edit.sample import Interval
 

@@ -24,7 +24,7 @@ from parquet_bloom.facts.advice import Engine
 
 _CODE = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from parquet_bloom.engines.child import serve
+from parquet_bloom.trials.child import serve
 serve(sys.argv[2])"""
 
 
@@ -51,7 +51,7 @@ class EngineProcess:
         self._end()
 
     def ask(self, task: str, **arguments: Any) -> Any:
-        """What a task of engines.child gives. Raises EngineError; the process is another one after one that is lost."""
+        """What a task of trials.child gives. Raises EngineError; the process is another one after one that is lost."""
         process = self._running()
         assert process.stdin is not None
         try:

@@ -1,1 +1,0 @@
-"""Engines are asked here whether they use filters, and how long a query takes with and without."""
