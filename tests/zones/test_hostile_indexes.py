@@ -131,11 +131,11 @@ def test_both_ways_of_reading_give_the_same(index: Path) -> None:
     assert near.buffer(1) == far.buffer(1)
     for rows in ([0, 1, 2], [1, 3, 5], [], [5]):
         assert near.filters(rows).equals(far.filters(rows)), rows
-    for reader in (near, far):
+    for one in (near, far):
         with pytest.raises(DamagedFileError):
-            reader.buffer(77)
+            one.buffer(77)
         with pytest.raises(DamagedFileError):
-            reader.filters([6])
+            one.filters([6])
 
 
 def test_an_index_without_our_checksum_gives_the_same_answers(index: Path, tmp_path: Path) -> None:
