@@ -178,7 +178,7 @@ HINT = "for many keys give prune(files, column=..., values=...)"
 
 _BLANK = r"[ \t\r\n]*+"
 _PLAIN_NUMBER = r"-?[0-9]++(?:\.[0-9]++)?+"
-_LITERAL = rf"(?:{_NUMBER}|'(?:[^'\\]++|'')*+')"
+_LITERAL = rf"(?:{_PLAIN_NUMBER}|'(?:[^'\\]++|'')*+')"
 _FIRST = re.compile(rf"\({_BLANK}({_LITERAL})")
 _REST = re.compile(rf"((?:{_BLANK},{_BLANK}{_LITERAL})++){_BLANK}\)")
 _NEXT = re.compile(rf",{_BLANK}({_LITERAL})")
