@@ -45,6 +45,7 @@ ORDER = [
     "zones",  # zone indexes
     "read",  # a door, one module: row groups and zones
     "polars_scan",  # a door for Polars
+    "api",  # a door: Source, with all of these as its methods
     "spark",
     "spark/source",  # rows for spark.read
     "report",

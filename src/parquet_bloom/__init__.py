@@ -14,7 +14,8 @@
     count, prune     how many rows, which row groups      write_report     one HTML page about files
                                                           set_limits       of memory and footers
 
-Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
+Source(paths) is files or a table as a value: one listing, or one version, for several questions; the functions are
+its methods. Each function is one command of `parquet-bloom` too. Importing this package is cheap: pyarrow and
 numba are loaded by the functions that need them.
 """
 
@@ -57,6 +58,7 @@ from parquet_bloom.storage.shown import draw_with
 if TYPE_CHECKING:
     from parquet_bloom.advice.advise import Advice, ColumnAdvice, advise
     from parquet_bloom.advice.survey import Gain
+    from parquet_bloom.api import Source
     from parquet_bloom.change import add_filters, remove_filters
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from parquet_bloom.report.page.page import write_report
     from parquet_bloom.report.written import ReportPage
     from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
-    from parquet_bloom.search.options import FooterCache, SearchOptions
+    from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
     from parquet_bloom.search.scan import Scan
     from parquet_bloom.storage.paths import FailedFile
     from parquet_bloom.storage.progress import Progress
@@ -83,6 +85,7 @@ _HOMES = {
     "AddedFile": "edit.reports",
     "AddedFilter": "edit.reports",
     "Advice": "advice.advise",
+    "AskOptions": "search.options",
     "BenchReport": "trials.bench",
     "ColumnAdvice": "advice.advise",
     "ColumnFilters": "search.check",
@@ -111,6 +114,7 @@ _HOMES = {
     "Scan": "search.scan",
     "SearchOptions": "search.options",
     "SkippedColumn": "edit.plan",
+    "Source": "api",
     "StatusReport": "filters.status",
     "TableCommit": "edit.reports",
     "Verdicts": "search.check",
@@ -160,6 +164,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "AddedFile",
     "AddedFilter",
     "Advice",
+    "AskOptions",
     "BenchReport",
     "ColumnAdvice",
     "ColumnFilters",
@@ -189,6 +194,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "Scan",
     "SearchOptions",
     "SkippedColumn",
+    "Source",
     "StatusReport",
     "TableCommit",
     "Verdicts",

@@ -48,7 +48,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.columns import named_leaves
-from parquet_bloom.source.names import Sources, add_command, check_command, find, named_table
+from parquet_bloom.source.names import Sources, add_command, check_command, find, named_table, words_of
 from parquet_bloom.source.results import Printed
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import PathLike
@@ -488,7 +488,7 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     advised = [column for column in advice.columns if column.advised]
     if not advised:
         return []
-    paths = several(source)
+    paths = several(words_of(source))
     table = named_table(source)
     changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
     # The rates that the table names. --fpp auto would choose again for each file, and another one than this.

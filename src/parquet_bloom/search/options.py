@@ -85,18 +85,14 @@ class FooterCache:
 Nan = Literal["ieee", "largest"]
 
 
-class SearchOptions(TypedDict, total=False):
-    """How a predicate is asked; each has a default.
+class AskOptions(TypedDict, total=False):
+    """How a predicate is asked, whatever it is asked of; each has a default.
 
     nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
                   equals itself and is more than any number. "largest" is the default of `dataset`, "ieee" of others
     use_filters   False: bounds and folders' names only
     range_values  a range of so many integers or dates is asked for one by one; 1000 unless given
     cache         footers that the caller keeps from one call to the next
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
-                  has them
-    allow_roots   of a table: paths and URIs of folders, beside its own, below which its log may name files
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -104,10 +100,22 @@ class SearchOptions(TypedDict, total=False):
     use_filters: bool
     range_values: int
     cache: FooterCache | None
+    progress: ProgressCallback | None
+
+
+class SearchOptions(AskOptions, total=False):
+    """How a predicate is asked, and of what beside the paths; each has a default.
+
+    nan, use_filters, range_values, cache, progress  see AskOptions
+    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
+                  has them
+    allow_roots   of a table: paths and URIs of folders, beside its own, below which its log may name files
+    """
+
     raw_files: bool
     catalog_properties: Mapping[str, str] | None
     allow_roots: PathLike | Sequence[PathLike]
-    progress: ProgressCallback | None
 
 
 @dataclass(frozen=True, slots=True)

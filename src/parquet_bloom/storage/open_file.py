@@ -21,6 +21,7 @@ from parquet_bloom.errors import (
     DamagedFileError,
     EncryptedFileError,
     EncryptedFooterError,
+    FileChangedError,
     FooterError,
     FooterLimitError,
     LimitError,
@@ -178,13 +179,21 @@ class OpenFile:
         self._held: list[tuple[int, bytes]] = []
         self._tail: list[tuple[int, bytes]] = []
         self._store = store_of(self.location)
+        pins: dict[str, object] | None = getattr(self.location, "pins", None)
         try:
-            self._file = self._store.open(self.location, pin)
+            self._file = self._store.open(self.location, pin or pins is not None)
         except StorageError:
             raise
         except Exception as error:  # fsspec's file systems raise whatever their libraries do
             raise storage_error(self.path, error) from error
         self.size = self._file.size
+        if (
+            pins is not None
+            and (token := self.version_token) is not None
+            and pins.setdefault(self.path, token) != token
+        ):
+            self.close()
+            raise FileChangedError(self.path, "was changed by another program since this source opened it; refresh it")
 
     @property
     def fd(self) -> int | None:

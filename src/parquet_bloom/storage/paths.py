@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,10 +30,13 @@ class DataFile(Location):
 
     relative    its place in an output folder
     partitions  the key=value folders it lies in, Hive's way, outermost first; None is null
+    pins        path -> version token of the first time that it was opened, shared by all files of a source that holds
+                them to it; None: nobody does
     """
 
     relative: str = ""
     partitions: Partitions = ()
+    pins: dict[str, object] | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -25,7 +25,7 @@ from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.source.names import Sources, find
+from parquet_bloom.source.names import Sources, find, words_of
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile
@@ -325,7 +325,7 @@ def gather(request: Request, output: str) -> Content:
     with open_logged(largest) as opened:
         outline, size = opened.outline(), opened.size
     layout = layout_of(outline, size, file.filters)
-    named = [os.fspath(one) for one in several(source)]
+    named = [os.fspath(one) for one in several(words_of(source))]
     return Content(
         named,
         None if request.where is None else str(request.where),

@@ -1,0 +1,233 @@
+"""`Source`: what one works on as a value, with the functions of this package as its methods.
+
+    events = parquet_bloom.Source("s3://lake/events/", cache=parquet_bloom.FooterCache())
+    events.check("trace_id = '4bf92f35'")        one listing, or one version of a table, for all questions
+    events.read_table("trace_id = '4bf92f35'")
+    events.refresh()                             the next question looks again
+
+Each method is the function of its name; what a Source has, the method does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.source.names import Pinned
+from parquet_bloom.storage.open_file import PathLike
+from parquet_bloom.storage.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from parquet_bloom.advice.advise import Advice
+    from parquet_bloom.edit.reports import AddReport, RemoveReport
+    from parquet_bloom.filters.inspect import InspectReport
+    from parquet_bloom.filters.status import StatusReport
+    from parquet_bloom.filters.verify import VerifyReport
+    from parquet_bloom.read import PrunedFiles
+    from parquet_bloom.search.check import Verdicts
+    from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
+
+_OWN = ("filesystem", "raw_files", "catalog_properties", "allow_roots")
+Columns = str | Sequence[str] | None
+
+
+class Source(Pinned):
+    """Files or a table that several questions are about; cheap to make, nothing is opened before the first one.
+
+    paths        a file, a folder, a glob, a URI, or a list of them; or one table: delta:PATH_OR_URI[@version],
+                 iceberg:CATALOG/namespace.table[@snapshot], ducklake:CATALOG/schema.table[@snapshot]
+    filesystem   of pyarrow or fsspec; paths then name files on it
+    raw_files    also files of an Iceberg, Delta or Hudi table, whatever its log says of them
+    catalog_properties, allow_roots  of a table, as the functions have them
+    cache        a FooterCache: footers that its questions share
+    index        a zone index of the source, its folder, or several: for the methods that read or count rows
+
+    All questions are about one listing, or one version of the table, until `refresh`. A file that was replaced or
+    written to after a question opened it is a FileChangedError for the next. It may be pickled, shared by threads
+    and used in forked processes. Functions take it in the place of paths, too.
+    """
+
+    def __init__(
+        self,
+        paths: PathLike | Sequence[PathLike],
+        *,
+        filesystem: Any = None,
+        raw_files: bool = False,
+        catalog_properties: Mapping[str, str] | None = None,
+        allow_roots: PathLike | Sequence[PathLike] = (),
+        cache: FooterCache | None = None,
+        index: PathLike | Sequence[PathLike] | None = None,
+    ) -> None:
+        """Raises RequestError for names that cannot be meant, such as two tables."""
+        super().__init__(
+            paths,
+            filesystem=filesystem,
+            raw_files=raw_files,
+            catalog_properties=catalog_properties,
+            allow_roots=allow_roots,
+        )
+        self.cache, self.index = cache, index
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def check(self, predicate: Any, **options: Unpack[AskOptions]) -> Verdicts:
+        """Which row groups can match: parquet_bloom.check."""
+        from parquet_bloom.search.check import check
+
+        return check(self._self, predicate, **self._asking(options))
+
+    def prune(
+        self,
+        predicate: Any = None,
+        *,
+        column: str | None = None,
+        values: Any = None,
+        count_hits: bool = False,
+        **options: Unpack[AskOptions],
+    ) -> PrunedFiles:
+        """The row groups in which a row can match: parquet_bloom.prune."""
+        from parquet_bloom.read import prune
+
+        keys: dict[str, Any] = {"column": column, "values": values, "count_hits": count_hits}
+        return prune(self._self, predicate, **keys, index=self.index, **self._asking(options))
+
+    def count(self, predicate: Any = None, **options: Unpack[AskOptions]) -> int:
+        """How many rows match: parquet_bloom.count."""
+        from parquet_bloom.read import count
+
+        return count(self._self, predicate, index=self.index, **self._asking(options))
+
+    def read_table(self, predicate: Any = None, columns: Columns = None, **options: Unpack[AskOptions]) -> pa.Table:
+        """The rows that match: parquet_bloom.read_table."""
+        from parquet_bloom.read import read_table
+
+        return read_table(self._self, predicate, columns, index=self.index, **self._asking(options))
+
+    def read_batches(
+        self,
+        predicate: Any = None,
+        columns: Columns = None,
+        batch_rows: int = 1 << 16,
+        **options: Unpack[AskOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """The same, batch by batch: parquet_bloom.read_batches."""
+        from parquet_bloom.read import read_batches
+
+        how = self._asking(options)
+        return read_batches(self._self, predicate, columns, None, batch_rows, index=self.index, **how)
+
+    def dataset(self, predicate: Any = None, **options: Unpack[AskOptions]) -> ds.FileSystemDataset:
+        """A pyarrow Dataset of the row groups that can match: parquet_bloom.dataset."""
+        from parquet_bloom.read import dataset
+
+        return dataset(self._self, predicate, index=self.index, **self._asking(options))
+
+    def scan_polars(self, **options: Unpack[AskOptions]) -> pl.LazyFrame:
+        """A Polars LazyFrame: parquet_bloom.scan_polars."""
+        from parquet_bloom.polars_scan import scan_polars
+
+        return scan_polars(self._self, index=self.index, **self._asking(options))
+
+    # --- filters ----------------------------------------------------------------------------------
+
+    def inspect(
+        self,
+        *,
+        columns: Columns = None,
+        exclude: Columns = None,
+        assert_filters: Columns = None,
+        progress: ProgressCallback | None = None,
+    ) -> InspectReport:
+        """What filters there are: parquet_bloom.inspect."""
+        from parquet_bloom.filters.inspect import inspect
+
+        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "assert_filters": assert_filters}
+        return inspect(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+
+    def verify(
+        self,
+        *,
+        columns: Columns = None,
+        exclude: Columns = None,
+        sample: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> VerifyReport:
+        """Whether the filters are right: parquet_bloom.verify."""
+        from parquet_bloom.filters.verify import verify
+
+        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "sample": sample}
+        return verify(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+
+    def status(
+        self,
+        *,
+        columns: Columns = None,
+        exclude: Columns = None,
+        assert_filters: Columns = None,
+        progress: ProgressCallback | None = None,
+    ) -> StatusReport:
+        """Which columns lack filters, or have lost them: parquet_bloom.status."""
+        from parquet_bloom.filters.status import status
+
+        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "assert_filters": assert_filters}
+        return status(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+
+    def advise(
+        self,
+        *,
+        queries: PathLike | None = None,
+        engine: str | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Advice:
+        """Which columns gain by filters: parquet_bloom.advise."""
+        from parquet_bloom.advice.advise import advise
+
+        return advise(self._self, queries=queries, engine=engine, raw_files=self.raw_files, progress=progress)
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def add_filters(self, output: PathLike | None = None, **options: Any) -> AddReport:
+        """Add filters: parquet_bloom.add_filters. Of a table its latest version is changed; then this looks again."""
+        from parquet_bloom.change import add_filters
+
+        try:
+            return add_filters(self.paths, output, **self._changing(options))
+        finally:
+            self.refresh()
+
+    def remove_filters(self, output: PathLike | None = None, **options: Any) -> RemoveReport:
+        """Remove filters: parquet_bloom.remove_filters. The rest as add_filters."""
+        from parquet_bloom.change import remove_filters
+
+        try:
+            return remove_filters(self.paths, output, **self._changing(options))
+        finally:
+            self.refresh()
+
+    # --- what a method passes on ------------------------------------------------------------------
+
+    @property
+    def _self(self) -> Any:
+        return self  # functions take a Source in the place of paths; their types name paths alone
+
+    def _asking(self, options: AskOptions) -> SearchOptions:
+        self._refuse_own(options)
+        asked: SearchOptions = {"raw_files": self.raw_files}
+        if self.cache is not None:
+            asked["cache"] = self.cache
+        return {**asked, **options}
+
+    def _changing(self, options: dict[str, Any]) -> dict[str, Any]:
+        self._refuse_own(options)
+        own = {name: getattr(self, name) for name in _OWN}
+        return {**options, **own}
+
+    def _refuse_own(self, options: Mapping[str, Any]) -> None:
+        for name in (*_OWN, "index"):
+            if name in options:
+                raise RequestError(parameter(name) + " is the Source's own; give it to Source(...)")
