@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+import subprocess
+import sys
 
 import pytest
 import walks
 
 # call -> modules at the most; tests/walks.py names them
 MOST = {
-    "check": 28,
-    "prune": 37,
-    "read_table": 35,
-    "inspect": 29,
-    "verify": 35,
-    "add_filters": 56,
+    "check": 29,
+    "prune": 38,
+    "read_table": 36,
+    "inspect": 30,
+    "verify": 36,
+    "add_filters": 57,
     "remove_filters": 42,
 }
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("walks")
-    walks.write_files(folder)
-    return folder
+def counted() -> dict[str, list[str]]:
+    """The modules that each call walks through, in a process of its own: where numba is loaded others are walked."""
+    done = subprocess.run([sys.executable, walks.__file__], capture_output=True, text=True, check=True)
+    lines = (re.fullmatch(r"(\w+) +(\d+) modules: (.*)", line) for line in done.stdout.splitlines())
+    return {found[1]: found[3].split() for found in lines if found is not None}
 
 
 @pytest.mark.parametrize("name", MOST)
-def test_a_call_walks_few_modules(name: str, folder: Path) -> None:
-    call = walks.calls_over(folder)[name]
-    call()
-    modules, count = walks.walked(call)
-    assert modules, "functions of the package are seen"
-    assert count > 100
-    assert len(modules) <= MOST[name], modules
+def test_a_call_walks_few_modules(name: str, counted: dict[str, list[str]]) -> None:
+    assert "storage/open_file.py" in counted[name], "functions of the package are seen"
+    assert len(counted[name]) <= MOST[name], counted[name]

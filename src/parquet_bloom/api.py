@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from parquet_bloom.errors import RequestError, parameter
-from parquet_bloom.source.names import Pinned
+from parquet_bloom.errors import RequestError
+from parquet_bloom.source.pinned import Pinned
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 
@@ -230,4 +230,4 @@ class Source(Pinned):
     def _refuse_own(self, options: Mapping[str, Any]) -> None:
         for name in (*_OWN, "index"):
             if name in options:
-                raise RequestError(parameter(name) + " is the Source's own; give it to Source(...)")
+                raise RequestError(f"{name} is the Source's own; give it to Source(...)")

@@ -54,7 +54,10 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     good = sorted(str(path) for path in data.iterdir())[:files]
     key = pq.read_table(pa.BufferReader(Path(good[-1]).read_bytes()))["trace_id"][0].as_py()
     cache = parquet_bloom.FooterCache()
+    source = parquet_bloom.Source(data, cache=cache)
+    source.check("at >= 0")
     found |= {
+        "source": source,
         "inspect": parquet_bloom.inspect(data, assert_filters=["at"]),
         "verify": parquet_bloom.verify(data),
         "status": parquet_bloom.status(data, columns=["trace_id", "at"]),

@@ -24,7 +24,8 @@ from iceberg_log import SCHEMA, Warehouse, append
 
 import parquet_bloom
 from parquet_bloom import FileChangedError, RequestError, Source, TableFormatError
-from parquet_bloom.source import names
+from parquet_bloom.source import pinned
+from parquet_bloom.storage.shown import without_secret
 
 ROWS = 400
 KEY = "id = 42"
@@ -97,8 +98,8 @@ def test_every_function_over_paths_is_a_method() -> None:
 
 def test_the_files_are_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    locate = names.locate
-    monkeypatch.setattr(names, "locate", lambda *words: looks.append(1) or locate(*words))
+    locate = pinned.locate
+    monkeypatch.setattr(pinned, "locate", lambda *words: looks.append(1) or locate(*words))
     source = Source(folder)
     assert looks == [], "cheap to make"
     for _ in range(3):
@@ -285,7 +286,7 @@ def test_its_repr_is_one_line_without_a_secret(folder: Path, tmp_path: Path) -> 
     assert repr(source) == f"Source({folder})"
     source.check(KEY)
     assert repr(source) == f"Source({folder}, 3 files)"
-    assert repr(Source("s3://KEY:SECRET@bucket/x")) == f"Source({names.without_secret('s3://KEY:SECRET@bucket/x')})"
+    assert repr(Source("s3://KEY:SECRET@bucket/x")) == f"Source({without_secret('s3://KEY:SECRET@bucket/x')})"
     assert "SECRET" not in repr(Source("s3://KEY:SECRET@bucket/x"))
     assert repr(Source(["a", "b", "c", "d"])) == "Source(a, b and 2 more)"
     deltalake.write_deltalake(tmp_path / "t", rows(0))

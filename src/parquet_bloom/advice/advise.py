@@ -48,7 +48,8 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.columns import named_leaves
-from parquet_bloom.source.names import Sources, add_command, check_command, find, named_table, words_of
+from parquet_bloom.source.names import add_command, check_command, named_table, words_of
+from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.results import Printed
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import PathLike

@@ -28,7 +28,8 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.filters.tails import as_it_was
 from parquet_bloom.output.target import remove_unnamed, size_of
-from parquet_bloom.source.names import TableName, open_table
+from parquet_bloom.source.names import TableName
+from parquet_bloom.source.pinned import open_table
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Way, Ways
 from parquet_bloom.storage.open_file import OpenFile, PathLike

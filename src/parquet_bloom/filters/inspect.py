@@ -20,7 +20,7 @@ from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.source.columns import shown_leaves
-from parquet_bloom.source.names import find
+from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import OpenFile, PathLike

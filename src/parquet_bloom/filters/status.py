@@ -30,7 +30,8 @@ from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
-from parquet_bloom.source.names import Sources, Typed, add_command, find, named_table, typed_sources
+from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources
+from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.results import Printed, each, table_of
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot

@@ -28,7 +28,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.source.columns import shown_leaves
-from parquet_bloom.source.names import find
+from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import OpenFile, PathLike

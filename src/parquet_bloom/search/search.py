@@ -25,7 +25,7 @@ from parquet_bloom.search.evidence import Decision, Question, decide, literal_ou
 from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
 from parquet_bloom.source.hive import partition_keys
-from parquet_bloom.source.names import find
+from parquet_bloom.source.pinned import find
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import refusing

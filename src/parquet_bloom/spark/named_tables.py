@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.source.names import find, named_table
+from parquet_bloom.source.names import named_table
+from parquet_bloom.source.pinned import find
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.remote import Location
@@ -56,7 +57,7 @@ def live_files(
     """The snapshot of a table.
 
     stored_only  as source.snapshot.Table.snapshot has it
-    Raises as source.names.find, also for a table without its log: raw_files.
+    Raises as source.pinned.find, also for a table without its log: raw_files.
     """
     snapshot = find(name, None, None if raw_files else Tables(), access, stored_only).snapshot
     assert snapshot is not None

@@ -37,7 +37,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.source.columns import matches
-from parquet_bloom.source.names import find
+from parquet_bloom.source.pinned import find
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.storage.open_file import OpenFile, PathLike

@@ -25,7 +25,8 @@ from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
 from parquet_bloom.search.options import SearchOptions
-from parquet_bloom.source.names import Sources, find, words_of
+from parquet_bloom.source.names import words_of
+from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile
