@@ -2,7 +2,7 @@
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
 names; arguments, errors, extras, limits, _thrift and _version are for all. No modules import each other in a circle.
-Imports under TYPE_CHECKING count for none of this.
+Imports under TYPE_CHECKING count like all others.
 """
 
 from __future__ import annotations
@@ -76,7 +76,12 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "polars_scan": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
 }
 FOR_ALL = {"arguments", "errors", "extras", "limits", "_thrift", "_version"}
-ENTRANCES = {"__init__", "__main__", "lance"}  # public names, and `python -m parquet_bloom`: they see all rooms
+ENTRANCES = {
+    "__init__",
+    "__main__",
+    "lance",
+    "spark.__init__",
+}  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 600
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
 WITH_IO = {  # modules of kernels/ and format/ that ask the system for more than memory, and what for
@@ -104,18 +109,9 @@ class Tree:
     def imports_of(self, module: str) -> set[str]:
         """What a module imports of this package, wherever the import stands: modules, or names in them."""
         tree = ast.parse(self.sources[module])
-        typing_only = {
-            inner
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-            for statement in node.body
-            for inner in ast.walk(statement)
-        }
         found = set()
         here = ["parquet_bloom", *module.split(".")[:-1]]
         for node in ast.walk(tree):
-            if node in typing_only:
-                continue
             if isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -274,6 +270,7 @@ def later():
     assert tree.imports_of("format.x") == {
         "edit.add",
         "kernels.hashes",
+        "report.never",
         "format.rules",
         "cli.main",
         "report.html.page",
@@ -307,12 +304,13 @@ def test_an_arrow_up_is_found_and_one_down_is_none(tmp_path):
     }
 
 
-def test_a_circle_is_found_if_it_is_more_than_types(tmp_path):
+def test_a_circle_is_found_wherever_its_imports_stand(tmp_path):
     late = "def f():\n    from parquet_bloom.cli import one\n"
     typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from parquet_bloom.cli.one import One\n"
-    tree = invented(tmp_path / "a", cli__one="from parquet_bloom.cli.two import x", cli__two=late)
-    assert set(tree.circle()) == {"cli.one", "cli.two"}
-    assert invented(tmp_path / "b", cli__one="from parquet_bloom.cli.two import x", cli__two=typed).circle() == []
+    for folder, second in (("a", late), ("b", typed)):
+        tree = invented(tmp_path / folder, cli__one="from parquet_bloom.cli.two import x", cli__two=second)
+        assert set(tree.circle()) == {"cli.one", "cli.two"}
+    assert invented(tmp_path / "c", cli__one="from parquet_bloom.cli.two import x", cli__two="x = 1").circle() == []
 
 
 def test_long_modules_io_and_state_are_found(tmp_path):

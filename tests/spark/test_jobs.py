@@ -151,8 +151,8 @@ def test_requests_that_make_no_sense_are_errors_before_any_task() -> None:
 
 
 def test_names_in_other_case_are_no_evidence(tmp_path: Path) -> None:
-    from parquet_bloom.search.options import Options
-    from parquet_bloom.search.search import DatasetSchema, Search
+    from parquet_bloom.search.options import DatasetSchema, Options
+    from parquet_bloom.search.search import Search
     from parquet_bloom.storage.open_file import OpenFile
     from parquet_bloom.storage.paths import DataFile
 

@@ -16,8 +16,8 @@ import parquet_bloom
 import parquet_bloom.spark as bloom
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.values import described
-from parquet_bloom.search.options import Options
-from parquet_bloom.search.search import DatasetSchema, Search
+from parquet_bloom.search.options import DatasetSchema, Options
+from parquet_bloom.search.search import Search
 from parquet_bloom.storage.open_file import OpenFile
 
 pytestmark = pytest.mark.spark

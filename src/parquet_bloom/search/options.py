@@ -9,19 +9,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.shown import counted, line
-
-if TYPE_CHECKING:
-    from parquet_bloom.search.search import DatasetSchema
-
 
 # --- footer cache ---------------------------------------------------------------------------------
 #
@@ -116,6 +113,20 @@ class SearchOptions(AskOptions, total=False):
     raw_files: bool
     catalog_properties: Mapping[str, str] | None
     allow_roots: PathLike | Sequence[PathLike]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSchema:
+    """The columns of a data set, for a search that sees some of its files only.
+
+    leaves  what a file does not have of these is NULL there
+    keys    the partition columns, as source.hive.partition_keys gives them
+    path    of the file whose columns these are, for messages
+    """
+
+    leaves: tuple[Leaf, ...]
+    keys: tuple[Leaf, ...]
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ from parquet_bloom.search.layouts import (
     path_of,
     with_partitions,
 )
-from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
+from parquet_bloom.search.search import FileResult, Search, open_groups, sure_groups, undecided_groups
 from parquet_bloom.search.table_rows import FilePart, TableRows
 from parquet_bloom.search.unchanged import (
     PYARROW_ERRORS,

@@ -35,20 +35,6 @@ logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handl
 _REMOTE_FILES = 16  # looked at side by side on a remote store
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSchema:
-    """The columns of a data set, for a search that sees some of its files only.
-
-    leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as source.hive.partition_keys gives them
-    path    of the file whose columns these are, for messages
-    """
-
-    leaves: tuple[Leaf, ...]
-    keys: tuple[Leaf, ...]
-    path: str = ""
-
-
 @dataclass(slots=True)
 class FileResult:
     """One file and what is known of its row groups; or, without a decision, why it was not opened."""

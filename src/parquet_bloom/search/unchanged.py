@@ -30,8 +30,8 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.predicates.arrow import from_expression
 from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.layouts import with_groups
-from parquet_bloom.search.options import FooterCache, Nan, Options
-from parquet_bloom.search.search import DatasetSchema, FileResult, Search, open_groups
+from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
+from parquet_bloom.search.search import FileResult, Search, open_groups
 from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

@@ -23,7 +23,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, UnknownColumnE
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf, choose_leaves
 from parquet_bloom.predicates.bind import Schema, unknown_names
 from parquet_bloom.predicates.tree import Predicate, leaves_of
-from parquet_bloom.search.search import DatasetSchema
+from parquet_bloom.search.options import DatasetSchema
 from parquet_bloom.spark.frames import frame_of, kept, mapped, parallelism, width
 from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, list_files
 from parquet_bloom.spark.storages import Storages, storages

@@ -23,8 +23,8 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.check import excluded_file
 from parquet_bloom.search.in_table import InTable
-from parquet_bloom.search.options import Options
-from parquet_bloom.search.search import DatasetSchema, FileResult, Search
+from parquet_bloom.search.options import DatasetSchema, Options
+from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.spark.dataset import by_name, unresolved_of
