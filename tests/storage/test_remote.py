@@ -28,7 +28,8 @@ import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning
 from parquet_bloom.output import s3 as s3_module
-from parquet_bloom.output.draft import LEAST, MOST, MOST_PARTS, Extent, Part, plan_parts
+from parquet_bloom.output.draft import Extent
+from parquet_bloom.output.s3 import LEAST, MOST, MOST_PARTS, Part, plan_parts
 from parquet_bloom.output.target import UploadedFile, WriteOptions, disk_needed, new_version
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand, locate

@@ -22,10 +22,9 @@ from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.append import cut_off
-from parquet_bloom.output.draft import Transfer
+from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import (
-    FileSink,
     WriteOptions,
     check_appendable,
     check_target,

@@ -24,7 +24,7 @@ from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageErr
 from parquet_bloom.extras import to_install
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links
-from parquet_bloom.output.draft import Draft, NewVersion, Transfer
+from parquet_bloom.output.draft import Draft, FileSink, NewVersion, Transfer
 from parquet_bloom.output.folder import SUFFIX, check_regular
 from parquet_bloom.output.new_file import NewFile
 from parquet_bloom.output.s3 import can_speak_for, client_of
@@ -35,29 +35,6 @@ from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import Tables, look_before
 from parquet_bloom.storage.workers import undisturbed
-
-# --- sink -----------------------------------------------------------------------------------------
-#
-# The body of a new version, written from its start to its end: old bytes and new ones in turn.
-
-
-class FileSink:
-    """Appends to a new file at a place of its own: copying and other writing may go on side by side."""
-
-    def __init__(self, new: NewVersion, source: OpenFile) -> None:
-        self._new, self._source = new, source
-        self.at = 0
-
-    def copy(self, start: int, stop: int) -> None:
-        """Copy the bytes [start, stop) of the old file."""
-        self._new.copy_from(self.at, self._source, start, stop)
-        self.at += stop - start
-
-    def write(self, data: bytes) -> None:
-        """Write bytes that the old file does not have."""
-        self._new.write_at(self.at, data)
-        self.at += len(data)
-
 
 # --- upload ---------------------------------------------------------------------------------------
 #
