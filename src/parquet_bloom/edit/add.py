@@ -21,7 +21,7 @@ from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.old_file import opened
 from parquet_bloom.output.target import (
     WriteOptions,
     check_target,

@@ -23,7 +23,7 @@ from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.append import cut_off
 from parquet_bloom.output.draft import FileSink, Transfer
-from parquet_bloom.output.recovery import opened
+from parquet_bloom.output.old_file import opened
 from parquet_bloom.output.target import (
     WriteOptions,
     check_appendable,

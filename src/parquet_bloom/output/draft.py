@@ -1,7 +1,7 @@
 """A new version of a file while it is being written, wherever it goes.
 
 NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
-  Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
+  Draft        its bytes are in a local file: it can be held against what was meant (AtomicFile, UploadedFile)
   StoredFile   output.s3: only new bytes are at hand, of the others it is noted which ones they are
   AppendedFile output.append: only new bytes are at hand, the others are in the file already
 """

@@ -1,6 +1,6 @@
 """Where a new file goes: a folder of this machine, or a store, which takes it as a whole or in parts.
 
-local target                   output.new_file: beside it, renamed
+local target                   output.atomic_file: beside it, renamed
 local, append                  output.append: behind the file itself, with a journal
 S3 to or from itself, boto3    output.s3: bytes that stay are copied inside the store
 any other storage              output.target: a local temporary file, then the storage's own put
@@ -24,9 +24,10 @@ from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageErr
 from parquet_bloom.extras import to_install
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.draft import Draft, FileSink, NewVersion, Transfer
-from parquet_bloom.output.folder import SUFFIX, check_regular
-from parquet_bloom.output.new_file import NewFile
+from parquet_bloom.output.folder import SUFFIX
+from parquet_bloom.output.old_file import check_regular
 from parquet_bloom.output.s3 import can_speak_for, client_of
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.operating_system import require_space
@@ -205,7 +206,7 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a new version is written: as add_filters has it, `cached` as NewFile; `append` for a tail in place."""
+    """How a new version is written: as add_filters has it, `cached` as AtomicFile; `append` for a tail in place."""
 
     overwrite: bool
     sync: bool
@@ -286,7 +287,7 @@ def new_version(source: OpenFile, target: Location, how: WriteOptions, needed: i
         replaces = None
         if source.fd is not None and like is not None and os.path.realpath(like) == os.path.realpath(target.path):
             replaces = os.fstat(source.fd)
-        return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
+        return AtomicFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
     if how.read_back:
         raise StorageError(target, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
