@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from parquet_bloom.errors import ConflictError
-from parquet_bloom.output import old_file
-from parquet_bloom.output.old_file import opened
+from parquet_bloom.output import recovery
+from parquet_bloom.output.recovery import opened
 from parquet_bloom.storage.remote import Location
 
 faults = pytest.mark.faults
@@ -74,7 +74,7 @@ def test_a_program_that_takes_no_lock_for_long(tmp_path: Path) -> None:
 def test_a_lock_that_is_never_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(b"not looked at")
-    monkeypatch.setattr(old_file, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(recovery, "PATIENCE_S", 0.1)
     at = Location(str(path))
     told = r"x.parquet: another program holds its lock.*nothing was written"
     with opened(at, to_replace=True), opened(at, to_replace=False), pytest.raises(ConflictError, match=told):

@@ -21,7 +21,7 @@ from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
-from parquet_bloom.output.old_file import opened
+from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import Target, WriteOptions, outputs_of
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile, PathLike

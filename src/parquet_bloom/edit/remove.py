@@ -22,7 +22,7 @@ from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
-from parquet_bloom.output.old_file import opened
+from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import Target, WriteOptions
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile

@@ -47,7 +47,7 @@ from parquet_bloom.format.forms.form import Sizing
 from parquet_bloom.format.forms.known import FINAL, is_sized
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import Leaf, select_leaves
-from parquet_bloom.output.old_file import opened
+from parquet_bloom.output.recovery import opened
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback

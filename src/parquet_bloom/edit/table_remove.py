@@ -15,7 +15,7 @@ from parquet_bloom.edit.table_commit import THROUGH_LOG, CommitOptions, Worked, 
 from parquet_bloom.edit.table_names import TableNames
 from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.format.schema import select_leaves
-from parquet_bloom.output.old_file import opened
+from parquet_bloom.output.recovery import opened
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback

@@ -22,8 +22,7 @@ from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.output.atomic_file import AtomicFile, local_target, new_target
-from parquet_bloom.output.old_file import followed
+from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error

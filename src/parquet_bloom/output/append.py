@@ -23,10 +23,9 @@ from contextlib import closing
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.format.footer import TAIL_BYTES
 from parquet_bloom.format.journal import HEADER_BYTES, Journal
-from parquet_bloom.output.atomic_file import AtomicFile, Checksums
+from parquet_bloom.output.atomic_file import AtomicFile, followed
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
-from parquet_bloom.output.folder import Folder
-from parquet_bloom.output.old_file import followed
+from parquet_bloom.output.folder import Checksums, Folder
 from parquet_bloom.output.recovery import UnlikeError, check_locked, crc_of, judge, remove_journal, writable
 from parquet_bloom.storage.local_store import journal_path
 from parquet_bloom.storage.open_file import OpenFile

@@ -10,7 +10,7 @@ at once more: had another program put a new version there, that one goes back. N
     Linux      renameat2: RENAME_NOREPLACE for a new name, RENAME_EXCHANGE for one whose file was read before
     elsewhere  link and unlink for a new name, rename for the other: what comes between look and rename is replaced
 
-Below it: output.folder (names in a folder that is held open) and output.old_file (what the new file takes over).
+Below it is output.folder: names in a folder that is held open, and what killed runs leave in one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+import stat
+import struct
+from collections.abc import Callable, Iterator
 from typing import IO, Self
 
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.output.draft import Draft
-from parquet_bloom.output.folder import Folder, clear_beside, lock, own_name
-from parquet_bloom.output.old_file import check_regular, followed, give_attributes
+from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, own_name
 from parquet_bloom.output.recovery import remove_journal
 from parquet_bloom.storage.local_store import open_journal
 from parquet_bloom.storage.open_file import PathLike
+from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.table_folders import Table, Tables
@@ -40,7 +42,7 @@ class AtomicFile(Draft):
     """A file that is being written and will replace, or become, `target`.
 
     target     a link stays, and the file that it points at is replaced
-    like       path whose permissions the new file takes, see old_file.give_attributes; None: those of any new file
+    like       path whose permissions the new file takes, see give_attributes; None: those of any new file
     overwrite  whether target may exist when the new file takes its place
     cached     as Draft has it. Bytes of a data set push out what is needed more, and where memory is fresh, as a
                virtual machine's may be, they wait for it. Without sync it always is: only bytes that are on the
@@ -66,6 +68,7 @@ class AtomicFile(Draft):
     ) -> None:
         self._named = os.path.abspath(target)
         self.target = followed(self._named) if overwrite else self._named
+        check_regular(self.target)
         super().__init__(self.target, sync, cached, read_back)
         self._like = os.path.realpath(like) if like is not None else None
         self._overwrite = overwrite
@@ -75,7 +78,6 @@ class AtomicFile(Draft):
         self._base = os.path.basename(self.target)
         self._name = ""  # of the temporary file
         self._inside: Folder | None = None  # the temporary folder of one that is written by name
-        check_regular(self.target)
         try:
             self._folder = Folder.made_at(os.path.dirname(self.target))
         except OSError as error:
@@ -291,52 +293,38 @@ def _as_it_was(now: os.stat_result, old: os.stat_result) -> bool:
     return os.path.samestat(now, old) and (now.st_size, now.st_mtime_ns) == (old.st_size, old.st_mtime_ns)
 
 
-class Checksums:
-    """Hadoop's checksum files of the old bytes: with them Spark would refuse the new ones.
+def check_regular(path: str, found: os.stat_result | None = None) -> None:
+    """Refuse what exists and is no regular file: it would not be replaced but destroyed. Raises StorageError."""
+    if found is None:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return  # nothing there; other errors are met on the way
+    if stat.S_ISDIR(found.st_mode):
+        raise StorageError(path, "is a folder; name a file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(path, "is not a regular file; such a target is never replaced")
 
-    They go before the new bytes come, for a file without one is read as well; and come back if
-    the new bytes do not. A link has one of its own, beside it.
+
+def followed(target: str) -> str:
+    """Where a target really is: links are followed, but not another user's in a folder that all may write to.
+
+    As Linux does with fs.protected_symlinks. Raises StorageError.
     """
-
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = sorted({(os.path.dirname(p), f".{os.path.basename(p)}.crc") for p in paths})
-        self._aside: list[tuple[Folder, str, str]] = []
-
-    def set_aside(self, sync: bool) -> None:
-        """Raises OSError."""
-        for at, name in self._paths:
-            folder = Folder(at)
-            own = own_name(name)
-            try:
-                folder.replace(name, own)
-            except FileNotFoundError:
-                folder.close()
-                continue
-            except BaseException:
-                folder.close()
-                raise
-            self._aside.append((folder, name, own))
-            if sync:
-                folder.sync()
-
-    def put_back(self) -> None:
-        """Give the checksum files back to the old version, which stays."""
-        for folder, name, own in self._aside:
-            with contextlib.suppress(OSError):
-                folder.put(own, name)
-        self.remove()  # what could not come back: the file is as good without
-
-    def remove(self) -> None:
-        """Remove the checksum files: they speak of the old version."""
-        for folder, _, own in self._aside:
-            with contextlib.suppress(OSError):
-                folder.remove(own)
-        self._close()
-
-    def _close(self) -> None:
-        for folder, _, _ in self._aside:
-            folder.close()
-        self._aside = []
+    at = target
+    for _ in range(40):
+        try:
+            link = os.lstat(at)
+            folder = os.stat(os.path.dirname(os.path.abspath(at)))
+        except OSError:
+            break
+        if not stat.S_ISLNK(link.st_mode):
+            break
+        shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+        if shared and hasattr(os, "geteuid") and link.st_uid not in (os.geteuid(), folder.st_uid):
+            raise StorageError(target, "is a link of another user in a folder that all may write to; name its target")
+        at = os.path.join(os.path.dirname(at), os.readlink(at))
+    return os.path.realpath(target)
 
 
 def local_target(where: PathLike) -> str:
@@ -379,3 +367,79 @@ def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
             yield out
             out.flush()
         new.commit()
+
+
+# --- attributes -----------------------------------------------------------------------------------
+#
+# Owner, permissions and attributes of a new file: those of the one it replaces, and never more than those.
+#
+# Set-id bits are never given: a data file has no use for them, and with another owner they would make
+# a program of his that runs with somebody's rights.
+
+_ACL = "system.posix_acl_access"
+_OF_THE_BYTES = {"security.capability", "security.ima", "security.evm"}  # they speak of the old bytes, or give rights
+_OWNING_GROUP, _MASK = 0x04, 0x10  # tags of acl_ea_entry in Linux's posix_acl_xattr.h
+
+
+def give_attributes(fd: int, like: str | None, replaced: str | None) -> None:
+    """Give a new file its owner and permissions. Raises OSError where these cannot be set.
+
+    like      the file that it is made from: the new one is as secret as that; None: as any new file
+    replaced  the file whose place it takes, if there is one: the owner stays, and where both are the
+              same file also the extended attributes, access lists among them
+    """
+    wanted = 0o666
+    if like is not None:
+        wanted = _mode(like) | 0o200  # the source's permissions without set-id bits, and the owner may write
+    if replaced is None:
+        os.fchmod(fd, wanted & ~umask())
+        return
+    old = os.stat(replaced)
+    owned = _give_owner(fd, old)
+    mode = _mode(replaced)
+    if like == replaced:
+        if owned and _copy_attributes(fd, replaced):
+            mode = stat.S_IMODE(old.st_mode) & 0o777  # the group's are the access list's mask
+    else:
+        mode &= wanted
+    if not owned:  # what the old group might do, this one may only if all might
+        mode &= ~0o070 | (mode & 0o007) << 3
+    os.fchmod(fd, mode)
+
+
+def _give_owner(fd: int, old: os.stat_result) -> bool:
+    """Before any permissions. Returns whether the group is the old one."""
+    try:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    except OSError:  # not root
+        with contextlib.suppress(OSError):
+            os.fchown(fd, -1, old.st_gid)
+    return os.fstat(fd).st_gid == old.st_gid
+
+
+def _copy_attributes(fd: int, path: str) -> bool:
+    """Returns whether an access list is among those that were copied."""
+    listed = False
+    if hasattr(os, "listxattr"):
+        with contextlib.suppress(OSError):
+            for name in os.listxattr(path):
+                if name in _OF_THE_BYTES:
+                    continue
+                with contextlib.suppress(OSError):
+                    os.setxattr(fd, name, os.getxattr(path, name))
+                    listed |= name == _ACL
+    return listed
+
+
+def _mode(path: str) -> int:
+    """Permissions without set-id bits; with an access list the owning group's own, not the list's mask."""
+    mode = stat.S_IMODE(os.stat(path).st_mode) & 0o777
+    if not hasattr(os, "getxattr"):
+        return mode
+    try:
+        data = os.getxattr(path, _ACL)
+    except OSError:
+        return mode
+    entries: dict[int, int] = {tag: perm for tag, perm, _ in struct.iter_unpack("<HHI", data[4:])}
+    group = entries.get(_OWNING_GROUP, 7) & entries.get(_MASK, 7)
+    return mode & ~0o070 | group << 3

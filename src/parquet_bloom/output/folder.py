@@ -326,6 +326,54 @@ def _empty(folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
+class Checksums:
+    """Hadoop's checksum files of the old bytes: with them Spark would refuse the new ones.
+
+    They go before the new bytes come, for a file without one is read as well; and come back if
+    the new bytes do not. A link has one of its own, beside it.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = sorted({(os.path.dirname(p), f".{os.path.basename(p)}.crc") for p in paths})
+        self._aside: list[tuple[Folder, str, str]] = []
+
+    def set_aside(self, sync: bool) -> None:
+        """Raises OSError."""
+        for at, name in self._paths:
+            folder = Folder(at)
+            own = own_name(name)
+            try:
+                folder.replace(name, own)
+            except FileNotFoundError:
+                folder.close()
+                continue
+            except BaseException:
+                folder.close()
+                raise
+            self._aside.append((folder, name, own))
+            if sync:
+                folder.sync()
+
+    def put_back(self) -> None:
+        """Give the checksum files back to the old version, which stays."""
+        for folder, name, own in self._aside:
+            with contextlib.suppress(OSError):
+                folder.put(own, name)
+        self.remove()  # what could not come back: the file is as good without
+
+    def remove(self) -> None:
+        """Remove the checksum files: they speak of the old version."""
+        for folder, _, own in self._aside:
+            with contextlib.suppress(OSError):
+                folder.remove(own)
+        self._close()
+
+    def _close(self) -> None:
+        for folder, _, _ in self._aside:
+            folder.close()
+        self._aside = []
+
+
 # --- what Python's os does not offer --------------------------------------------------------------
 
 # statfs(2): ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs, bcachefs

@@ -24,10 +24,9 @@ from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageErr
 from parquet_bloom.extras import to_install
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links, cut_off
-from parquet_bloom.output.atomic_file import AtomicFile
+from parquet_bloom.output.atomic_file import AtomicFile, check_regular
 from parquet_bloom.output.draft import Draft, FileSink, NewVersion, Transfer
 from parquet_bloom.output.folder import SUFFIX
-from parquet_bloom.output.old_file import check_regular
 from parquet_bloom.output.s3 import can_speak_for, client_of
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.operating_system import require_space
@@ -153,7 +152,7 @@ def outputs_of(
     raw_files: bool,
     filesystem: Any,
 ) -> tuple[Outputs, Tables, list[str]]:
-    """Where each file's new version goes, for check_target the folders that were looked at, and notes.
+    """Where each file's new version goes, for Target.check the folders that were looked at, and notes.
 
     notes  what is to be said of tables whose files change, as was forced; a TableWarning says it too
     Raises as paths.targets; TableFormatError where files of a table would be copied elsewhere, dead
