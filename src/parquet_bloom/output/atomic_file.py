@@ -68,9 +68,9 @@ class AtomicFile(Draft):
     ) -> None:
         self._named = os.path.abspath(target)
         self.target = followed(self._named) if overwrite else self._named
+        self._like = os.path.realpath(like) if like is not None else None
         check_regular(self.target)
         super().__init__(self.target, sync, cached, read_back)
-        self._like = os.path.realpath(like) if like is not None else None
         self._overwrite = overwrite
         self._replaces = replaces
         self._read_back = read_back
@@ -78,18 +78,7 @@ class AtomicFile(Draft):
         self._base = os.path.basename(self.target)
         self._name = ""  # of the temporary file
         self._inside: Folder | None = None  # the temporary folder of one that is written by name
-        try:
-            self._folder = Folder.made_at(os.path.dirname(self.target))
-        except OSError as error:
-            raise storage_error(self.target, error) from error
-        try:
-            clear_beside(self._named, self.target)
-            self._open(by_name)
-        except BaseException as error:  # a signal too
-            self.discard()
-            if isinstance(error, OSError):
-                raise storage_error(self.target, error) from error
-            raise
+        self._open(by_name)
 
     @classmethod
     def new(cls, where: PathLike, overwrite: bool, sync: bool = True, by_name: bool = False) -> Self:
@@ -101,21 +90,33 @@ class AtomicFile(Draft):
         return cls(path, path if os.path.exists(path) else None, overwrite, sync, by_name=by_name)
 
     def _open(self, by_name: bool) -> None:
-        while True:
-            self._name = own_name(self._base)
-            if by_name:
-                self._folder.make(self._name)
-                self._inside = self._folder.within(self._name)
-                self.path = os.path.join(self._inside.path, self._base)
-                if self._inside.fd is not None:
-                    lock(self._inside.fd)
-            else:
-                self.path = os.path.join(self._folder.path, self._name)
-                self.fd = self._folder.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-                lock(self.fd)
-            if self._folder.look(self._name) is not None:
-                return
-            self._close()  # another run took it for stale before the lock
+        """Open the target's folder, remove what killed runs left there, and make the new file beside the target."""
+        try:
+            self._folder = Folder.made_at(os.path.dirname(self.target))
+        except OSError as error:
+            raise storage_error(self.target, error) from error
+        try:
+            clear_beside(self._named, self.target)
+            while True:
+                self._name = own_name(self._base)
+                if by_name:
+                    self._folder.make(self._name)
+                    self._inside = self._folder.within(self._name)
+                    self.path = os.path.join(self._inside.path, self._base)
+                    if self._inside.fd is not None:
+                        lock(self._inside.fd)
+                else:
+                    self.path = os.path.join(self._folder.path, self._name)
+                    self.fd = self._folder.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                    lock(self.fd)
+                if self._folder.look(self._name) is not None:
+                    return
+                self._close()  # another run took it for stale before the lock
+        except BaseException as error:  # a signal too
+            self.discard()
+            if isinstance(error, OSError):
+                raise storage_error(self.target, error) from error
+            raise
 
     def commit(self, last_check: Callable[[], None] = lambda: None) -> None:
         """Take the target's place. Raises StorageError; the target is then what it was, or the error says otherwise.
