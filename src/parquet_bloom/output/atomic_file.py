@@ -9,8 +9,6 @@ at once more: had another program put a new version there, that one goes back. N
 
     Linux      renameat2: RENAME_NOREPLACE for a new name, RENAME_EXCHANGE for one whose file was read before
     elsewhere  link and unlink for a new name, rename for the other: what comes between look and rename is replaced
-
-Below it is output.folder: names in a folder that is held open, and what killed runs leave in one.
 """
 
 from __future__ import annotations
@@ -36,6 +34,9 @@ from parquet_bloom.storage.table_folders import Table, Tables
 from parquet_bloom.storage.workers import signals_wait
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_ACL = "system.posix_acl_access"
+_OF_THE_BYTES = {"security.capability", "security.ima", "security.evm"}  # they speak of the old bytes, or give rights
+_OWNING_GROUP, _MASK = 0x04, 0x10  # tags of acl_ea_entry in Linux's posix_acl_xattr.h
 
 
 class AtomicFile(Draft):
@@ -214,7 +215,9 @@ class AtomicFile(Draft):
         except OSError as error:  # what came out may be another program's version: it is not removed here
             what = f"what it replaced, {self._name}, could not be looked at and removed"
             raise self._in_place(f"{what}; the next add or remove does that", error) from error
-        if out is None or _as_it_was(out, old):
+        if out is None or (
+            os.path.samestat(out, old) and (out.st_size, out.st_mtime_ns) == (old.st_size, old.st_mtime_ns)
+        ):
             with contextlib.suppress(OSError):  # a later run removes it
                 self._folder.remove(self._name)
             return
@@ -288,10 +291,6 @@ class AtomicFile(Draft):
 
 class InPlaceError(StorageError):
     """The new file has its name, and what failed came after that."""
-
-
-def _as_it_was(now: os.stat_result, old: os.stat_result) -> bool:
-    return os.path.samestat(now, old) and (now.st_size, now.st_mtime_ns) == (old.st_size, old.st_mtime_ns)
 
 
 def check_regular(path: str, found: os.stat_result | None = None) -> None:
@@ -370,20 +369,11 @@ def new_output(target: str, overwrite: bool) -> Iterator[IO[bytes]]:
         new.commit()
 
 
-# --- attributes -----------------------------------------------------------------------------------
-#
-# Owner, permissions and attributes of a new file: those of the one it replaces, and never more than those.
-#
-# Set-id bits are never given: a data file has no use for them, and with another owner they would make
-# a program of his that runs with somebody's rights.
-
-_ACL = "system.posix_acl_access"
-_OF_THE_BYTES = {"security.capability", "security.ima", "security.evm"}  # they speak of the old bytes, or give rights
-_OWNING_GROUP, _MASK = 0x04, 0x10  # tags of acl_ea_entry in Linux's posix_acl_xattr.h
-
-
 def give_attributes(fd: int, like: str | None, replaced: str | None) -> None:
-    """Give a new file its owner and permissions. Raises OSError where these cannot be set.
+    """Give a new file its owner, permissions and attributes: those of the one it replaces, and never more than those.
+
+    Set-id bits are never given: a data file has no use for them, and with another owner they would make a program of
+    his that runs with somebody's rights. Raises OSError where owner and permissions cannot be set.
 
     like      the file that it is made from: the new one is as secret as that; None: as any new file
     replaced  the file whose place it takes, if there is one: the owner stays, and where both are the
