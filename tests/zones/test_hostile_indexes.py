@@ -465,7 +465,7 @@ def test_the_checksum_is_of_all_bytes_but_its_own(index: Path) -> None:
 def test_the_other_process_ends_with_ours(index: Path) -> None:
     index.write_bytes(index.read_bytes().replace(MARK, bytes(len(MARK))))
     code = f"""
-from parquet_bloom.zones import container, process
+from parquet_bloom.zones import container, reader as process
 container.ZoneFile({str(index)!r})
 print(process._SERVER._process.pid)
 import os
