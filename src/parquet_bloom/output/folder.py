@@ -6,7 +6,8 @@ A later run removes those of a killed one: what has such a name, is a regular fi
 and has no lock. Where a lock may not be seen from other machines, theirs are removed a day after the last write.
 
 Also the two renames that lose nothing, of Linux (renameat2): one that replaces nothing, and one
-that swaps two names, so that what was there is still there to be looked at.
+that swaps two names, so that what was there is still there to be looked at. And Hadoop's checksum
+files of what is replaced, which step aside under temporary names.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from parquet_bloom.errors import ConflictError, StorageError, parameter
+from parquet_bloom.errors import CHANGED, ConflictError, StorageError, parameter
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location, s3_endpoint, s3_options, side_by_side, storage_error
@@ -125,9 +125,7 @@ class StoredFile(NewVersion):
             answer = error.response.get("Error", {})
             code = str(answer.get("Code", ""))
             if code in _CONDITION_FAILED:
-                return ConflictError(
-                    self._target, f"was changed by another program meanwhile; nothing was written{more}"
-                )
+                return ConflictError(self._target, CHANGED + more)
             reason = f"{error.operation_name}: {code} {answer.get('Message', '')}".strip().splitlines()[0]
             return StorageError(self._target, reason + more)
         if isinstance(error, StorageError):
@@ -241,7 +239,7 @@ class StoredFile(NewVersion):
         bucket, _, key = self._source.location.path.partition("/")
         head = client.head_object(Bucket=bucket, Key=key)
         if head.get("ETag") != self._source.etag:
-            raise ConflictError(self._source.path, "was changed by another program meanwhile; nothing was written")
+            raise ConflictError(self._source.path, CHANGED)
         kept = {name: head[name] for name in _KEPT if head.get(name)}
         try:
             tags = client.get_object_tagging(Bucket=bucket, Key=key).get("TagSet", [])

@@ -203,7 +203,7 @@ def _hindrance(filesystem: Any) -> str | None:
     return WITHOUT_BOTO3 if importlib.util.find_spec("boto3") is None else None
 
 
-# --- upload ---------------------------------------------------------------------------------------
+# --- files for other storages ---------------------------------------------------------------------
 #
 # A new file for another storage: written and checked in a local temporary file, then put.
 #
