@@ -76,6 +76,7 @@ def worded(text: str, named: Callable[[Parameter], str]) -> str:
     return "".join(named(part) if isinstance(part, Parameter) else part for part in parts_of(text))
 
 
+CHANGED = "was changed by another program meanwhile; nothing was written"
 EXISTS = "exists; give " + parameter("overwrite", True) + " to replace it"
 
 

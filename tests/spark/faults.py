@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parquet_bloom.output import new_file
+from parquet_bloom.output import atomic_file
 from parquet_bloom.spark.tasks import Job
 
-_original = new_file.NewFile.commit
+_original = atomic_file.AtomicFile.commit
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class FaultyJob(Job):
     def run(self, *arguments: Any, **options: Any) -> Any:
         folder = os.environ.get("PARQUET_BLOOM_FAULTS")
         if folder and "SPARK_EXECUTOR_FAULTS" in os.environ:
-            new_file.NewFile.commit = _faulty  # type: ignore[method-assign]
+            atomic_file.AtomicFile.commit = _faulty  # type: ignore[method-assign]
         return super().run(*arguments, **options)
 
 
-def _faulty(self: new_file.NewFile, *arguments: Any) -> None:
+def _faulty(self: atomic_file.AtomicFile, *arguments: Any) -> None:
     folder = Path(os.environ["PARQUET_BLOOM_FAULTS"])
     if _first(folder, "before"):
         os.kill(os.getpid(), signal.SIGKILL)

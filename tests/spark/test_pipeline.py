@@ -312,9 +312,9 @@ def test_names_that_overlap_are_one_file(spark: Any, data: Path, expected: dict[
 def test_what_dead_processes_left_is_removed(spark: Any, data: Path, expected: dict[str, bytes]) -> None:
     """Also in folders where nothing is left to do."""
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()
-    from parquet_bloom.output.new_file import NewFile
+    from parquet_bloom.output.atomic_file import AtomicFile
 
-    new = NewFile(str(data / "year=2020" / "x.parquet"), None, True, False)
+    new = AtomicFile(str(data / "year=2020" / "x.parquet"), None, True, False)
     os.close(new.fd)
     assert len(contents(data)) == len(expected) + 1
     add_filters(spark, [str(data)], in_place=True, **WANTED).unpersist()

@@ -22,7 +22,7 @@ import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.format.journal import HEADER_BYTES, journal_name
 from parquet_bloom.output import append as append_module
-from parquet_bloom.output import new_file as new_file_module
+from parquet_bloom.output import atomic_file as atomic_file_module
 from parquet_bloom.output import recovery as recovery_module
 from parquet_bloom.output.folder import Folder, remove_stale
 from parquet_bloom.storage.local_store import LocalStore
@@ -165,7 +165,7 @@ def test_a_file_that_takes_a_free_name_takes_the_journal_there_along(torn: Torn,
 @pytest.mark.parametrize("who", ["append", "replace", "recover"])
 def test_the_journal_of_another_append_stays(torn: Torn, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
     """The file was replaced, the journal went along, and somebody appends to the new file: all in one moment."""
-    module = {"append": append_module, "replace": new_file_module, "recover": recovery_module}[who]
+    module = {"append": append_module, "replace": atomic_file_module, "recover": recovery_module}[who]
     remove = module.remove_journal
 
     def late(folder: Folder, path: str, opened: int) -> bool:

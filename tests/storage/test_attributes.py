@@ -12,7 +12,7 @@ from command_errors import error_lines
 from samples import NOBODY, as_nobody, command, digest, open_to_all, write_keys
 
 import parquet_bloom
-from parquet_bloom.output.folder import followed
+from parquet_bloom.output.atomic_file import followed
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
 

@@ -21,8 +21,8 @@ from samples import digest, leftovers, write_keys
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import LayoutError, StorageError
+from parquet_bloom.output import atomic_file
 from parquet_bloom.output import folder as litter
-from parquet_bloom.output import new_file
 from parquet_bloom.output.folder import Folder
 from parquet_bloom.storage import operating_system
 
@@ -166,7 +166,7 @@ def test_a_new_file_can_leave_memory_once_it_is_on_the_disk(tmp_path: Path, sync
         os.posix_fadvise(probe.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if in_memory(probe.fileno(), 1 << 20):
             pytest.skip("this file system keeps all in memory")
-        with new_file.NewFile(str(tmp_path / "new"), None, overwrite=False, sync=sync, cached=False) as new:
+        with atomic_file.AtomicFile(str(tmp_path / "new"), None, overwrite=False, sync=sync, cached=False) as new:
             new.copy_to(0, source.fileno(), 0, size)
             new.at = size
             new.append(b"the end")
@@ -186,7 +186,7 @@ def test_an_existing_output_needs_overwrite(keys: Path, tmp_path: Path) -> None:
 
 def test_an_output_that_appears_meanwhile_is_not_replaced(keys: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    with new_file.NewFile(str(out), str(keys), overwrite=False, sync=False) as new:
+    with atomic_file.AtomicFile(str(out), str(keys), overwrite=False, sync=False) as new:
         new.append(b"ours")
         out.write_bytes(b"theirs")
         with pytest.raises(StorageError, match="exists"):
@@ -384,12 +384,12 @@ def test_a_source_that_shrinks_meanwhile_is_an_error(tmp_path: Path) -> None:
 
 def test_what_does_not_read_back_is_not_committed(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that the disk garbled: one byte of a filter differs from what was built."""
-    before, plain = digest(keys), new_file.NewFile.write_at
+    before, plain = digest(keys), atomic_file.AtomicFile.write_at
 
-    def garble(self: new_file.NewFile, at: int, data: bytes) -> None:
+    def garble(self: atomic_file.AtomicFile, at: int, data: bytes) -> None:
         plain(self, at, bytes(data[:-1]) + bytes([data[-1] ^ 1]) if len(data) > 1000 else data)
 
-    monkeypatch.setattr(new_file.NewFile, "write_at", garble)
+    monkeypatch.setattr(atomic_file.AtomicFile, "write_at", garble)
     with pytest.raises(LayoutError, match="nothing was changed"):
         add_in_place(keys)
     assert digest(keys) == before

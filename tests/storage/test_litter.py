@@ -14,8 +14,8 @@ from samples import as_nobody, digest, leftovers, open_to_all, write_keys
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.output import folder as litter
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import Folder
-from parquet_bloom.output.new_file import NewFile
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_file_with_two_names_of_a_killed_run_is_healed(keys: Path) -> None:
 def test_a_new_name_that_cannot_be_taken_back_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no RENAME_NOREPLACE: link and unlink; if only the second fails, the file is there."""
     monkeypatch.setattr("parquet_bloom.output.folder._renameat2", lambda: None)
-    with NewFile(str(tmp_path / "new"), None, overwrite=False, sync=False) as new:
+    with AtomicFile(str(tmp_path / "new"), None, overwrite=False, sync=False) as new:
         new.append(b"whole")
         monkeypatch.setattr(Folder, "remove", lambda *_, **__: (_ for _ in ()).throw(PermissionError))
         new.commit()
@@ -142,7 +142,7 @@ def test_a_changed_working_folder_keeps_nothing(keys: Path, tmp_path: Path, monk
 def test_a_device_that_appears_at_the_last_moment_stays(keys: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_bytes(b"old")
-    with NewFile(str(out), None, overwrite=True, sync=False) as new:
+    with AtomicFile(str(out), None, overwrite=True, sync=False) as new:
         new.append(b"new")
         out.unlink()
         os.mkfifo(out)
@@ -154,7 +154,7 @@ def test_a_device_that_appears_at_the_last_moment_stays(keys: Path, tmp_path: Pa
 
 def test_another_programs_version_of_the_last_moment_comes_back(keys: Path, tmp_path: Path) -> None:
     """Between the last look and the rename there is a moment; what is renamed then must not be lost."""
-    with NewFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
+    with AtomicFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
         new.append(b"ours")
         (tmp_path / "theirs").write_bytes(b"theirs")
         with pytest.raises(ConflictError, match="was changed by another program meanwhile; nothing was written"):
@@ -177,7 +177,7 @@ def test_versions_that_come_while_one_is_put_back(tmp_path: Path, monkeypatch: p
             (tmp_path / "theirs").rename(target)
         return plain(self, name, other)
 
-    with NewFile(str(target), str(target), True, False, replaces=target.stat()) as new:
+    with AtomicFile(str(target), str(target), True, False, replaces=target.stat()) as new:
         new.append(b"ours")
         monkeypatch.setattr(Folder, "exchange", swap)
         with pytest.raises(ConflictError):
@@ -204,7 +204,7 @@ def test_control_c_in_the_moment_of_the_swap(
 
     before = signal.signal(number, signal.default_int_handler)
     try:
-        with NewFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
+        with AtomicFile(str(keys), str(keys), True, False, replaces=keys.stat()) as new:
             new.append(b"ours")
             monkeypatch.setattr(Folder, "exchange", swap)
             with pytest.raises(KeyboardInterrupt):
@@ -241,9 +241,9 @@ def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch
     parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True, sync=False)
     parquet_bloom.remove_filters(keys, in_place=True, read_back=True)
     assert digest(keys) == before
-    plain = NewFile.compare
+    plain = AtomicFile.compare
 
-    def garble(self: NewFile) -> None:
+    def garble(self: AtomicFile) -> None:
         at = 1000 if part == "copied" else self.at - 300
         if self.at > before_size:
             byte = os.pread(self.fd, 1, at)
@@ -251,7 +251,7 @@ def test_bytes_that_do_not_read_back(keys: Path, monkeypatch: pytest.MonkeyPatch
         plain(self)
 
     before_size = keys.stat().st_size
-    monkeypatch.setattr(NewFile, "compare", garble)
+    monkeypatch.setattr(AtomicFile, "compare", garble)
     with pytest.raises(StorageError, match="do not read back as they were written; nothing was changed"):
         parquet_bloom.add_filters(keys, in_place=True, columns=["id"], read_back=True)
     assert digest(keys) == before

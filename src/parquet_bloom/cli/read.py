@@ -139,7 +139,7 @@ def _target(output: str | None, overwrite: bool, watch: Watch) -> Iterator[IO[by
     if output is None:
         yield _Stdout(watch)  # type: ignore[misc]
         return
-    from parquet_bloom.output.new_file import new_output
+    from parquet_bloom.output.atomic_file import new_output
 
     with new_output(output, overwrite) as out:
         yield out

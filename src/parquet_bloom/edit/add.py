@@ -22,14 +22,7 @@ from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.output.target import (
-    WriteOptions,
-    check_target,
-    copy_whole,
-    disk_needed,
-    new_version,
-    outputs_of,
-)
+from parquet_bloom.output.target import Target, WriteOptions, outputs_of
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import DataFile
@@ -91,6 +84,17 @@ def add_to(
     """As add_file, for a file that is open."""
     started = time.perf_counter()
     request, whole = run.request, run.whole or source
+    to = Target(
+        target,
+        WriteOptions(
+            request.overwrite or request.in_place,
+            request.sync,
+            request.force,
+            request.cached,
+            request.read_back,
+            request.append,
+        ),
+    )
     footer = source.footer()
     with uncollected():
         file_plan = planned(source, run, columns)
@@ -99,17 +103,15 @@ def add_to(
     )
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
-    report.bytes_needed = disk_needed(
-        whole, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
-    )
+    report.bytes_needed = to.disk_needed(whole, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
     report.dry_run = request.dry_run
-    report.remote = source.is_remote or not target.is_local
+    report.remote = source.is_remote or not to.is_local
     if file_plan.sizings or not request.in_place:
-        check_target(file, target, request.in_place, request.force, run.tables, request.append)
+        to.check(file, request.in_place, run.tables)
     if file_plan.sizings and request.at_chunk_start:
         check_movable(source.path, footer, request.force)
     if not request.dry_run:
-        report.add_transfer(_carry_out(source, footer, file_plan, target, run, report, built), whole)
+        report.add_transfer(_carry_out(source, footer, file_plan, to, run, report, built), whole)
     report.seconds = time.perf_counter() - started
     return report
 
@@ -118,33 +120,25 @@ def _carry_out(
     source: OpenFile,
     footer: Footer,
     file_plan: Plan,
-    target: Location,
+    to: Target,
     run: Run,
     report: AddedFile,
     built: BuiltElsewhere | None,
 ) -> Transfer:
     request, whole = run.request, run.whole or source
     report.bytes_after = source.size
-    how = WriteOptions(
-        request.overwrite or request.in_place,
-        request.sync,
-        request.force,
-        request.cached,
-        request.read_back,
-        request.append,
-    )
     copied = not request.in_place and request.copies
     if not file_plan.sizings:
-        return copy_whole(source, target, how) if copied else Transfer()
+        return to.copy(source) if copied else Transfer()
     needed = report.bytes_needed
     if request.as_tail and not request.append:
-        needed -= disk_needed(whole, target, 0)  # a clone takes no room, and a copy is refused where there is none
-    with new_version(whole, target, how, needed) as new:
+        needed -= to.disk_needed(whole, 0)  # a clone takes no room, and a copy is refused where there is none
+    with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)
         if not written.keys and not written.cut:
             report.skipped += written.skipped
             new.discard()
-            return copy_whole(source, target, how) if copied else Transfer()
+            return to.copy(source) if copied else Transfer()
         report.filters, report.skipped = written.filters, report.skipped + written.skipped
         report.bytes_after = new.at
         flushing = run.workers.copy(new.flush_early)  # the disk works while all is read back

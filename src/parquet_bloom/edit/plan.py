@@ -73,7 +73,7 @@ class Request:
     form             of the filters, in the style that hash_family and strategy name
     max_bytes        the most a bitset may take, a power of two
     threads          None: as many as there are processors
-    cached           as output.new_file.NewFile has it
+    cached           as output.atomic_file.AtomicFile has it
     copies           a file that gets no filter is copied to its output
     """
 

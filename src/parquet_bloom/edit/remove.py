@@ -21,18 +21,9 @@ from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
-from parquet_bloom.output.append import cut_off
-from parquet_bloom.output.draft import Transfer
+from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.output.target import (
-    FileSink,
-    WriteOptions,
-    check_appendable,
-    check_target,
-    copy_whole,
-    disk_needed,
-    new_version,
-)
+from parquet_bloom.output.target import Target, WriteOptions
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Outputs
@@ -91,16 +82,15 @@ def _check_last(source: OpenFile, tail: Tail, has: Collection[ChunkKey]) -> None
         raise LayoutError(source.path, reason)
 
 
-def write_beginning(source: OpenFile, before: OpenFile, target: Location, how: WriteOptions) -> Transfer:
-    """Make the target the beginning of a file: where `how.append` says so by cutting off the file itself.
+def write_beginning(source: OpenFile, before: OpenFile, to: Target) -> Transfer:
+    """Make the target the beginning of a file: where `append` says so by cutting off the file itself.
 
     source  the file; before  the same, as if it ended earlier
     """
-    if how.append:
-        check_appendable(target)
-        cut_off(source, target, before.size)
+    if to.how.append:
+        to.cut_off(source, before.size)
         return Transfer()
-    with new_version(source, target, how, 0) as new:
+    with to.begin(source, 0) as new:
         if not new.clone(before):
             new.copy_from(0, source, 0, before.size)
         new.at = before.size
@@ -142,7 +132,7 @@ def take_off_tail(file: DataFile, size: int, how: WriteOptions) -> int:
             return size
         if before is None:
             raise LayoutError(source.path, f"no tail of ours begins at byte {size:,}; nothing was changed")
-        write_beginning(source, before, file, dataclasses.replace(how, overwrite=True))
+        write_beginning(source, before, Target(file, dataclasses.replace(how, overwrite=True)))
         return source.size
 
 
@@ -200,6 +190,7 @@ def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> R
     """Take filters out of one file that is open. Raises as remove_filters does for one file."""
     started = time.perf_counter()
     how, in_place, last = options.how, options.in_place, options.last
+    to = Target(target, how)
     wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, options.columns, options.exclude)}
     whole, without = source, peeled(source, wanted, last)
     source = without.source
@@ -209,10 +200,10 @@ def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> R
     names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
     report = RemovedFile(source.path, str(target), len(gone), names, 0, whole.size, source.size)
     report.dry_run = options.dry_run
-    report.remote = source.is_remote or not target.is_local
+    report.remote = source.is_remote or not to.is_local
     report.tails = without.tails
     if chunks or without.tails or not in_place:
-        check_target(whole.location, target, in_place, how.force, options.tables, how.append)
+        to.check(whole.location, in_place, options.tables)
     if chunks and how.append:
         reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
         raise LayoutError(source.path, reason + parameter("append"))
@@ -225,13 +216,12 @@ def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> R
         return report
     if not chunks:
         if without.tails:
-            report.add_transfer(write_beginning(whole, source, target, how), whole)
+            report.add_transfer(write_beginning(whole, source, to), whole)
         elif not in_place:
-            report.add_transfer(copy_whole(whole, target, how), whole)
+            report.add_transfer(to.copy(whole), whole)
         report.seconds = time.perf_counter() - started
         return report
-    needed = disk_needed(source, target, len(footer.data))
-    with new_version(source, target, how, needed) as new:
+    with to.begin(source, to.disk_needed(source, len(footer.data))) as new:
         sink = FileSink(new, source)
         body = write_body(removal.events, footer.start, source.read, lambda _: None, sink)
         new.at = sink.at

@@ -22,8 +22,7 @@ from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.output.folder import followed
-from parquet_bloom.output.new_file import local_target, new_file, new_target
+from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
@@ -156,7 +155,7 @@ class FilterWriter:
                 raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
-        self._data = new_file(self._where, overwrite, sync and not self._filters)
+        self._data = AtomicFile.new(self._where, overwrite, sync and not self._filters)
         try:
             with self._storage_errors():
                 if self._filters:  # add makes the last file as secret as this one

@@ -29,8 +29,7 @@ from parquet_bloom.format.footer_filters import changes_of, footer_filters, leng
 from parquet_bloom.format.forms.form import BuiltFilter, Format, Sizing
 from parquet_bloom.format.provenance import all_ranges, new_entries, rewritten, tail_facts
 from parquet_bloom.kernels.loops import expect
-from parquet_bloom.output.draft import NewVersion
-from parquet_bloom.output.target import FileSink
+from parquet_bloom.output.draft import FileSink, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 
 # --- build ----------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from contextlib import closing
 from parquet_bloom.errors import ConflictError, StorageError
 from parquet_bloom.format.footer import TAIL_BYTES
 from parquet_bloom.format.journal import HEADER_BYTES, Journal
+from parquet_bloom.output.atomic_file import AtomicFile, followed
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
-from parquet_bloom.output.folder import Checksums, Folder, followed
-from parquet_bloom.output.new_file import NewFile
+from parquet_bloom.output.folder import Checksums, Folder
 from parquet_bloom.output.recovery import UnlikeError, check_locked, crc_of, judge, remove_journal, writable
 from parquet_bloom.storage.local_store import journal_path
 from parquet_bloom.storage.open_file import OpenFile
@@ -57,7 +57,7 @@ class AppendedFile(NewVersion):
         except OSError as error:
             raise storage_error(self._path, error) from error
         try:
-            self._journal = NewFile(self._journal_path, self._path, overwrite=False, sync=True, as_like=True)
+            self._journal = AtomicFile(self._journal_path, self._path, overwrite=False, sync=True, as_like=True)
         except StorageError as error:
             raise self._unwritten(error) from error
 

@@ -1,7 +1,7 @@
 """A new version of a file while it is being written, wherever it goes.
 
 NewVersion     what all have: bytes at any offset, reading them again, the moment in which they count
-  Draft        its bytes are in a local file: it can be held against what was meant (NewFile, UploadedFile)
+  Draft        its bytes are in a local file: it can be held against what was meant (AtomicFile, UploadedFile)
   StoredFile   output.s3: only new bytes are at hand, of the others it is noted which ones they are
   AppendedFile output.append: only new bytes are at hand, the others are in the file already
 """
@@ -14,7 +14,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -22,74 +21,6 @@ from parquet_bloom.errors import StorageError
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import clone, copy_range, require_space
 from parquet_bloom.storage.remote import Location, storage_error
-
-# --- s3 parts -------------------------------------------------------------------------------------
-#
-# How a new object is cut into parts, of which the store copies as many as its limits allow.
-#
-# pieces   [copied: 12 MiB        ][new: 40 KiB]
-# parts    [UploadPartCopy        ][UploadPart ]
-#
-# pieces   [copied: 2 MiB][new][copied: 12 MiB              ]
-# parts    [UploadPart: 5 MiB     ][UploadPartCopy          ]
-
-LEAST, MOST, MOST_PARTS = 5 << 20, 5 << 30, 10_000  # of a part that is not the last, bytes; of an upload
-_COPY_PART, _SENT_PART = 128 << 20, 16 << 20
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Extent:
-    """Bytes [at, stop) of the new file.
-
-    copied  they are those at `origin` of the old object; otherwise of our own temporary file
-    """
-
-    at: int
-    stop: int
-    origin: int
-    copied: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Bytes [at, stop) of the new file, as one part of the upload; copied from `origin`, or sent (None)."""
-
-    at: int
-    stop: int
-    origin: int | None
-
-
-def plan_parts(pieces: Sequence[Extent], least: int = LEAST) -> list[Part]:
-    """Parts for a new file: as much copied as the store's limits allow, the rest sent.
-
-    pieces  in order, without gaps, neighbours that continue each other joined
-    A part that is not the last has `least` bytes at least, so what is sent before a copied part may
-    have to take some of its bytes along.
-    """
-    parts: list[Part] = []
-    pending = 0  # where begins what is not in a part yet
-    for piece in pieces:
-        if not piece.copied:
-            continue
-        begin = piece.at if piece.at == pending else max(piece.at, pending + least)
-        if piece.stop - begin >= least:
-            parts += [Part(a, b, None) for a, b in _split(pending, begin, max(least, _SENT_PART))]
-            shift = piece.origin - piece.at
-            parts += [Part(a, b, a + shift) for a, b in _split(begin, piece.stop, max(least, _COPY_PART))]
-            pending = piece.stop
-    end = pieces[-1].stop if pieces else 0
-    parts += [Part(a, b, None) for a, b in _split(pending, end, max(least, _SENT_PART))]
-    return parts if len(parts) <= MOST_PARTS else plan_parts(pieces, 2 * least)
-
-
-def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
-    """Parts of about the same size, `size` at most, so that none is too small."""
-    n = -(-(stop - start) // size)
-    edges = [start + (stop - start) * i // n for i in range(n + 1)] if n else []
-    return list(pairwise(edges))
-
-
-# --- draft ----------------------------------------------------------------------------------------
 
 _READ_STEP = 32 << 20  # of a remote file
 _WRITE_STEP = 32 << 20
@@ -110,8 +41,8 @@ class Transfer:
 class NewVersion(ABC):
     """A new file while it is being written: locally, or for another storage. Leaving it gives it up.
 
-    at      where the next append goes
-    travel  what it cost the network
+    at        where the next append goes
+    transfer  what it cost the network
     """
 
     def __init__(self, named: object) -> None:
@@ -166,6 +97,27 @@ class NewVersion(ABC):
 
         last_check  called right before the target changes; may raise
         """
+
+
+class FileSink:
+    """The body of a new version, written from its start to its end: old bytes and new ones in turn.
+
+    It has a place of its own, so other writing may go on beside it.
+    """
+
+    def __init__(self, new: NewVersion, source: OpenFile) -> None:
+        self._new, self._source = new, source
+        self.at = 0
+
+    def copy(self, start: int, stop: int) -> None:
+        """Copy the bytes [start, stop) of the old file."""
+        self._new.copy_from(self.at, self._source, start, stop)
+        self.at += stop - start
+
+    def write(self, data: bytes) -> None:
+        """Write bytes that the old file does not have."""
+        self._new.write_at(self.at, data)
+        self.at += len(data)
 
 
 class Draft(NewVersion):
@@ -309,6 +261,19 @@ def read_at(fd: int, at: int, length: int) -> bytes:
         parts.append(part)
         at, length = at + len(part), length - len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Extent:
+    """Bytes [at, stop) of the new file.
+
+    copied  they are those at `origin` of the old object; otherwise of our own temporary file
+    """
+
+    at: int
+    stop: int
+    origin: int
+    copied: bool
 
 
 class Assembled:

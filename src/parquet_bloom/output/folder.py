@@ -1,7 +1,13 @@
-"""A folder that new files go to: their names until they are whole, what runs leave behind, and the swap.
+"""A folder that new files go to, held open, and the temporary files in it: their names, locks, and what runs leave.
+
+    .NAME.HOST-PID-RANDOM.parquet-bloom    beside NAME; locked (flock) while its process lives
+
+A later run removes those of a killed one: what has such a name, is a regular file (or a folder of them) of this user,
+and has no lock. Where a lock may not be seen from other machines, theirs are removed a day after the last write.
 
 Also the two renames that lose nothing, of Linux (renameat2): one that replaces nothing, and one
-that swaps two names, so that what was there is still there to be looked at.
+that swaps two names, so that what was there is still there to be looked at. And Hadoop's checksum
+files of what is replaced, which step aside under temporary names.
 """
 
 from __future__ import annotations
@@ -19,7 +25,19 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from parquet_bloom.errors import EXISTS, ConflictError, StorageError
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".parquet-bloom"
+_NAME_BYTES = 120  # of the target's name; names have 255 at most
+_OURS = re.compile(r"\..+\.[^-/]+-[0-9]+-[0-9a-f]{8}\.parquet-bloom", re.DOTALL)
+_UNLOCKED = re.compile(r"\.bloomfilter\.lance\.[0-9]+-[0-9a-f]{8}\.parquet-bloom")  # those of first versions
+_DAY_S = 86_400
+_AGAIN_S = 0.5
+_KEPT = 100
+_cleared: dict[str, float] = {}  # folder -> when
 
 _NO_REPLACE, _EXCHANGE = 1, 2
 _UNKNOWN = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -32,12 +50,14 @@ class Folder:
     path   absolute, as it was named
     fd     its descriptor; None where the system's calls do not take one
     syncs  whether `sync` waits for anything: not for a folder that may be written to, but not listed
+    made   paths of the folders that were made for it, the innermost first
     """
 
     def __init__(self, path: str) -> None:
         """Raises OSError."""
         self.path = os.path.abspath(path)
         self.fd: int | None = None
+        self.made: list[str] = []
         self.syncs = os.name != "nt"
         if _HELD:
             flags = os.O_DIRECTORY | os.O_CLOEXEC
@@ -46,6 +66,28 @@ class Folder:
             except PermissionError:
                 self.syncs = False
                 self.fd = os.open(self.path, getattr(os, "O_PATH", os.O_RDONLY) | flags)
+
+    @classmethod
+    def made_at(cls, path: str) -> Folder:
+        """Open a folder; it is made where it is missing. Raises OSError; nothing that was made stays then."""
+        made: list[str] = []
+        missing = path
+        while not os.path.isdir(missing):
+            made.append(missing)
+            missing = os.path.dirname(missing)
+        try:
+            if made:
+                os.makedirs(path, exist_ok=True)
+            folder = cls(path)
+        except OSError:
+            _remove_empty(made)
+            raise
+        folder.made = made
+        return folder
+
+    def unmake(self) -> None:
+        """Remove the folders that were made for it, those that are empty."""
+        _remove_empty(self.made)
 
     def close(self) -> None:
         """Let go of the folder. May be called twice."""
@@ -138,6 +180,11 @@ class Folder:
         else:
             sync_folder(self.path)
 
+    def sync_made(self) -> None:
+        """Wait until the folders that were made for it are on the disk. Raises OSError."""
+        for made in self.made:
+            sync_folder(os.path.dirname(made))
+
     def is_where_it_was(self) -> bool:
         """Whether its path still names it."""
         if self.fd is None:
@@ -163,62 +210,10 @@ def sync_folder(path: str) -> None:
         os.close(fd)
 
 
-# --- what Python's os does not offer --------------------------------------------------------------
-
-# statfs(2): ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs, bcachefs
-_OF_ONE_MACHINE = {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E}
-
-
-@functools.cache
-def _libc(name: str) -> Callable[..., int] | None:
-    try:
-        call: Any = getattr(ctypes.CDLL(None, use_errno=True), name)
-    except (AttributeError, OSError, TypeError):
-        return None
-    call.restype = ctypes.c_int
-    found: Callable[..., int] = call
-    return found
-
-
-@functools.cache
-def _renameat2() -> Callable[..., int] | None:
-    call: Any = _libc("renameat2")
-    if call is not None:
-        call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    found: Callable[..., int] | None = call
-    return found
-
-
-def _kind_of(fd: int) -> int:
-    call = _libc("fstatfs")
-    about = (ctypes.c_long * 64)()
-    if call is None or os.uname().sysname != "Linux" or call(fd, about):
-        return 0
-    return int(about[0]) & 0xFFFFFFFF
-
-
-# --- litter ---------------------------------------------------------------------------------------
-#
-# Temporary files: their names, their locks, and how a later run removes those of a killed one.
-#
-#    .NAME.HOST-PID-RANDOM.parquet-bloom    beside NAME; locked (flock) while its process lives
-#
-# Removed is what has such a name, is a regular file (or a folder of them) of this user, and has no
-# lock. Where a lock may not be seen from other machines, theirs are removed a day after the last write.
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-SUFFIX = ".parquet-bloom"
-_NAME_BYTES = 120  # of the target's name; names have 255 at most
-_OURS = re.compile(r"\..+\.[^-/]+-[0-9]+-[0-9a-f]{8}\.parquet-bloom", re.DOTALL)
-_UNLOCKED = re.compile(r"\.bloomfilter\.lance\.[0-9]+-[0-9a-f]{8}\.parquet-bloom")  # those of first versions
-_DAY_S = 86_400
-_AGAIN_S = 0.5
-_KEPT = 100
-_cleared: dict[str, float] = {}  # folder -> when
+def _remove_empty(folders: Iterable[str]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
 
 
 def own_name(name: str) -> str:
@@ -332,123 +327,6 @@ def _empty(folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-# --- renaming -------------------------------------------------------------------------------------
-#
-# The moment in which a new file takes its place: nothing is replaced that was not to be.
-#
-# Linux      renameat2: RENAME_NOREPLACE for a new name, RENAME_EXCHANGE for one whose file was read before
-# elsewhere  link and unlink for a new name, rename for the other: what comes between look and rename is replaced
-
-CHANGED = "was changed by another program meanwhile; nothing was written"
-
-
-class InPlaceError(StorageError):
-    """The new file has its name, and what failed came after that."""
-
-
-def in_place(path: str, what: str, error: OSError) -> InPlaceError:
-    """An error of a call that comes after the new file has its name; what: the words between the two."""
-    return InPlaceError(path, f"has its new version, but {what} ({error.strerror or error})")
-
-
-def put_new(folder: Folder, name: str, new: str) -> None:
-    """Give a new file its name. Raises ConflictError where something has it by now, OSError."""
-    try:
-        folder.put(name, new)
-    except FileExistsError:
-        raise ConflictError(os.path.join(folder.path, new), EXISTS) from None
-
-
-def put_over(folder: Folder, name: str, new: str) -> None:
-    """Give a new file its name, whatever regular file has it. Raises StorageError, OSError."""
-    check_regular(os.path.join(folder.path, new), folder.look(new))
-    folder.replace(name, new)
-
-
-def put_instead(folder: Folder, name: str, new: str, old: os.stat_result) -> None:
-    """Give a new file the name of `old`, and of no other. Raises ConflictError where it is another by now, OSError.
-
-    InPlaceError where the names are swapped, but nobody can say of what came out whether it is `old`: it stays then.
-    """
-    # No call compares and renames at once. So the two files swap names first, and what came out is looked at then,
-    # under a name that nobody else uses. Both files have a name at every moment, and `new` is whole at every moment.
-    ours = folder.look(name)
-    try:
-        if not folder.exchange(name, new):
-            folder.replace(name, new)
-            return
-    except FileNotFoundError:
-        raise ConflictError(os.path.join(folder.path, new), CHANGED) from None
-    try:
-        out = folder.look(name)
-    except OSError as error:  # what came out may be another program's version: it is not removed here
-        what = f"what it replaced, {name}, could not be looked at and removed; the next add or remove does that"
-        raise in_place(os.path.join(folder.path, new), what, error) from error
-    if out is None or _as_it_was(out, old):
-        with contextlib.suppress(OSError):  # a later run removes it
-            folder.remove(name)
-        return
-    _put_back(folder, name, new, ours)
-    raise ConflictError(os.path.join(folder.path, new), CHANGED)
-
-
-def _put_back(folder: Folder, name: str, new: str, ours: os.stat_result | None) -> None:
-    """Swap again: `name` is another program's, and newer than what was read. It may go on renaming meanwhile."""
-    # A swap back is a swap too: another program may have put a third file there since. What comes out should be what we
-    # put in last. If it is not, it is newer than what we put back, and goes in again; so the last one to come stays. It
-    # ends as soon as nobody renames between two of our calls.
-    shown, held = ours, folder.look(name)  # what we last gave the name `new`, and what is to have it
-    while True:
-        try:
-            folder.exchange(name, new)
-        except FileNotFoundError:  # somebody removed what we had put there
-            with contextlib.suppress(FileExistsError):
-                folder.put(name, new)
-            return
-        out = folder.look(name)
-        if out is None or shown is None or os.path.samestat(out, shown):
-            return
-        shown, held = held, out  # it was replaced between: what came out is the newest
-
-
-def _as_it_was(now: os.stat_result, old: os.stat_result) -> bool:
-    return os.path.samestat(now, old) and (now.st_size, now.st_mtime_ns) == (old.st_size, old.st_mtime_ns)
-
-
-def check_regular(path: str, found: os.stat_result | None = None) -> None:
-    """Refuse what exists and is no regular file: it would not be replaced but destroyed. Raises StorageError."""
-    if found is None:
-        try:
-            found = os.stat(path)
-        except OSError:
-            return  # nothing there; other errors are met on the way
-    if stat.S_ISDIR(found.st_mode):
-        raise StorageError(path, "is a folder; name a file in it")
-    if not stat.S_ISREG(found.st_mode):
-        raise StorageError(path, "is not a regular file; such a target is never replaced")
-
-
-def followed(target: str) -> str:
-    """Where a target really is: links are followed, but not another user's in a folder that all may write to.
-
-    As Linux does with fs.protected_symlinks. Raises StorageError.
-    """
-    at = target
-    for _ in range(40):
-        try:
-            link = os.lstat(at)
-            folder = os.stat(os.path.dirname(os.path.abspath(at)))
-        except OSError:
-            break
-        if not stat.S_ISLNK(link.st_mode):
-            break
-        shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
-        if shared and hasattr(os, "geteuid") and link.st_uid not in (os.geteuid(), folder.st_uid):
-            raise StorageError(target, "is a link of another user in a folder that all may write to; name its target")
-        at = os.path.join(os.path.dirname(at), os.readlink(at))
-    return os.path.realpath(target)
-
-
 class Checksums:
     """Hadoop's checksum files of the old bytes: with them Spark would refuse the new ones.
 
@@ -495,3 +373,37 @@ class Checksums:
         for folder, _, _ in self._aside:
             folder.close()
         self._aside = []
+
+
+# --- what Python's os does not offer --------------------------------------------------------------
+
+# statfs(2): ext4, xfs, btrfs, tmpfs, overlayfs, f2fs, zfs, bcachefs
+_OF_ONE_MACHINE = {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E}
+
+
+@functools.cache
+def _libc(name: str) -> Callable[..., int] | None:
+    try:
+        call: Any = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+    call.restype = ctypes.c_int
+    found: Callable[..., int] = call
+    return found
+
+
+@functools.cache
+def _renameat2() -> Callable[..., int] | None:
+    call: Any = _libc("renameat2")
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    found: Callable[..., int] | None = call
+    return found
+
+
+def _kind_of(fd: int) -> int:
+    call = _libc("fstatfs")
+    about = (ctypes.c_long * 64)()
+    if call is None or os.uname().sysname != "Linux" or call(fd, about):
+        return 0
+    return int(about[0]) & 0xFFFFFFFF

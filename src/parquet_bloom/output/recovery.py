@@ -1,4 +1,7 @@
-"""What a crash left beside a file is undone, by one process at a time.
+"""One writer of a file at a time, and what a killed one left beside it is undone.
+
+The lock (flock) is on the file itself, not on its name, and ends with its process. Who comes later waits, and then
+works on the newest version. Programs that do not take it are noticed at the end all the same, see output.atomic_file.
 
 A run that finds a journal cuts off what lies behind the old end, if all of it is a beginning of what was to come; a
 whole tail stays. Bytes may be zero instead: after a power cut a file can have its size, and not yet all its data, and
@@ -18,18 +21,64 @@ import os
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 
-from parquet_bloom.errors import ConflictError, FooterError, ParquetBloomError, StorageError
+from parquet_bloom.errors import CHANGED, ConflictError, FooterError, ParquetBloomError, StorageError
 from parquet_bloom.format.footer import TAIL_BYTES, footer_length
 from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.output.draft import read_at
-from parquet_bloom.output.folder import CHANGED, Folder, clear_beside, try_lock
+from parquet_bloom.output.folder import Folder, clear_beside, try_lock
 from parquet_bloom.storage.local_store import journal_path, open_journal
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 
 _COMPARE_STEP, _ZEROS_STEP = 4 << 20, 4 << 10
+PATIENCE_S = 60.0
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05
+
+
+@contextlib.contextmanager
+def opened(file: Location, to_replace: bool) -> Iterator[OpenFile]:
+    """Open a file that is to get a new version.
+
+    to_replace  the new version takes its place: wait until no other run works on one
+    Raises StorageError; ConflictError where another run takes longer than a minute.
+    """
+    stop, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+    if to_replace and file.is_local:
+        # What killed runs left, also where nothing is to be done now. One of them may be a second name of this file,
+        # which goes by its lock, and so before we have that.
+        clear_beside(file.path, os.path.realpath(file.path))
+    while True:
+        with OpenFile(file, pin=True) as source:
+            if not to_replace or source.fd is None:
+                yield source
+                return
+            if _is_ours(source.fd) and _is_newest(source):
+                if recover(source):
+                    continue  # it is another version now
+                yield source
+                return
+        if time.monotonic() > stop:
+            reason = f"another program holds its lock, as one does that writes it; waited {PATIENCE_S:.0f} seconds"
+            raise ConflictError(file, f"{reason}; nothing was written")
+        time.sleep(pause)
+        pause = min(2 * pause, _LAST_PAUSE_S)
+
+
+def _is_ours(fd: int) -> bool:
+    try:
+        return try_lock(fd)
+    except OSError:  # a file system, or a system, without locks: the end of the work tells
+        return True
+
+
+def _is_newest(source: OpenFile) -> bool:
+    """Whether the path still names what was opened, as it was then."""
+    try:
+        source.check_unchanged()
+    except (ConflictError, OSError):
+        return False
+    return True
 
 
 def recover(source: OpenFile) -> bool:
@@ -190,59 +239,3 @@ def check_locked(source: OpenFile) -> None:
     raise StorageError(
         source.path, "cannot be locked, as its file system has no locks; without them nothing is appended"
     )
-
-
-# --- file lock ------------------------------------------------------------------------------------
-#
-# One writer of a file at a time: who comes later waits, and then works on the newest version.
-#
-# The lock (flock) is on the file itself, not on its name, and ends with its process. Programs that do
-# not take it are noticed at the end all the same, see output.folder.
-
-PATIENCE_S = 60.0
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05
-
-
-@contextmanager
-def opened(file: Location, to_replace: bool) -> Iterator[OpenFile]:
-    """Open a file that is to get a new version.
-
-    to_replace  the new version takes its place: wait until no other run works on one
-    Raises StorageError; ConflictError where another run takes longer than a minute.
-    """
-    stop, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
-    if to_replace and file.is_local:
-        # What killed runs left, also where nothing is to be done now. One of them may be a second name of this file,
-        # which goes by its lock, and so before we have that.
-        clear_beside(file.path, os.path.realpath(file.path))
-    while True:
-        with OpenFile(file, pin=True) as source:
-            if not to_replace or source.fd is None:
-                yield source
-                return
-            if _is_ours(source.fd) and _is_newest(source):
-                if recover(source):
-                    continue  # it is another version now
-                yield source
-                return
-        if time.monotonic() > stop:
-            reason = f"another program holds its lock, as one does that writes it; waited {PATIENCE_S:.0f} seconds"
-            raise ConflictError(file, f"{reason}; nothing was written")
-        time.sleep(pause)
-        pause = min(2 * pause, _LAST_PAUSE_S)
-
-
-def _is_ours(fd: int) -> bool:
-    try:
-        return try_lock(fd)
-    except OSError:  # a file system, or a system, without locks: the end of the work tells
-        return True
-
-
-def _is_newest(source: OpenFile) -> bool:
-    """Whether the path still names what was opened, as it was then."""
-    try:
-        source.check_unchanged()
-    except (ConflictError, OSError):
-        return False
-    return True

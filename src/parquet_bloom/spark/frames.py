@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.output.new_file import new_output
+from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.spark.sessions import context_of, is_own, own_python
 from parquet_bloom.spark.storages import storages
 from parquet_bloom.storage.remote import storage_error

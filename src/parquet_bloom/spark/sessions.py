@@ -21,7 +21,7 @@ from typing import Any
 
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.extras import to_install
-from parquet_bloom.output.new_file import new_output
+from parquet_bloom.output.atomic_file import new_output
 from parquet_bloom.spark.failures import one_line
 
 # --- workers --------------------------------------------------------------------------------------

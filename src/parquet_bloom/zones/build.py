@@ -27,7 +27,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
-from parquet_bloom.output.new_file import local_target
+from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import PathLike

@@ -24,8 +24,8 @@ from parquet_bloom.format import roaring
 from parquet_bloom.format.schema import find_leaf, join_path
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_rate
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import clear_below
-from parquet_bloom.output.new_file import new_file
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import expand
@@ -352,7 +352,7 @@ def _commit(opened: Any, path: str, name: str, column: tuple[str, ...], numbers:
     own = str(uuid.uuid4())
     folder = os.path.join(opened.uri, "_indices", own)
     clear_below(os.path.dirname(folder))
-    with OpenFile(path) as source, new_file(os.path.join(folder, form.FILE_NAME), overwrite=False) as new:
+    with OpenFile(path) as source, AtomicFile.new(os.path.join(folder, form.FILE_NAME), overwrite=False) as new:
         new.copy_from(0, source, 0, source.size)
         new.commit(source.check_unchanged)
     try:

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from parquet_bloom._version import __version__
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.output.new_file import new_output, new_target
+from parquet_bloom.output.atomic_file import new_output, new_target
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
 from parquet_bloom.report.page.content import KINDS, Content, Request, gather, outliers_of, points_of, steps_of
