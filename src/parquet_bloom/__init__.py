@@ -52,6 +52,7 @@ from parquet_bloom.errors import (
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
+from parquet_bloom.options import AddOptions, CommitOptions, Draft2015, ReadOptions, RemoveOptions, WriteOptions
 from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
-    from parquet_bloom.edit.write import FilterWriter, WriterOptions, write_table
+    from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
     from parquet_bloom.engines.ask import EngineAnswer, EngineHazard, EngineInfo, EnginesReport, engines
     from parquet_bloom.engines.bench import BenchReport, EngineGain, bench
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
@@ -101,6 +102,7 @@ _HOMES = {
     "Gain": "advise.survey",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
+    "NewFileOptions": "edit.write",
     "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
@@ -156,6 +158,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "engines",
     "write_report",
     "set_limits",
+    "AddOptions",
     "AddReport",
     "AddedFile",
     "AddedFilter",
@@ -164,6 +167,8 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "ColumnAdvice",
     "ColumnFilters",
     "ColumnStatus",
+    "CommitOptions",
+    "Draft2015",
     "EngineAnswer",
     "EngineGain",
     "EngineHazard",
@@ -179,9 +184,12 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "InspectReport",
     "Interval",
     "Limits",
+    "NewFileOptions",
     "Outcomes",
     "Progress",
     "PrunedFiles",
+    "ReadOptions",
+    "RemoveOptions",
     "RemoveReport",
     "RemovedFile",
     "ReportPage",
@@ -195,6 +203,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "VerifiedFile",
     "VerifiedFilter",
     "VerifyReport",
+    "WriteOptions",
     "WriterOptions",
     "ConflictError",
     "DamagedFileError",

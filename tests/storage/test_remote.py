@@ -29,7 +29,7 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning
 from parquet_bloom.output import s3 as s3_module
 from parquet_bloom.output.draft import LEAST, MOST, MOST_PARTS, Extent, Part, plan_parts
-from parquet_bloom.output.target import UploadedFile, WriteOptions, disk_needed, new_version
+from parquet_bloom.output.target import UploadedFile, Writing, disk_needed, new_version
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand, locate
 from parquet_bloom.storage.remote import Location, submit
@@ -505,7 +505,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
         with OpenFile(tmp_path / "x.parquet") as source:
             target = Location("data/y.parquet", filesystem)
             assert disk_needed(source, target, 5) == source.size + 5, "a local file is made of it first"
-            with new_version(source, target, WriteOptions(overwrite=False, sync=False, force=False), needed=0) as new:
+            with new_version(source, target, Writing(overwrite=False, sync=False, force=False), needed=0) as new:
                 return new.transfer.why
 
     assert why(role).startswith("pyarrow assumes the role of role_arn itself")

@@ -23,7 +23,6 @@ from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import (
-    WriteOptions,
     check_target,
     copy_whole,
     disk_needed,
@@ -47,9 +46,7 @@ def add_as(
     progress: ProgressCallback | None = None,
 ) -> AddReport:
     """Carry out a checked request; the other parameters are those of add_filters."""
-    outputs, tables, notes = outputs_of(
-        source, output, request.in_place, request.overwrite, request.force, raw_files, filesystem
-    )
+    outputs, tables, notes = outputs_of(source, output, request.how, raw_files, filesystem)
     meter = Meter(progress, list(outputs.targets), unit="filters")
     with Workers(request.threads or processors()) as workers:
         run = Run(request, workers, tables, lambda _, done, parts: meter.part(done, parts))
@@ -76,7 +73,7 @@ def add_file(
     columns  that were chosen elsewhere, by their index; see plan.planned
     Raises as add_filters does for one file.
     """
-    with opened(file, run.request.in_place and not run.request.dry_run) as source:
+    with opened(file, run.request.how.in_place and not run.request.how.dry_run) as source:
         return add_to(source, file, target, run, built, columns)
 
 
@@ -90,7 +87,7 @@ def add_to(
 ) -> AddedFile:
     """As add_file, for a file that is open."""
     started = time.perf_counter()
-    request, whole = run.request, run.whole or source
+    request, how, whole = run.request, run.request.how, run.whole or source
     footer = source.footer()
     with uncollected():
         file_plan = planned(source, run, columns)
@@ -100,15 +97,15 @@ def add_to(
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
     report.bytes_needed = disk_needed(
-        whole, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), request.append
+        whole, target, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)), how.append
     )
-    report.dry_run = request.dry_run
+    report.dry_run = how.dry_run
     report.remote = source.is_remote or not target.is_local
-    if file_plan.sizings or not request.in_place:
-        check_target(file, target, request.in_place, request.force, run.tables, request.append)
+    if file_plan.sizings or not how.in_place:
+        check_target(file, target, how, run.tables)
     if file_plan.sizings and request.at_chunk_start:
-        check_movable(source.path, footer, request.force)
-    if not request.dry_run:
+        check_movable(source.path, footer, how.force)
+    if not how.dry_run:
         report.add_transfer(_carry_out(source, footer, file_plan, target, run, report, built), whole)
     report.seconds = time.perf_counter() - started
     return report
@@ -123,21 +120,13 @@ def _carry_out(
     report: AddedFile,
     built: BuiltElsewhere | None,
 ) -> Transfer:
-    request, whole = run.request, run.whole or source
+    request, how, whole = run.request, run.request.how, run.whole or source
     report.bytes_after = source.size
-    how = WriteOptions(
-        request.overwrite or request.in_place,
-        request.sync,
-        request.force,
-        request.cached,
-        request.read_back,
-        request.append,
-    )
-    copied = not request.in_place and request.copies
+    copied = not how.in_place and request.copies
     if not file_plan.sizings:
         return copy_whole(source, target, how) if copied else Transfer()
     needed = report.bytes_needed
-    if request.as_tail and not request.append:
+    if request.as_tail and not how.append:
         needed -= disk_needed(whole, target, 0)  # a clone takes no room, and a copy is refused where there is none
     with new_version(whole, target, how, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)

@@ -24,10 +24,11 @@ from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is
 from parquet_bloom.filters.tails import older_footers, open_logged
 from parquet_bloom.format.filters import HEADER_BYTES
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms.known import DEFAULT_SPEC, FORMATS, format_named
+from parquet_bloom.format.forms.known import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
+from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import Sources, Typed, add_command, find, named_table, typed_sources
@@ -411,7 +412,7 @@ class _Named:
     def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
         """An `add` of these columns, which share all options but the rate."""
         first = next(iter(columns.values()))
-        usual = format_named(DEFAULT_SPEC if first is None else first.spec).fpp
+        usual = format_named(DEFAULT_FORM if first is None else first.spec).fpp
         rates = {name: usual if of is None else of.fpp for name, of in columns.items()}
         shared = rates[next(iter(rates))] if len(set(rates.values())) == 1 else usual
         return add_command(
@@ -419,7 +420,7 @@ class _Named:
             list(columns),
             in_place=not self.is_table,
             replace=replace,
-            spec=None if first is None or first.spec == DEFAULT_SPEC else first.spec,
+            spec=None if first is None or first.spec == DEFAULT_FORM else first.spec,
             rate=None if shared == usual else shared,
             rates={name: rate for name, rate in rates.items() if rate != shared},
             max_bytes=None if first is None else first.max_bytes,
@@ -443,6 +444,6 @@ def _mend(
         if of is not None and of.spec not in FORMATS:  # of a later release
             of = None
         unsound = any(file.columns[name].unsound for file in files if name in file.columns)
-        form = (DEFAULT_SPEC, None) if of is None else (of.spec, of.max_bytes)
+        form = (DEFAULT_FORM, None) if of is None else (of.spec, of.max_bytes)
         shared.setdefault((unsound, *form), {})[name] = of
     return [named.command(shared[key], key[0]) for key in sorted(shared, key=lambda key: key[0])]

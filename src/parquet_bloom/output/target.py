@@ -22,6 +22,7 @@ from typing import Any
 
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
 from parquet_bloom.extras import to_install
+from parquet_bloom.options import WriteOptions
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links
 from parquet_bloom.output.draft import Draft, NewVersion, Transfer
@@ -227,25 +228,31 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How a new version is written: as add_filters has it, `cached` as NewFile; `append` for a tail in place."""
+class Writing:
+    """How a new version of a file is written: WriteOptions, with their defaults; `cached` as NewFile has it."""
 
-    overwrite: bool
-    sync: bool
-    force: bool
+    overwrite: bool = False
+    sync: bool = True
+    force: bool = False
     cached: bool = True
     read_back: bool = False
     append: bool = False
+    in_place: bool = False
+    dry_run: bool = False
+
+    @classmethod
+    def of(cls, options: WriteOptions) -> Writing:
+        """The same from a function's options."""
+        return cls(**options)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the new version may take the place of a file that is there."""
+        return self.overwrite or self.in_place
 
 
 def outputs_of(
-    source: PathLike | Sequence[PathLike],
-    output: PathLike | None,
-    in_place: bool,
-    overwrite: bool,
-    force: bool,
-    raw_files: bool,
-    filesystem: Any,
+    source: PathLike | Sequence[PathLike], output: PathLike | None, how: Writing, raw_files: bool, filesystem: Any
 ) -> tuple[Outputs, Tables, list[str]]:
     """Where each file's new version goes, for check_target the folders that were looked at, and notes.
 
@@ -256,33 +263,31 @@ def outputs_of(
     if output is not None and filesystem is None and _HALF_URI.match(os.fspath(output)):
         name = os.fspath(output)
         raise RequestError(f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}")
-    tables = look_before(output is not None, raw_files, force)
-    outputs = targets(source, output, in_place, overwrite, filesystem, tables)
+    tables = look_before(output is not None, raw_files, how.force)
+    outputs = targets(source, output, how.in_place, how.overwrite, filesystem, tables)
     if tables is None:
         return outputs, Tables(), []
-    return outputs, tables, tables.change(force) if in_place else []
+    return outputs, tables, tables.change(how.force) if how.in_place else []
 
 
-def check_target(
-    at: Location, target: Location, in_place: bool, force: bool, tables: Tables, append: bool = False
-) -> None:
+def check_target(at: Location, target: Location, how: Writing, tables: Tables) -> None:
     """Refuse, before any work, to write where it would do harm.
 
     `force` overrides all but folders and devices, and what an append refuses.
     """
-    tables.refuse(at, target, force)
+    tables.refuse(at, target, how.force)
     if not target.is_local:
         return
     check_regular(target.path)
     real = os.path.realpath(target.path)
-    if append and os.path.exists(real):
+    if how.append and os.path.exists(real):
         check_links(real, at)
         if not os.access(real, os.W_OK):
             leave = parameter("append", True) + " does; make it writable, or leave out " + parameter("append")
             raise StorageError(target, "is read-only, and cannot be written to itself, as " + leave)
-    if force or not os.path.exists(real):
+    if how.force or not os.path.exists(real):
         return
-    if in_place and os.stat(real).st_nlink > 1:
+    if how.in_place and os.stat(real).st_nlink > 1:
         ways = parameter("force", True) + " or " + parameter("output")
         raise StorageError(at, "has other hard links, which would keep the old bytes; give " + ways)
     if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
@@ -297,7 +302,7 @@ def disk_needed(source: OpenFile, target: Location, new_bytes: int, append: bool
     return new_bytes if _in_store(target) else source.size + new_bytes
 
 
-def new_version(source: OpenFile, target: Location, how: WriteOptions, needed: int) -> NewVersion:
+def new_version(source: OpenFile, target: Location, how: Writing, needed: int) -> NewVersion:
     """Begin a new version of a file. Raises StorageError, also where `needed` bytes have no room."""
     if how.append:
         check_appendable(target)
@@ -309,13 +314,13 @@ def new_version(source: OpenFile, target: Location, how: WriteOptions, needed: i
         replaces = None
         if source.fd is not None and like is not None and os.path.realpath(like) == os.path.realpath(target.path):
             replaces = os.fstat(source.fd)
-        return NewFile(target.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
+        return NewFile(target.path, like, how.replaces, how.sync, how.cached, replaces, read_back=how.read_back)
     if how.read_back:
         raise StorageError(target, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
     require_space(os.path.join(tempfile.gettempdir(), os.path.basename(target.path)), needed)
     if _in_store(target):
-        return s3.StoredFile(source, target, how.overwrite, how.force)
-    new = UploadedFile(target, how.overwrite)
+        return s3.StoredFile(source, target, how.replaces, how.force)
+    new = UploadedFile(target, how.replaces)
     new.transfer.why = _hindrance(target.filesystem) or ""
     return new
 
@@ -326,7 +331,7 @@ def check_appendable(target: Location) -> None:
         raise StorageError(target, "is not on a local disk, where alone " + parameter("append") + " can be done")
 
 
-def copy_whole(source: OpenFile, target: Location, how: WriteOptions) -> Transfer:
+def copy_whole(source: OpenFile, target: Location, how: Writing) -> Transfer:
     """Copy a file that needs no change to its output."""
     needed = disk_needed(source, target, 0)
     with new_version(source, target, how, needed) as new:

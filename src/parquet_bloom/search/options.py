@@ -9,11 +9,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.options import ReadOptions
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.progress import ProgressCallback
@@ -85,7 +86,7 @@ class FooterCache:
 Nan = Literal["ieee", "largest"]
 
 
-class SearchOptions(TypedDict, total=False):
+class SearchOptions(ReadOptions, total=False):
     """How a predicate is asked; each has a default.
 
     nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
@@ -93,10 +94,6 @@ class SearchOptions(TypedDict, total=False):
     use_filters   False: bounds and folders' names only
     range_values  a range of so many integers or dates is asked for one by one; 1000 unless given
     cache         footers that the caller keeps from one call to the next
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
-                  has them
-    allow_roots   of a table: paths and URIs of folders, beside its own, below which its log may name files
     progress      is called with a Progress: for the files that are searched, then for the row groups that are read
     """
 
@@ -104,9 +101,6 @@ class SearchOptions(TypedDict, total=False):
     use_filters: bool
     range_values: int
     cache: FooterCache | None
-    raw_files: bool
-    catalog_properties: Mapping[str, str] | None
-    allow_roots: PathLike | Sequence[PathLike]
     progress: ProgressCallback | None
 
 
