@@ -15,6 +15,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom import Draft2015, lance, options, spark
+from parquet_bloom.advise.advise import advise
 from parquet_bloom.cli import group
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.write import FilterOptions, NewFileOptions, WriterOptions
@@ -34,7 +35,19 @@ CALLS: dict[str, Call] = {
     "check": lambda path, **given: parquet_bloom.check(path, "id = 5", **given),
     "read_table": lambda path, **given: parquet_bloom.read_table(path, "id = 5", **given),
     "spark": lambda path, **given: spark.add_filters(None, path, output=f"{path}.new", **given),
+    "inspect": parquet_bloom.inspect,
+    "verify": parquet_bloom.verify,
+    "status": parquet_bloom.status,
+    "advise": advise,
+    "write_report": lambda path, **given: parquet_bloom.write_report(path, f"{path}.html", **given),
+    "spark inspect": lambda path, **given: spark.inspect_filters(None, path, **given),
+    "spark verify": lambda path, **given: spark.verify_filters(None, path, **given),
+    "spark check": lambda path, **given: spark.check(None, path, "id = 5", **given),
+    "spark prune": lambda path, **given: spark.prune(None, path, "id = 5", **given),
+    "spark read": lambda path, **given: spark.read(None, path, "id = 5", **given),
+    "spark index": lambda path, **given: spark.build_zone_index(None, path, ["id"], f"{path}.new", **given),
 }
+CHANGING = ("add_filters", "remove_filters", "write_table", "FilterWriter", "spark")
 
 
 @pytest.fixture
@@ -49,8 +62,9 @@ def keys(kind: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_misspelt_option_is_an_error(name: str, path: Path) -> None:
-    with pytest.raises(TypeError, match=r"got an unexpected keyword argument '(max_byte|raw_file)'"):
-        CALLS[name](path, **{"raw_file" if name in ("build_index", "check", "read_table") else "max_byte": 64})
+    wrong = "max_byte" if name in CHANGING else "allow_root"
+    with pytest.raises(TypeError, match=rf"got an unexpected keyword argument '{wrong}'"):
+        CALLS[name](path, **{wrong: 64})
     assert [found.name for found in path.parent.iterdir()] == ["x.parquet"], "nothing was done"
 
 

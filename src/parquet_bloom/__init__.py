@@ -52,7 +52,15 @@ from parquet_bloom.errors import (
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
-from parquet_bloom.options import AddOptions, CommitOptions, Draft2015, ReadOptions, RemoveOptions, WriteOptions
+from parquet_bloom.options import (
+    AddOptions,
+    CommitOptions,
+    Draft2015,
+    ReadOptions,
+    RemoveOptions,
+    TableOptions,
+    WriteOptions,
+)
 from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
@@ -199,6 +207,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "SkippedColumn",
     "StatusReport",
     "TableCommit",
+    "TableOptions",
     "Verdicts",
     "VerifiedFile",
     "VerifiedFilter",

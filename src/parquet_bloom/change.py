@@ -14,7 +14,6 @@ from parquet_bloom.edit.reports import AddReport, RemoveReport
 from parquet_bloom.edit.table_add import add_on_table
 from parquet_bloom.edit.table_commit import (
     Committing,
-    access_of,
     check_append,
     check_placement,
     latest,
@@ -35,6 +34,7 @@ from parquet_bloom.options import (
 )
 from parquet_bloom.output.target import Writing, outputs_of
 from parquet_bloom.source.names import named_table
+from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 
@@ -78,7 +78,7 @@ def add_filters(
     refuse_unknown("add_filters", options, AddOptions)
     asked = part(RequestOptions, options)
     written = Writing.of(part(WriteOptions, options))
-    name, access = named_table(source), access_of(options, written)
+    name, access = named_table(source), TableAccess.asked(options, written.force)
     if name is not None:
         how = Committing.checked("add", options, written)
         refuse_outputs(name, output, options, written)
@@ -114,7 +114,7 @@ def remove_filters(
     """
     refuse_unknown("remove_filters", options, RemoveOptions)
     written = Writing.of(part(WriteOptions, options))
-    name, access = named_table(source), access_of(options, written)
+    name, access = named_table(source), TableAccess.asked(options, written.force)
     filesystem = options.get("filesystem")
     if name is not None:
         how = Committing.checked("remove", options, written)

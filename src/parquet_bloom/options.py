@@ -4,6 +4,7 @@
     spark.add_filters(..., **options: Unpack[SparkAddOptions])
     FilterWriter, write_table(..., **options: Unpack[edit.write.NewFileOptions])
     check, read_table, ...(..., **options: Unpack[search.options.SearchOptions])
+    inspect, verify, advise, ...(..., **options: Unpack[ReadOptions])
 
 A type checker finds a keyword that is misspelt; at run time `refuse_unknown` does. Each of these types is made of
 pieces that share no key. Pieces become values, which have the defaults and the checks:
@@ -161,8 +162,8 @@ class TableOptions(TypedDict, total=False):
 class ReadOptions(TableOptions, total=False):
     """Which files of a table are read, and what is said of it beside its name.
 
-    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them, dead ones too; where
-                files are changed, with output alone
+    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them, dead ones too; columns
+                have the names that the files give them. Where files are changed, with output alone
     """
 
     raw_files: bool

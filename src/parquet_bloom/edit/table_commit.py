@@ -385,11 +385,6 @@ def footer_bytes(at: Location) -> int:
 # What may be asked of a table that gets new versions of its files, and what of files alone.
 
 
-def access_of(options: ReadOptions, how: Writing) -> TableAccess:
-    """What is said of a table beside its name. Raises RequestError."""
-    return TableAccess.of(options.get("catalog_properties"), options.get("allow_roots", ()), how.force)
-
-
 def refuse_outputs(name: TableName, output: PathLike | None, options: ReadOptions, how: Writing) -> None:
     """Raise RequestError for what is said of files, where a table is named."""
     given = [

@@ -23,7 +23,6 @@ import pyarrow as pa
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_commit import (
     Committing,
-    access_of,
     check_placement,
     latest,
     refuse_commits,
@@ -34,6 +33,7 @@ from parquet_bloom.options import Form, RequestOptions, SparkAddOptions, WriteOp
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import named_table
+from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.dataset import dealt, packed
 from parquet_bloom.spark.failures import explained
@@ -139,7 +139,7 @@ def add_filters(
     sources = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
     asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
-    name, access = named_table(sources), access_of(options, written)
+    name, access = named_table(sources), TableAccess.asked(options, written.force)
     if name is not None:
         refuse_outputs(name, output, options, written)
         how = Committing.checked("add", options, written)

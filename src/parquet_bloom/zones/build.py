@@ -206,7 +206,7 @@ def build_index(
     refuse_unknown("build_index", options, ReadOptions)
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
-    access = TableAccess.of(options.get("catalog_properties"), options.get("allow_roots", ()))
+    access = TableAccess.asked(options)
     data = open_data(source, index_columns(columns), filesystem, options.get("raw_files", False), access)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
