@@ -1,8 +1,8 @@
-"""Which room may import which, how long a module may be, and what importing the package loads.
+"""Which room may import which, how long modules and calls may be, and what importing the package loads.
 
 The rooms stand in ORDER, the lowest first. A room imports itself and the rooms before it, but for those that UNSEEN
-names; arguments, errors, extras, limits, _thrift and _version are for all. No modules import each other in a circle.
-Imports under TYPE_CHECKING count like all others.
+names; arguments, errors, extras, limits, options, _thrift and _version are for all. No modules import each other in a
+circle. Imports under TYPE_CHECKING count like all others.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ UNSEEN = {  # of the rooms before a room, those that it does not see all the sam
     "read": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
     "polars_scan": {"facts", *CHANGE, *TRIALS, "output", "tables", *ADAPTERS},
 }
-FOR_ALL = {"arguments", "errors", "extras", "limits", "_thrift", "_version"}
+FOR_ALL = {"arguments", "errors", "extras", "limits", "options", "_thrift", "_version"}
 ENTRANCES = {
     "__init__",
     "__main__",
@@ -83,6 +83,8 @@ ENTRANCES = {
     "spark.__init__",
 }  # public names, and `python -m parquet_bloom`: they see all rooms
 LINES = 600
+PARAMETERS = 12
+COMPILED = {"filters.ask_kernel"}  # beside kernels/
 IO = {"os", "io", "mmap", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
 WITH_IO = {  # modules of kernels/ and format/ that ask the system for more than memory, and what for
     "kernels.compiler",  # who may write the folder of compiled code; one process at a time in it
@@ -157,6 +159,25 @@ class Tree:
     def too_long(self) -> set[str]:
         return {module for module, source in self.sources.items() if len(source.splitlines()) >= LINES}
 
+    def with_many_parameters(self) -> set[tuple[str, str]]:
+        """(module, function) with more than PARAMETERS; `self` does not count, *args and **options count as one each.
+
+        Compiled loops may have more: they take arrays one by one.
+        """
+        found = set()
+        for module, source in self.sources.items():
+            if module in COMPILED or module.split(".")[0] == "kernels":
+                continue
+            for node in ast.walk(ast.parse(source)):
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                given = node.args
+                names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                names += [one.arg for one in (given.vararg, given.kwarg) if one is not None]
+                if len([name for name in names if name not in ("self", "cls")]) > PARAMETERS:
+                    found.add((module, node.name))
+        return found
+
     def doing_io(self) -> set[str]:
         """Modules of kernels/ and format/ that open something, or import what could."""
         found = set()
@@ -220,6 +241,10 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_no_module_is_long():
     assert TREE.too_long() == set()
+
+
+def test_no_function_has_many_parameters():
+    assert TREE.with_many_parameters() == set()
 
 
 def test_kernels_and_formats_open_nothing():
@@ -313,7 +338,7 @@ def test_a_circle_is_found_wherever_its_imports_stand(tmp_path):
     assert invented(tmp_path / "c", cli__one="from parquet_bloom.cli.two import x", cli__two="x = 1").circle() == []
 
 
-def test_long_modules_io_and_state_are_found(tmp_path):
+def test_long_modules_long_calls_io_and_state_are_found(tmp_path):
     tree = invented(
         tmp_path,
         cli__long="x = 1\n" * LINES,
@@ -322,10 +347,14 @@ def test_long_modules_io_and_state_are_found(tmp_path):
         kernels__b="from numba import types\n_pread = types.ExternalFunction('pread', 1)",
         format__c="def f():\n    return open('x')",
         format__d="class Habit:\n    n = 0\ndef f():\n    Habit.n += 1",
+        kernels__loop=f"def f({', '.join(f'a{n}' for n in range(PARAMETERS + 1))}): ...",
+        edit__most=f"class A:\n    def f(self, {', '.join(f'a{n}' for n in range(PARAMETERS - 1))}, **o): ...",
+        edit__many=f"def f(*, {', '.join(f'a{n}' for n in range(PARAMETERS))}, **o): ...",
         predicates__e="n = 0\ndef f():\n    global n\n    n = 1",
         predicates__f="class A:\n    def __init__(self):\n        self.n = 0\n        self.n += 1",
     )
     assert tree.too_long() == {"cli.long"}
+    assert tree.with_many_parameters() == {("edit.many", "f")}
     assert tree.doing_io() == {"kernels.a", "kernels.b", "format.c"}
     assert tree.with_state() == {"format.d", "predicates.e"}
 

@@ -20,6 +20,12 @@ WRONG = {
     'nan="ieee"': 'nan="java"',
     "sample=3": 'sample="3"',
     "one.fpp": "one.rate",
+    'form="final"': 'form="finale"',
+    '"replace": True': '"replaces": True',
+    "read_back=True": "readback=True",
+    "threads=1": "thread=1",
+    "raw_files=True)": "raw_file=True)",
+    "task_bytes=1": "task_size=1",
     'compression="zstd"': 'compresion="zstd"',
     '"use_dictionary": ["id"]': '"use_dictionary": 3',
 }

@@ -14,10 +14,12 @@ import parquet_bloom
 from parquet_bloom import (
     AddedFile,
     AddedFilter,
+    AddOptions,
     AddReport,
     BenchReport,
     ColumnAdvice,
     ColumnFilters,
+    Draft2015,
     EngineAnswer,
     EngineGain,
     EngineInfo,
@@ -36,6 +38,7 @@ from parquet_bloom import (
     Progress,
     PrunedFiles,
     RemovedFile,
+    RemoveOptions,
     RemoveReport,
     ReportPage,
     RequestError,
@@ -83,11 +86,15 @@ def engines() -> None:
 
 def add(path: Path, rates: Mapping[str, float]) -> None:
     report = parquet_bloom.add_filters(
-        path, "out.parquet", columns=["id"], exclude=None, spec="final", placement="footer", fpp=rates, ndv=1000,
+        path, "out.parquet", columns=["id"], exclude=None, form="final", placement="footer", fpp=rates, ndv=1000,
         max_bytes=1 << 20, overwrite=True, replace=False, sync=True, read_back=False, force=False, raw_files=False,
         threads=2, engine="duckdb", filesystem=None, dry_run=False, progress=watch,
     )  # fmt: skip
     assert_type(report, AddReport)
+    options: AddOptions = {"spec": "statistics", "replace": True, "commit": "new-path", "allow_roots": [path]}
+    parquet_bloom.add_filters("delta:events", **options)
+    guava = Draft2015("guava", properties={"parquet.expected.entries": "5"})
+    parquet_bloom.add_filters(path, in_place=True, form=guava)
     for file in report.files:
         assert_type(file, AddedFile)
         for one in file.filters:
@@ -104,7 +111,9 @@ def add(path: Path, rates: Mapping[str, float]) -> None:
 
 
 def remove(path: Path) -> RemovedFile:
-    report = parquet_bloom.remove_filters([path], in_place=True, columns=["id"])
+    options: RemoveOptions = {"in_place": True, "last": False}
+    parquet_bloom.remove_filters([path, path], **options)
+    report = parquet_bloom.remove_filters([path], columns=["id"], in_place=True, read_back=True)
     assert_type(report, RemoveReport)
     return report.files[0]
 
@@ -157,7 +166,7 @@ def read(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def write(table: pa.Table) -> AddedFile | None:
-    with FilterWriter("new.parquet", table.schema, bloom_filters={"id": 0.001}, compression="zstd") as writer:
+    with FilterWriter("new.parquet", table.schema, bloom_filters=["id"], threads=1, compression="zstd") as writer:
         writer.write_table(table)
     before: Limits = parquet_bloom.set_limits(max_memory=1 << 30)
     print(before.max_memory, parquet_bloom.__version__)
@@ -166,7 +175,7 @@ def write(table: pa.Table) -> AddedFile | None:
 
 
 def zones(path: Path) -> None:
-    built = lance.build_index(path, ["id"], "index/")
+    built = lance.build_index(path, ["id"], "index/", raw_files=True)
     assert_type(built, lance.BuildReport)
     found = lance.query_index("index/", "id = 5", nan="largest")
     assert_type(found, lance.Matches)
@@ -177,7 +186,7 @@ def zones(path: Path) -> None:
 
 
 def jobs(session: object, paths: list[str]) -> None:
-    spark.add_filters(session, paths, columns=["id"], in_place=True, fpp=0.01).show()
+    spark.add_filters(session, paths, columns=["id"], in_place=True, task_bytes=1 << 20, fpp=0.01).show()
     spark.inspect_filters(session, paths, columns=["id"]).show()
     spark.verify_filters(session, paths, sample=1).show()
     spark.check(session, paths, "id = 5", nan="largest").show()

@@ -53,6 +53,15 @@ from parquet_bloom.errors import (
     UnknownFilterError,
 )
 from parquet_bloom.limits import Limits, set_limits
+from parquet_bloom.options import (
+    AddOptions,
+    CommitOptions,
+    Draft2015,
+    ReadOptions,
+    RemoveOptions,
+    TableOptions,
+    WriteOptions,
+)
 from parquet_bloom.storage.shown import draw_with
 
 if TYPE_CHECKING:
@@ -63,7 +72,7 @@ if TYPE_CHECKING:
     from parquet_bloom.edit.plan import SkippedColumn
     from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport, RemovedFile, RemoveReport, TableCommit
     from parquet_bloom.edit.sample import Interval
-    from parquet_bloom.edit.write import FilterWriter, WriterOptions, write_table
+    from parquet_bloom.edit.write import FilterWriter, NewFileOptions, WriterOptions, write_table
     from parquet_bloom.filters.inspect import FileInfo, FilterInfo, InspectReport, inspect
     from parquet_bloom.filters.status import ColumnStatus, StatusReport, status
     from parquet_bloom.filters.verify import VerifiedFile, VerifiedFilter, VerifyReport, verify
@@ -104,6 +113,7 @@ _HOMES = {
     "Gain": "advice.survey",
     "InspectReport": "filters.inspect",
     "Interval": "edit.sample",
+    "NewFileOptions": "edit.write",
     "Outcomes": "predicates.outcomes",
     "Progress": "storage.progress",
     "PrunedFiles": "read",
@@ -160,6 +170,7 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "engines",
     "write_report",
     "set_limits",
+    "AddOptions",
     "AddReport",
     "AddedFile",
     "AddedFilter",
@@ -169,6 +180,8 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "ColumnAdvice",
     "ColumnFilters",
     "ColumnStatus",
+    "CommitOptions",
+    "Draft2015",
     "EngineAnswer",
     "EngineGain",
     "EngineHazard",
@@ -184,9 +197,12 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "InspectReport",
     "Interval",
     "Limits",
+    "NewFileOptions",
     "Outcomes",
     "Progress",
     "PrunedFiles",
+    "ReadOptions",
+    "RemoveOptions",
     "RemoveReport",
     "RemovedFile",
     "ReportPage",
@@ -197,10 +213,12 @@ __all__ = [  # noqa: RUF022 - functions first, then what they return and take, t
     "Source",
     "StatusReport",
     "TableCommit",
+    "TableOptions",
     "Verdicts",
     "VerifiedFile",
     "VerifiedFilter",
     "VerifyReport",
+    "WriteOptions",
     "WriterOptions",
     "ConflictError",
     "DamagedFileError",

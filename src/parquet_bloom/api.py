@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import AddOptions, FilesystemOption, Form, ReadOptions, RemoveOptions
 from parquet_bloom.source.pinned import Pinned
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
+    from parquet_bloom.format.forms.form import Rate
     from parquet_bloom.read import PrunedFiles
     from parquet_bloom.search.check import Verdicts
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
 
-_OWN = ("filesystem", "raw_files", "catalog_properties", "allow_roots")
 Columns = str | Sequence[str] | None
+
+
+class OwnOptions(ReadOptions, FilesystemOption, total=False):
+    """What a Source has, and its methods do not take."""
 
 
 class Source(Pinned):
@@ -191,21 +196,45 @@ class Source(Pinned):
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def add_filters(self, output: PathLike | None = None, **options: Any) -> AddReport:
+    def add_filters(
+        self,
+        output: PathLike | None = None,
+        *,
+        columns: Columns = None,
+        exclude: Columns = None,
+        form: Form | None = None,
+        fpp: Rate | Mapping[str, Rate] | None = None,
+        progress: ProgressCallback | None = None,
+        **options: Unpack[AddOptions],
+    ) -> AddReport:
         """Add filters: parquet_bloom.add_filters. Of a table its latest version is changed; then this looks again."""
         from parquet_bloom.change import add_filters
 
+        self._refuse_own(options)
+        how: AddOptions = {**options, **self._own()}
         try:
-            return add_filters(self.paths, output, **self._changing(options))
+            return add_filters(
+                self.paths, output, columns=columns, exclude=exclude, form=form, fpp=fpp, progress=progress, **how
+            )
         finally:
             self.refresh()
 
-    def remove_filters(self, output: PathLike | None = None, **options: Any) -> RemoveReport:
+    def remove_filters(
+        self,
+        output: PathLike | None = None,
+        *,
+        columns: Columns = None,
+        exclude: Columns = None,
+        progress: ProgressCallback | None = None,
+        **options: Unpack[RemoveOptions],
+    ) -> RemoveReport:
         """Remove filters: parquet_bloom.remove_filters. The rest as add_filters."""
         from parquet_bloom.change import remove_filters
 
+        self._refuse_own(options)
+        how: RemoveOptions = {**options, **self._own()}
         try:
-            return remove_filters(self.paths, output, **self._changing(options))
+            return remove_filters(self.paths, output, columns=columns, exclude=exclude, progress=progress, **how)
         finally:
             self.refresh()
 
@@ -222,12 +251,15 @@ class Source(Pinned):
             asked["cache"] = self.cache
         return {**asked, **options}
 
-    def _changing(self, options: dict[str, Any]) -> dict[str, Any]:
-        self._refuse_own(options)
-        own = {name: getattr(self, name) for name in _OWN}
-        return {**options, **own}
+    def _own(self) -> OwnOptions:
+        return {
+            "filesystem": self.filesystem,
+            "raw_files": self.raw_files,
+            "catalog_properties": self.catalog_properties,
+            "allow_roots": self.allow_roots,
+        }
 
     def _refuse_own(self, options: Mapping[str, Any]) -> None:
-        for name in (*_OWN, "index"):
+        for name in (*OwnOptions.__annotations__, "index"):
             if name in options:
                 raise RequestError(f"{name} is the Source's own; give it to Source(...)")

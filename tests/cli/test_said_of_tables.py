@@ -153,7 +153,7 @@ def test_nothing_but_a_commit_takes_the_place_of_a_tables_file(
         assert run([*command, "-o", str(target), "--overwrite"]) == 2
         assert said in capsys.readouterr().err
     with pytest.raises(TableFormatError, match="so nothing else takes its place"):
-        parquet_bloom.write_table(pa.table({"id": [1]}), target, columns=["id"], overwrite=True)
+        parquet_bloom.write_table(pa.table({"id": [1]}), target, bloom_filters=["id"], overwrite=True)
     assert file.read_bytes() == before
     assert run(["read", delta, "--where", "id = 5", "-o", "t/rows.parquet"]) == 0, "a new file is no row of the table"
     assert parquet_bloom.count(delta) == 2000

@@ -11,6 +11,7 @@ import pytest
 from both_loops import forced
 
 import parquet_bloom
+from parquet_bloom import Draft2015
 
 ROWS = 20_000
 STYLES = [
@@ -22,9 +23,9 @@ STYLES = [
     {"spec": "parquet-41-early"},
     {"spec": "parquet-41-raw"},
     {"spec": "statistics"},
-    {"spec": "statistics", "hash_family": "hive"},
-    {"spec": "statistics", "hash_family": "guava", "strategy": "MURMUR128_32"},
-    {"spec": "statistics", "hash_family": "guava", "strategy": "MURMUR128_64"},
+    {"form": Draft2015("hive")},
+    {"form": Draft2015("guava", "MURMUR128_32")},
+    {"form": Draft2015("guava", "MURMUR128_64")},
 ]
 
 

@@ -12,9 +12,10 @@ from plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
-from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.remove import RemoveRequest
 from parquet_bloom.edit.table_add import add_on_table
-from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.edit.table_remove import remove_on_table
 from parquet_bloom.errors import (
     ConflictError,
@@ -27,11 +28,10 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.output.target import WriteOptions
+from parquet_bloom.output.target import Writing
 from parquet_bloom.report.added import print_commits
 from parquet_bloom.source.snapshot import Field, Ways
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.table_folders import Tables
 
 ROWS = 3000
 
@@ -53,16 +53,14 @@ def table(tmp_path) -> PlainTable:
     return made
 
 
-def add(table: PlainTable, columns=("id",), how: CommitOptions | None = None, **arguments):
-    given = {"columns": columns and list(columns), **arguments}
-    return add_on_table(table, given, how or CommitOptions("add"))
+def add(table: PlainTable, columns=("id",), how: Committing | None = None, **arguments):
+    given = Request.checked(columns=columns and list(columns), **arguments)
+    return add_on_table(table, given, how or Committing("add"))
 
 
-def remove(table: PlainTable, columns=None, how: CommitOptions | None = None):
-    how = how or CommitOptions("remove")
-    write = WriteOptions(False, True, False)
-    options = RemoveOptions(columns=columns, how=write, tables=Tables(), dry_run=how.dry_run)
-    return remove_on_table(table, options, how)
+def remove(table: PlainTable, columns=None, how: Committing | None = None):
+    how = how or Committing("remove")
+    return remove_on_table(table, RemoveRequest(columns=columns, how=Writing(dry_run=how.dry_run)), how)
 
 
 def filters(table: PlainTable) -> dict[str, set[str]]:
@@ -113,7 +111,7 @@ def test_a_file_with_its_filters_is_left_alone(table):
 
 def test_a_dry_run_says_how_and_writes_nothing(table):
     before, version = table.files(), table.version
-    report = add(table, how=CommitOptions("add", dry_run=True))
+    report = add(table, how=Committing("add", dry_run=True))
     assert [(file.way, file.planned) for file in report.files] == [("new-path", {"id": 3})] * 3
     assert report.commits == []
     assert (table.files(), table.version) == (before, version)
@@ -122,7 +120,7 @@ def test_a_dry_run_says_how_and_writes_nothing(table):
 @pytest.mark.parametrize(("n", "commits"), [(1, [1, 1, 1]), (2, [2, 1]), (5, [3])])
 def test_commits_of_so_many_files(table, n, commits):
     before, version = table.rows(), table.version
-    report = add(table, how=CommitOptions("add", files=n))
+    report = add(table, how=Committing("add", files=n))
     assert [commit.files for commit in report.commits] == commits
     assert table.version == version + len(commits)
     same_rows(table, before)
@@ -145,14 +143,14 @@ def test_removing_gives_files_without_filters(table):
 
 # --- the same path -----------------------------------------------------------------------------------
 
-SAME = CommitOptions("add", "same-path")
+SAME = Committing("add", "same-path")
 
 
 @pytest.mark.parametrize("append", [False, True], ids=["clone", "append"])
 def test_files_grow_at_their_ends_and_old_versions_read_the_old_sizes(table, append):
     before, old, version = table.rows(), table.entries(), table.version
     bytes_before = {name: (table.folder / name).read_bytes() for name in old}
-    report = add(table, how=CommitOptions("add", "same-path", append=append))
+    report = add(table, how=Committing("add", "same-path", append=append))
     assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
     assert table.files() == set(old), "no file came"
     assert table.entries().keys() == old.keys()
@@ -197,7 +195,7 @@ def test_what_an_interrupted_run_left_is_not_written_twice_whatever_was_asked(ta
         add(table, how=SAME, **arguments)
     grown = {name: (table.folder / name).stat().st_size for name in table.entries()}
     table.before_commit = lambda _: None
-    dry = add(table, how=CommitOptions("add", "same-path", dry_run=True), **arguments)
+    dry = add(table, how=Committing("add", "same-path", dry_run=True), **arguments)
     report = add(table, how=SAME, **arguments)
     assert table.entries() == grown
     assert [file.planned_filters for file in dry.files] == [len(file.filters) for file in report.files]
@@ -221,12 +219,12 @@ def fpp_of(table: PlainTable) -> dict[str, float]:
 @pytest.mark.parametrize("append", [False, True], ids=["clone", "append"])
 @pytest.mark.parametrize("asked", [["id"], ["user", "id"]], ids=str)
 def test_a_tail_that_nobody_asked_for_is_passed_over(table, append, asked):
-    how = CommitOptions("add", "same-path", append=append)
+    how = Committing("add", "same-path", append=append)
     before, old = table.rows(), table.entries()
     add(table, ["id", "user"], how, fpp=0.2)
     long, version = table.entries(), table.version
     bytes_before = {name: (table.folder / name).read_bytes() for name in long}
-    remove(table, how=CommitOptions("remove", "same-path"))
+    remove(table, how=Committing("remove", "same-path"))
     assert table.entries() == old
     report = add(table, asked, how, fpp=0.001)
     assert [commit.files for commit in report.commits] == [3]
@@ -238,14 +236,14 @@ def test_a_tail_that_nobody_asked_for_is_passed_over(table, append, asked):
     for name, data in bytes_before.items():
         assert (table.folder / name).read_bytes().startswith(data), "a version names the size between"
     assert table.rows() == table.rows(version) == before
-    remove(table, how=CommitOptions("remove", "same-path"))
+    remove(table, how=Committing("remove", "same-path"))
     assert table.entries() == old
 
 
 def test_a_table_that_goes_back_to_a_size_that_was_passed_over_is_changed_as_any_other(table):
     add(table, ["user"], SAME)
     long = table.entries()
-    remove(table, how=CommitOptions("remove", "same-path"))
+    remove(table, how=Committing("remove", "same-path"))
     add(table, ["id"], SAME)
     table.put(long)  # as a restore
     assert fpp_of(table).keys() == {"user"}
@@ -257,7 +255,7 @@ def test_a_table_that_goes_back_to_a_size_that_was_passed_over_is_changed_as_any
 
 def test_a_tail_with_some_of_what_is_asked_gets_the_rest_behind_it(table):
     add(table, ["user"], SAME)
-    remove(table, how=CommitOptions("remove", "same-path"))
+    remove(table, how=Committing("remove", "same-path"))
     report = add(table, ["user", "id"], SAME)
     assert [len(file.filters) for file in report.files] == [6, 6, 6]
     assert all(file.written for file in report.files)
@@ -286,20 +284,20 @@ def test_removing_commits_the_old_size_and_cuts_nothing(table):
     before, old = table.rows(), table.entries()
     add(table, how=SAME)
     grown, version = table.entries(), table.version
-    dry = remove(table, how=CommitOptions("remove", "same-path", dry_run=True))
+    dry = remove(table, how=Committing("remove", "same-path", dry_run=True))
     assert print_shown(dry)[-1].endswith("same-path: 3 files; no byte of them changes, the commit alone names another "
                                          "size of each")  # fmt: skip
-    report = remove(table, how=CommitOptions("remove", "same-path"))
+    report = remove(table, how=Committing("remove", "same-path"))
     assert [(c.files, c.same_path) for c in report.commits] == [(3, 3)]
     assert table.entries() == old
-    dry = add(table, how=CommitOptions("add", "same-path", dry_run=True))
+    dry = add(table, how=Committing("add", "same-path", dry_run=True))
     assert "no byte of them changes" in print_shown(dry)[-1]
-    dry = add(table, ["user"], how=CommitOptions("add", "same-path", dry_run=True))
+    dry = add(table, ["user"], how=Committing("add", "same-path", dry_run=True))
     assert "filters and a footer are written behind each" in print_shown(dry)[-1]
     assert {name: (table.folder / name).stat().st_size for name in grown} == grown
     assert table.rows() == before
     assert table.rows(version) == before, "the version that names the larger size reads it"
-    assert remove(table, how=CommitOptions("remove", "same-path")).commits == []
+    assert remove(table, how=Committing("remove", "same-path")).commits == []
     again = add(table, how=SAME)
     assert table.entries() == grown, "the bytes that stayed are named again"
     assert len(again.commits) == 1
@@ -308,7 +306,7 @@ def test_removing_commits_the_old_size_and_cuts_nothing(table):
 def test_removing_some_of_a_tail_needs_another_file(table):
     before = table.rows()
     add(table, ["id", "user"], how=SAME)
-    report = remove(table, ["user"], CommitOptions("remove", "same-path"))
+    report = remove(table, ["user"], Committing("remove", "same-path"))
     assert {one.reason for one in report.failed} == {
         "has filters that lie in no tail of its end, which only another file can be without; see commit='new-path'"
     }
@@ -332,7 +330,7 @@ def test_forms_that_are_no_tail_are_refused_on_the_same_path(table):
     files = table.files()
     report = add(table, spec="parquet-41", how=SAME)
     assert len(report.failed) == 3
-    assert "form parquet-41 puts no filters; spec='final' does" in report.failed[0].reason
+    assert "form parquet-41 puts no filters; form='final' does" in report.failed[0].reason
     assert table.files() == files
 
 
@@ -499,7 +497,7 @@ def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
             done.append(1)
             add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
 
-    report = add_on_table(table, {"columns": ["id"]}, CommitOptions("add"), grow)
+    report = add_on_table(table, Request.checked(columns=["id"]), Committing("add"), grow)
     assert done
     assert report.failed == []
     assert [commit.files for commit in report.commits] == [3]
@@ -538,7 +536,7 @@ def test_a_table_that_allows_no_way_is_refused_before_any_work(table):
     with pytest.raises(TableFormatError, match="row tracking is on; deletion vectors are on"):
         add(table)
     with pytest.raises(TableFormatError, match="cannot get new versions: row tracking is on$"):
-        add(table, how=CommitOptions("add", "same-path"))
+        add(table, how=Committing("add", "same-path"))
     assert table.files() == before
 
 
@@ -629,7 +627,7 @@ def test_control_c_takes_what_was_built(table):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        add_on_table(table, {"columns": ["id"]}, CommitOptions("add"), stop)
+        add_on_table(table, Request.checked(columns=["id"]), Committing("add"), stop)
     assert seen
     assert table.files() == files
 

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 from plain_table import PlainTable
 
-from parquet_bloom.edit.remove import RemoveOptions
+from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.remove import RemoveRequest
 from parquet_bloom.edit.table_add import add_on_table
-from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.edit.table_remove import remove_on_table
-from parquet_bloom.output.target import WriteOptions
-from parquet_bloom.storage.table_folders import Tables
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -26,8 +25,9 @@ import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
+from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_add import add_on_table
-from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_commit import Committing
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -47,7 +47,7 @@ def put_and_die(entries):
     die()
 
 table.put = put_and_die
-add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way), progress)
+add_on_table(table, Request.checked(columns=["id"]), Committing("add", way), progress)
 """
 
 
@@ -57,8 +57,9 @@ import os, sys
 from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
+from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_add import add_on_table
-from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.output import append
 
 whole, calls = append.copy_range, []
@@ -69,7 +70,7 @@ def copy_range(*arguments):
 
 append.copy_range = copy_range
 table = PlainTable(Path(sys.argv[1]), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-add_on_table(table, {"columns": ["id"]}, CommitOptions("add", "same-path", append=True))
+add_on_table(table, Request.checked(columns=["id"]), Committing("add", "same-path", append=True))
 """
 
 
@@ -108,7 +109,7 @@ def test_killed(tmp_path, way, point):
     assert table.version == version + committed
     for at in range(1, table.version + 1):
         assert table.rows(at).num_rows == 2000 * min(at, 3), "every version reads the rows it read"
-    add = add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way))
+    add = add_on_table(table, Request.checked(columns=["id"]), Committing("add", way))
     assert len(add.commits) == (0 if committed else 1)
     assert table.rows().sort_by("id") == rows.sort_by("id")
     left = table.files() - named - set(table.entries())
@@ -120,7 +121,7 @@ def test_killed(tmp_path, way, point):
 @pytest.mark.parametrize(("way", "dry_run"), [("new-path", False), ("same-path", True), ("same-path", False)])
 def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     table = made(tmp_path / "table")
-    add_on_table(table, {"columns": ["n"]}, CommitOptions("add", "same-path"))
+    add_on_table(table, Request.checked(columns=["n"]), Committing("add", "same-path"))
     rows = table.rows()
     done = subprocess.run(
         [sys.executable, "-c", TEARS, str(table.folder)],
@@ -130,10 +131,10 @@ def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     assert done.returncode == 9, done.stderr
     torn = [name for name, size in table.entries().items() if (table.folder / name).stat().st_size > size]
     assert len(torn) == 1
-    options = RemoveOptions(how=WriteOptions(False, True, False), tables=Tables())
-    looked = remove_on_table(table, options, CommitOptions("remove", way, dry_run=True))
+    options = RemoveRequest()
+    looked = remove_on_table(table, options, Committing("remove", way, dry_run=True))
     assert (looked.failed, [one.removed for one in looked.files]) == ([], [4] * 3)
-    report = add_on_table(table, {"columns": ["id"]}, CommitOptions("add", way, dry_run=dry_run))
+    report = add_on_table(table, Request.checked(columns=["id"]), Committing("add", way, dry_run=dry_run))
     assert report.failed == []
     assert [commit.files for commit in report.commits] == ([] if dry_run else [3])
     assert table.rows() == rows

@@ -22,7 +22,7 @@ from parquet_bloom.edit.remove import append_tail, take_off_tail
 from parquet_bloom.errors import LayoutError, ParquetBloomError, RequestError, StorageError
 from parquet_bloom.filters.tails import older_footers, tail_of, tails_of
 from parquet_bloom.format.edits import FooterEdit, edit_footer
-from parquet_bloom.output.target import WriteOptions
+from parquet_bloom.output.target import Writing
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import Tables
@@ -355,7 +355,7 @@ def test_for_tables_a_tail_goes_on_and_off_by_sizes(keys: Path) -> None:
     with OpenFile(keys) as source:
         assert [tail.size for tail, _ in tails_of(source)] == sizes[1::-1]
         assert len(older_footers(source)) == 2
-    how = WriteOptions(overwrite=True, sync=False, force=False)
+    how = Writing(overwrite=True, sync=False, force=False)
     with pytest.raises(LayoutError, match="no tail of ours begins at byte"):
         take_off_tail(file, sizes[0] + 1, how)
     assert take_off_tail(file, sizes[0], how) == sizes[2]

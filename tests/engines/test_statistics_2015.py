@@ -11,7 +11,7 @@ from engines import made
 from engines.asking import DataFusion, duckdb, polars_count, skipped_by_check
 from engines.reading import READERS, assert_equal, source_read_with
 from engines.spelling import counts, spelled
-from parquet_bloom import add_filters, inspect, remove_filters, verify
+from parquet_bloom import Draft2015, add_filters, inspect, remove_filters, verify
 
 TABLES = made.row_groups((*made.ROWS, 40))
 STORED, NOT_STORED = TABLES[:-1], TABLES[-1]
@@ -30,7 +30,7 @@ def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.
     path = tmp_path_factory.mktemp("ours") / "ours.parquet"
     family, strategy = request.param
     add_filters(
-        source, path, columns=made.leaves(source), spec="statistics", hash_family=family, strategy=strategy, fpp=0.01,
+        source, path, columns=made.leaves(source), form=Draft2015(family, strategy), fpp=0.01,
         sync=False,
     )  # fmt: skip
     return path

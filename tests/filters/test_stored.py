@@ -34,7 +34,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("spec", "family"), STYLES, ids=lambda value: str(value))
 def test_all_that_ask_a_filter_agree(keys: Path, tmp_path: Path, spec: str, family: str | None) -> None:
     out = tmp_path / "out.parquet"
-    parquet_bloom.add_filters(keys, out, columns=["id"], spec=spec, hash_family=family, sync=False)
+    parquet_bloom.add_filters(
+        keys, out, columns=["id"], form=parquet_bloom.Draft2015(family) if family else spec, sync=False
+    )
     ids = keys_table()["id"].to_numpy()
     with OpenFile(out) as source:
         filters, leaf = StoredFilters(source), source.footer().leaves[0]

@@ -22,6 +22,7 @@ from corpus import vector_file
 from samples import PYARROW, ROWS, command, digest, keys_table, leftovers, write_keys
 
 import parquet_bloom
+from parquet_bloom import Draft2015
 from parquet_bloom.edit import finish
 from parquet_bloom.errors import FilterFormatError, FilterWarning, LayoutError, RefusedTypeError, RequestError
 from parquet_bloom.format import draft_2015, outline
@@ -34,6 +35,7 @@ from parquet_bloom.kernels import k_probe
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [("orc", "MURMUR128_32"), ("hive", "MURMUR128_32"), ("guava", "MURMUR128_32"), ("guava", "MURMUR128_64")]
+RATES = {".fpp.value": "0.1", ".value": "0.2"}  # of one property under its two names
 RULE = k_probe.KProbeRule("orc", "MURMUR128_32", "integer")
 
 
@@ -181,9 +183,7 @@ def test_guava_knows_no_other_family() -> None:
 
 def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the program on docs/history.md makes: the bytes that a Java program reads, and the same filter from them."""
-    parquet_bloom.add_filters(
-        source, tmp_path / "out.parquet", columns=["id"], spec="statistics", hash_family="guava", sync=False
-    )
+    parquet_bloom.add_filters(source, tmp_path / "out.parquet", columns=["id"], form=Draft2015("guava"), sync=False)
     page = (Path(__file__).parents[2] / "docs" / "history.md").read_text()
     (program,) = [block for block in page.split("```python\n")[1:] if "guava" in block]
     monkeypatch.chdir(tmp_path)
@@ -207,9 +207,7 @@ def test_only_the_footer_changes_and_comes_back(source: Path, tmp_path: Path, fa
     report = parquet_bloom.add_filters(
         source,
         ours,
-        spec="statistics",
-        hash_family=family,
-        strategy=strategy,
+        form=Draft2015(family, strategy),
         sync=False,
         columns=["*"],
         exclude=["colour"],
@@ -315,17 +313,18 @@ def test_a_footer_that_readers_would_refuse(source: Path, tmp_path: Path, monkey
 def test_sizes(source: Path, tmp_path: Path) -> None:
     def added(**options: Any) -> Any:
         files = parquet_bloom.add_filters(
-            source, tmp_path / "x.parquet", columns=["id"], spec="statistics", overwrite=True, sync=False, **options
-        )
+            source, tmp_path / "x.parquet", columns=["id"], overwrite=True, sync=False,
+            **{"form": "statistics", **options},
+        )  # fmt: skip
         return files.files[0].filters[0]
 
     assert added().num_bytes == k_probe.size_for("orc", ROWS, 0.05)[0] // 8
     assert added(fpp=0.01).num_bytes == k_probe.size_for("orc", ROWS, 0.01)[0] // 8
     assert added(ndv=1000).num_bytes == k_probe.size_for("orc", 1000, 0.05)[0] // 8
     conf = {"parquet.enable.bloom.filter": "true", "parquet.expected.entries": "1000"}
-    assert added(conf=conf).num_bytes == added(ndv=1000).num_bytes
+    assert added(form=Draft2015(properties=conf)).num_bytes == added(ndv=1000).num_bytes
     conf |= {"parquet.bloom.filter.fpp.provided": "true", "parquet.bloom.filter.value": "0.01"}
-    assert added(conf=conf).num_bytes == added(ndv=1000, fpp=0.01).num_bytes
+    assert added(form=Draft2015(properties=conf)).num_bytes == added(ndv=1000, fpp=0.01).num_bytes
     cut = added(max_bytes=200)
     assert (cut.num_bytes, cut.reached) == (128, False)
     assert not added(ndv=200).reached, "fewer were announced than there are"
@@ -357,7 +356,7 @@ def test_twins_of_zeros_and_nan(tmp_path: Path) -> None:
     for family, strategy in STYLES:
         ours = tmp_path / "ours.parquet"
         parquet_bloom.add_filters(
-            tmp_path / "x.parquet", ours, spec="statistics", hash_family=family, strategy=strategy, fpp=1e-6,
+            tmp_path / "x.parquet", ours, form=Draft2015(family, strategy), fpp=1e-6,
             overwrite=True, sync=False, columns=["*"],
         )  # fmt: skip
         assert {f.status for f in parquet_bloom.verify(ours).files[0].filters} == {"right"}
@@ -409,36 +408,42 @@ def test_types(tmp_path: Path) -> None:
     [
         ({"placement": "footer"}, "placement='footer' is not for statistics"),
         ({"placement": "chunk-start"}, "lie in the footer itself"),
-        ({"hash_family": "spark"}, "unknown hash family spark; there are: orc, guava, hive"),
-        ({"strategy": "MURMUR"}, "unknown strategy MURMUR"),
-        ({"strategy": "MURMUR128_64"}, "hash family orc has no strategy MURMUR128_64"),
-        ({"hash_family": "hive", "strategy": "MURMUR128_64"}, "hash family hive has no strategy"),
-        ({"spec": "final", "hash_family": "orc"}, "are for spec='statistics', not for final"),
-        ({"spec": "final", "conf": {"parquet.expected.entries": "5"}}, "conf is for spec='statistics'"),
-        ({"conf": {"parquet.enable.bloom.filter": "false"}}, "nothing to add"),
-        ({"conf": {"parquet.enable.bloom.filter": "maybe"}}, "expected true or false"),
-        ({"conf": {"parquet.expected.entries": "many"}}, "expected a number"),
-        ({"conf": {"parquet.expected.entries": "0"}}, "ndv 0 is not positive"),
-        ({"conf": {"parquet.expected.entries": "5"}, "ndv": 5}, "not as both"),
-        ({"conf": {"parquet.bloom.filter.fpp.value": "0.1"}, "fpp": 0.1}, "not as both"),
-        ({"conf": {"parquet.bloom.filter.fpp.value": "low"}}, "expected a rate"),
-        ({"conf": {"parquet.bloom.filter.fpp.value": "2"}}, "fpp 2.0 is not between 0 and 1"),
-        ({"conf": {"parquet.bloom.filter.fpp.value": "0.1", "parquet.bloom.filter.value": "0.2"}}, "differ"),
-        ({"conf": {"parquet.bloom.filter.fpp.provided": "true"}}, "is not given"),
-        ({"conf": {"parquet.bloom.filters": "1"}}, "property parquet.bloom.filters is unknown"),
+        ({"form": Draft2015("spark")}, "unknown hash family spark; there are: orc, guava, hive"),
+        ({"form": Draft2015(strategy="MURMUR")}, "unknown strategy MURMUR"),
+        ({"form": Draft2015(strategy="MURMUR128_64")}, "hash family orc has no strategy MURMUR128_64"),
+        ({"form": Draft2015("hive", "MURMUR128_64")}, "hash family hive has no strategy"),
+        ({"hash_family": "orc"}, r"give form=Draft2015\(family='orc'\)"),
+        ({"spec": "final"}, "spec is a short name of form; give one of the two"),
+        ({"conf": {"parquet.expected.entries": "5"}}, r"give form=Draft2015\(properties={'parquet"),
+        ({"form": Draft2015(properties={"parquet.enable.bloom.filter": "false"})}, "nothing to add"),
+        ({"form": Draft2015(properties={"parquet.enable.bloom.filter": "maybe"})}, "expected true or false"),
+        ({"form": Draft2015(properties={"parquet.expected.entries": "many"})}, "expected a number"),
+        ({"form": Draft2015(properties={"parquet.expected.entries": "0"})}, "ndv 0 is not positive"),
+        ({"form": Draft2015(properties={"parquet.expected.entries": "5"}), "ndv": 5}, "not as both"),
+        ({"form": Draft2015(properties={"parquet.bloom.filter.fpp.value": "0.1"}), "fpp": 0.1}, "not as both"),
+        ({"form": Draft2015(properties={"parquet.bloom.filter.fpp.value": "low"})}, "expected a rate"),
+        ({"form": Draft2015(properties={"parquet.bloom.filter.fpp.value": "2"})}, "fpp 2.0 is not between 0 and 1"),
+        (
+            {"form": Draft2015(properties={f"parquet.bloom.filter{end}": rate for end, rate in RATES.items()})},
+            "differ",
+        ),
+        ({"form": Draft2015(properties={"parquet.bloom.filter.fpp.provided": "true"})}, "is not given"),
+        ({"form": Draft2015(properties={"parquet.bloom.filters": "1"})}, "property parquet.bloom.filters is unknown"),
     ],
 )
 def test_requests_that_make_no_sense(source: Path, tmp_path: Path, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(RequestError, match=reason):
-        parquet_bloom.add_filters(source, tmp_path / "x.parquet", **{"spec": "statistics", **options})
+        parquet_bloom.add_filters(source, tmp_path / "x.parquet", **{"form": "statistics", **options})
     with pytest.raises(RequestError, match=reason):
-        parquet_bloom.write_table(keys_table(), tmp_path / "x.parquet", **{"spec": "statistics", **options})
+        parquet_bloom.write_table(keys_table(), tmp_path / "x.parquet", **{"form": "statistics", **options})
     assert not (tmp_path / "x.parquet").exists()
 
 
 def test_a_rate_that_is_not_provided_does_not_count(source: Path, tmp_path: Path) -> None:
     conf = {"parquet.bloom.filter.fpp.provided": "false", "parquet.bloom.filter.fpp.value": "0.4"}
-    parquet_bloom.add_filters(source, tmp_path / "x.parquet", columns=["id"], spec="statistics", conf=conf, sync=False)
+    parquet_bloom.add_filters(
+        source, tmp_path / "x.parquet", columns=["id"], form=Draft2015(properties=conf), sync=False
+    )
     (first, *_) = parquet_bloom.inspect(tmp_path / "x.parquet").files[0].filters
     assert first.num_bytes == k_probe.size_for("orc", ROWS, 0.05)[0] // 8
 
@@ -687,8 +692,8 @@ def test_rates_of_files(tmp_path: Path) -> None:
     for family, strategy in STYLES:
         for fpp in (0.1, 0.01):
             parquet_bloom.add_filters(
-                tmp_path / "x.parquet", tmp_path / "ours.parquet", spec="statistics", hash_family=family,
-                strategy=strategy, fpp=fpp, overwrite=True, sync=False, columns=["*"],
+                tmp_path / "x.parquet", tmp_path / "ours.parquet", form=Draft2015(family, strategy),
+                fpp=fpp, overwrite=True, sync=False, columns=["*"],
             )  # fmt: skip
             for f in parquet_bloom.verify(tmp_path / "ours.parquet").files[0].filters:
                 assert f.status == "right"

@@ -98,13 +98,13 @@ def _add_filters(rng: Random, file: File) -> None:
     names = [".".join(c.path) for c in file.columns if c.kind.name != "bool" and rng.random() < 0.7]
     if names and rng.random() < 0.9:
         spec = rng.choice(SPECS)
-        family = rng.choice(["orc", "hive", "guava"]) if spec == "statistics" else None
+        form = parquet_bloom.Draft2015(rng.choice(["orc", "hive", "guava"])) if spec == "statistics" else spec
         # Other writers insert a zero only as it is spelled.
         with ExitStack() as foreign:
-            for form in (known, split_block) if rng.random() < 0.7 else ():
-                foreign.enter_context(mock.patch.object(form, "twins", return_value=[]))
+            for module in (known, split_block) if rng.random() < 0.7 else ():
+                foreign.enter_context(mock.patch.object(module, "twins", return_value=[]))
             parquet_bloom.add_filters(
-                file.path, in_place=True, columns=names, spec=spec, hash_family=family,
+                file.path, in_place=True, columns=names, form=form,
                 fpp=rng.choice([0.4, 0.05, 0.001]), sync=False, threads=1,
             )  # fmt: skip
 

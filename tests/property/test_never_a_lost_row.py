@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from samples import digest
 
 import parquet_bloom
+from parquet_bloom import Draft2015
 from parquet_bloom.filters.stored import StoredFilters
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.format.values import operand
@@ -58,8 +59,8 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 FORMS = [
-    ("final",), ("parquet-41",), ("parquet-41-early",), ("parquet-41-raw",),
-    ("statistics",), ("statistics", "hive"), ("statistics", "guava"), ("statistics", "guava", "MURMUR128_32"),
+    "final", "parquet-41", "parquet-41-early", "parquet-41-raw",
+    "statistics", Draft2015("hive"), Draft2015("guava"), Draft2015("guava", "MURMUR128_32"),
 ]  # fmt: skip
 
 
@@ -133,8 +134,8 @@ def test_no_row_is_lost(case: tuple[str, list[list[Any]], list[Any], dict[str, A
         expected = pq.read_table(path)
         parquet_bloom.add_filters(
             path, in_place=True, columns=[name], fpp=options["fpp"], sync=False,
-            **dict(zip(("spec", "hash_family", "strategy"), options["form"], strict=False)),
-            **(options["place"] if options["form"] == ("final",) else {}),
+            form=options["form"],
+            **(options["place"] if options["form"] == "final" else {}),
         )  # fmt: skip
         with OpenFile(path) as source:
             footer = source.footer()

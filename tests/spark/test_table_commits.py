@@ -11,7 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 from plain_table import PlainTable
 
 from parquet_bloom import inspect
-from parquet_bloom.edit.table_commit import CommitOptions
+from parquet_bloom.edit.plan import Request
+from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.spark import table_add
 from parquet_bloom.spark.add import add_filters
@@ -33,7 +34,8 @@ def filters(table: PlainTable) -> list[int]:
 
 
 def add(spark, table, **how):
-    return table_add.add_on_table(spark, table, {"columns": ["id"], "threads": 1}, CommitOptions("add", **how))
+    request = Request.checked(columns=["id"], threads=1, cached=False)
+    return table_add.add_on_table(spark, table, request, Committing("add", **how))
 
 
 @pytest.mark.parametrize("way", ["new-path", "same-path"])

@@ -30,7 +30,7 @@ from parquet_bloom.errors import RequestError, StorageError, TableFormatError, T
 from parquet_bloom.output import s3 as s3_module
 from parquet_bloom.output.draft import Extent
 from parquet_bloom.output.s3 import LEAST, MOST, MOST_PARTS, Part, plan_parts
-from parquet_bloom.output.target import Target, UploadedFile, WriteOptions
+from parquet_bloom.output.target import Target, UploadedFile, Writing
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand, locate
 from parquet_bloom.storage.remote import Location, submit
@@ -504,7 +504,7 @@ def test_a_role_that_pyarrow_assumes_is_the_reason_with_and_without_boto3(
 
     def why(filesystem: fs.FileSystem) -> str:
         with OpenFile(tmp_path / "x.parquet") as source:
-            how = WriteOptions(overwrite=False, sync=False, force=False)
+            how = Writing(overwrite=False, sync=False, force=False)
             target = Target(Location("data/y.parquet", filesystem), how)
             assert target.disk_needed(source, 5) == source.size + 5, "a local file is made of it first"
             with target.begin(source, needed=0) as new:

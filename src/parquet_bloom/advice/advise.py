@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
@@ -45,6 +45,7 @@ from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BOOLEAN, Leaf, join_path
 from parquet_bloom.kernels import split_block
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.columns import named_leaves
@@ -335,10 +336,8 @@ def advise(
     queries: PathLike | None = None,
     engine: str | None = None,
     filesystem: Any = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Advice:
     """Say which columns of a data set should have Bloom filters, what they gain and what they cost; nothing is written.
 
@@ -348,9 +347,8 @@ def advise(
     engine      that will read the files, as "duckdb" or "duckdb@1.4": columns whose filters it does not use, or breaks
                 on (`engines`), are not advised; None: any
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
     progress    is called with a Progress for every column
+    options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
     Reads the footers of up to 500 files, and of each column some 262,144 rows of at least four row groups, up to
     1,048,576 while intervals are wide. The columns of one file are those that `add_filters` without `columns`
@@ -359,11 +357,12 @@ def advise(
     Raises RequestError for a log without a query, or an engine of which nothing is known; FileError and its kinds
     where no footer can be read.
     """
+    refuse_unknown("advise", options, ReadOptions)
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    access = TableAccess.of(catalog_properties, allow_roots)
-    found = find(source, filesystem, refusing(raw_files), access, stored_only=True)
+    access = TableAccess.asked(options)
+    found = find(source, filesystem, refusing(options.get("raw_files", False)), access, stored_only=True)
     return advise_on(found, source, log=log, engine=engine, progress=progress)
 
 

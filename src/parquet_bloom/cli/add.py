@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from parquet_bloom.cli.common import (
     all_option,
-    column_rates,
     columns_options,
     commit_options,
     footer_limits,
+    form_as_value,
     json_option,
     listed,
     memory_option,
@@ -31,6 +32,7 @@ from parquet_bloom.cli.progress import Watch
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.options import AddOptions, Form
 
 
 @click.command("add", cls=Command)
@@ -78,16 +80,17 @@ if TYPE_CHECKING:
 @json_option
 @footer_limits
 @memory_option
+@form_as_value
 def command(
     sources: tuple[str, ...],
+    output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
+    form: Form,
+    fpp: Rate | Mapping[str, Rate] | None,
     as_json: bool,
     show_all: bool,
-    fpp: Rate | None,
-    column_fpp: tuple[str, ...],
-    properties: tuple[str, ...],
-    **options: Any,
+    **options: Unpack[AddOptions],
 ) -> int:
     """Add Bloom filters to Parquet files; no other byte changes.
 
@@ -103,23 +106,23 @@ def command(
     changes no row; neither --output nor --in-place is given.
     """
     from parquet_bloom.change import add_filters
-    from parquet_bloom.format.forms.known import format_named
-    from parquet_bloom.format.properties import parse_properties
+    from parquet_bloom.format.forms.known import form_of
     from parquet_bloom.report.added import print_added, print_commits
 
-    form = format_named(options["spec"])
     with Watch("add", quiet=as_json) as watch:
         report = add_filters(
             sources,
+            output,
             columns=listed(columns),
             exclude=listed(exclude),
-            fpp=column_rates(fpp, column_fpp),
-            conf=parse_properties(properties),
+            form=form,
+            fpp=fpp,
             progress=watch.files,
             **options,
         )
-    if form.breaks and any(f.filters for f in report.files):
-        note(f"warning: {form.breaks} fail on files with {form.name} filters")
+    built = form_of(form)
+    if built.breaks and any(f.filters for f in report.files):
+        note(f"warning: {built.breaks} fail on files with {built.name} filters")
     for warning in dict.fromkeys(one for file in report.files for one in file.warnings):
         note(f"warning: {warning}")
     say_table_notes(sources, report)

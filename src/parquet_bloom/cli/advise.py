@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -20,6 +22,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 
 @click.command("advise", cls=Command)
@@ -38,11 +41,9 @@ def command(
     sources: tuple[str, ...],
     queries: str | None,
     engine: str | None,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     show_all: bool,
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Say which columns should have filters, what they gain and cost.
 
@@ -62,10 +63,8 @@ def command(
             sources,
             queries=queries,
             engine=engine,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
             progress=watch.files,
+            **options,
         )
     if as_json:
         print_json("advise", advice)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -25,6 +27,7 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 _SHORT = 60  # characters of names in a line of text
 
@@ -43,14 +46,12 @@ _SHORT = 60  # characters of names in a line of text
 def command(
     sources: tuple[str, ...],
     explain: bool,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     range_values: int,
     min_skipped: float | None,
     output_format: str,
     show_all: bool,
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Say which row groups can match a predicate; no data is read.
 
@@ -74,10 +75,8 @@ def command(
             sources,
             predicate,
             range_values=range_values,
-            raw_files=raw_files,
             progress=watch.files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
     kept = len(verdicts) - verdicts.skipped
     asked = [] if min_skipped is None else [gates.min_skipped(verdicts, min_skipped)]
@@ -88,7 +87,7 @@ def command(
     elif not quiet():
         skipping.print_checked(verdicts, explain, show_all, say, lambda: say_unused(verdicts.unused))
         short = sources if sum(map(len, sources)) <= _SHORT or named_table(sources) else ("FILES",)
-        command = skipping.adding(verdicts.columns, short, catalog_properties)
+        command = skipping.adding(verdicts.columns, short, options.get("catalog_properties"))
         *lines, last = skipping.unfiltered_lines(verdicts.columns) or [""]
         for text in lines:
             say(text, "magenta")

@@ -17,8 +17,9 @@ import click
 from parquet_bloom.cli.groups import COLUMN, FILE, SIZE
 from parquet_bloom.cli.process import talk
 from parquet_bloom.cli.progress import Watch
-from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, worded
+from parquet_bloom.errors import FilterWarning, Parameter, RequestError, TableWarning, parameter, worded
 from parquet_bloom.limits import RANGE_VALUES, set_limits
+from parquet_bloom.options import Draft2015, Form, FormName
 from parquet_bloom.report.gates import Gate
 from parquet_bloom.report.text import (
     MOST_REASONS,
@@ -36,10 +37,12 @@ from parquet_bloom.storage.shown import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.kernels.k_probe import Family, Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {
-    "conf": "--property",
+    "form": "--spec",
+    "properties": "--property",
     "names": "--engine",
     "kinds": "--kind",
     "catalog_properties": "--catalog-property",
@@ -219,6 +222,42 @@ sources_argument = click.argument("sources", nargs=-1, required=True, type=FILE,
 def listed(values: Sequence[str]) -> list[str] | None:
     """Give None for an option that was not given, so that the library takes its default."""
     return list(values) or None
+
+
+def form_as_value(function: F) -> F:
+    """--spec and what belongs to it as `form`, --fpp and --column-fpp as `fpp`: as the library takes them."""
+
+    @functools.wraps(function)
+    def joined(
+        *args: Any,
+        spec: FormName,
+        hash_family: Family | None,
+        strategy: Strategy | None,
+        properties: Sequence[str],
+        fpp: Rate | None,
+        column_fpp: Sequence[str],
+        **options: Any,
+    ) -> Any:
+        form = _form(spec, hash_family, strategy, properties)
+        return function(*args, form=form, fpp=column_rates(fpp, column_fpp), **options)
+
+    return cast(F, joined)
+
+
+def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:
+    """Raises RequestError for a form that there is not, and where another than statistics is given a style."""
+    from parquet_bloom.format.forms.known import format_named
+    from parquet_bloom.format.properties import parse_properties
+
+    name = format_named(spec).name
+    only = parameter("form", "statistics") + f", not for {name}"
+    if name == "statistics":
+        return Draft2015(family or "orc", strategy, parse_properties(properties))
+    if properties:
+        raise RequestError(parameter("properties") + " is for " + only)
+    if family is not None or strategy is not None:
+        raise RequestError(parameter("hash_family") + " and " + parameter("strategy") + " are for " + only)
+    return spec
 
 
 def column_rates(fpp: Rate | None, column_fpp: Sequence[str]) -> Rate | Mapping[str, Rate] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -22,6 +22,7 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import COLUMN, FILE, Commands
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import headline
 
 if TYPE_CHECKING:
@@ -74,10 +75,8 @@ def build(
     output: str,
     overwrite: bool,
     sync: bool,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Build an index over columns of Parquet files or folders, of the files of a table, or of one Lance data set.
 
@@ -97,10 +96,8 @@ def build(
             probability=probability,
             overwrite=overwrite,
             sync=sync,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
             progress=watch.files,
+            **options,
         )
     if as_json:
         print_json("index-build", report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -27,6 +29,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 
 @click.command("inspect", cls=Command)
@@ -47,9 +50,7 @@ def command(
     as_json: bool,
     assert_filters: tuple[str, ...],
     output_format: str,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Show the filters of Parquet files, and what is wrong with them.
 
@@ -71,10 +72,8 @@ def command(
             columns=listed(columns),
             exclude=listed(exclude),
             progress=watch.files,
-            raw_files=raw_files,
             assert_filters=listed(assert_filters),
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
     asked = [gates.assert_filters(report.files, assert_filters)] if assert_filters else []
     say_notes(report.notes)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 import click
 
@@ -26,10 +26,17 @@ from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import ReadOptions
 from parquet_bloom.report.text import visible
 
 _FORMATS = ("table", "csv", "json", "ndjson", "parquet", "arrow")
 _TABLE_ROWS = 1000  # a table is laid out in memory; without --limit it ends here, and says so
+
+
+class _Asked(ReadOptions):
+    """What is passed on as it comes."""
+
+    range_values: int
 
 
 @click.command("read", cls=Command)
@@ -58,10 +65,7 @@ def command(
     form: str | None,
     explain: bool,
     indexes: tuple[str, ...],
-    range_values: int,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
+    **options: Unpack[_Asked],
 ) -> int:
     """Read the rows that match a predicate, or all rows.
 
@@ -88,11 +92,8 @@ def command(
             sources,
             where,
             index=list(indexes) or None,
-            range_values=range_values,
-            raw_files=raw_files,
             progress=watch.files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
         schema = scan.projected_schema(names)
         found = rows.limited(scan.to_batches(names), _TABLE_ROWS + 1 if cut else limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -25,6 +25,9 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
 
+if TYPE_CHECKING:
+    from parquet_bloom.options import RemoveOptions
+
 
 @click.command("remove", cls=Command)
 @sources_argument
@@ -38,11 +41,12 @@ from parquet_bloom.cli.progress import Watch
 @footer_limits
 def command(
     sources: tuple[str, ...],
+    output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     as_json: bool,
     show_all: bool,
-    **options: Any,
+    **options: Unpack[RemoveOptions],
 ) -> int:
     """Take Bloom filters out again, all forms.
 
@@ -58,7 +62,7 @@ def command(
 
     with Watch("remove", quiet=as_json) as watch:
         report = remove_filters(
-            sources, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
+            sources, output, columns=listed(columns), exclude=listed(exclude), progress=watch.files, **options
         )
     say_table_notes(sources, report)
     if as_json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -17,6 +19,7 @@ from parquet_bloom.cli.common import (
 from parquet_bloom.cli.groups import FILE, Command
 from parquet_bloom.cli.predicate import either_way, split
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 
 @click.command("report", cls=Command)
@@ -36,10 +39,8 @@ def command(
     where: str | None,
     count_rows: bool,
     overwrite: bool,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Write one HTML page about files and their filters.
 
@@ -64,10 +65,8 @@ def command(
             where=where,
             count_rows=count_rows,
             overwrite=overwrite,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
             progress=watch.files,
+            **options,
         )
     if as_json:
         print_json("report", page)

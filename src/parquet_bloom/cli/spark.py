@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from parquet_bloom._version import __version__
 from parquet_bloom.cli.common import (
-    column_rates,
     columns_options,
     commit_options,
+    form_as_value,
     listed,
     print_json,
     quiet,
@@ -22,6 +22,7 @@ from parquet_bloom.cli.spark_look import COMMANDS, open_session, paths_argument,
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
+    from parquet_bloom.options import Form, SparkAddOptions
 
 
 # --- spark ----------------------------------------------------------------------------------------
@@ -84,19 +85,20 @@ def command() -> None:
 @click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
 @report_options
+@form_as_value
 def add(
     paths: tuple[str, ...],
+    output: str | None,
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
-    fpp: Rate | None,
-    column_fpp: tuple[str, ...],
-    properties: tuple[str, ...],
+    form: Form,
+    fpp: Rate | Mapping[str, Rate] | None,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
-    **options: Any,
+    **options: Unpack[SparkAddOptions],
 ) -> int:
     """Add Bloom filters to the files of folders; a file is either old or new and whole at any time.
 
@@ -106,12 +108,10 @@ def add(
 
     Running it again does only what is missing. Exit status 2 if a file failed; --report FILE has all of their errors.
     """
-    from parquet_bloom.format.properties import parse_properties
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.frames import refuse_existing, write_report
     from parquet_bloom.spark.progress import watched
 
-    rates = column_rates(fpp, column_fpp)
     with open_session(master, conf, py_files) as spark, watched(spark, quiet()) as progress:
         if report is not None:
             refuse_existing(spark, report)
@@ -120,8 +120,9 @@ def add(
             paths,
             columns=listed(columns),
             exclude=listed(exclude),
-            fpp=rates,
-            conf=parse_properties(properties) if properties else None,
+            form=form,
+            fpp=fpp,
+            output=output,
             progress=progress,
             **options,
         )

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import click
 
@@ -26,6 +26,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import ReadOptions, TableOptions
 
 if TYPE_CHECKING:
     pass
@@ -171,14 +172,13 @@ def inspect(
     paths: tuple[str, ...],
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     limit: int,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
+    **options: Unpack[TableOptions],
 ) -> int:
     """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
 
@@ -196,8 +196,7 @@ def inspect(
             paths,
             listed(columns),
             listed(exclude),
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
 
@@ -214,14 +213,13 @@ def verify(
     columns: tuple[str, ...],
     exclude: tuple[str, ...],
     sample: int | None,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     limit: int,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
+    **options: Unpack[TableOptions],
 ) -> int:
     """Check that every stored value is admitted by its filter. Prints those that are not right.
 
@@ -242,8 +240,7 @@ def verify(
             listed(columns),
             listed(exclude),
             sample,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
         totals, status = _finish(spark, job, _Printout(shown, sums, "status <> 'right'", limit, report, as_json))
     return status or (1 if totals["wrong"] else 0)
@@ -261,15 +258,13 @@ def check(
     paths: tuple[str, ...],
     predicate: str,
     range_values: int,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     limit: int,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Say which row groups can match, NaN being the largest value; prints those that can.
 
@@ -293,9 +288,7 @@ def check(
             paths,
             predicate,
             range_values=range_values,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
         totals, status = _finish(spark, job, _Printout(shown, sums, "NOT skipped", limit, report, as_json))
     return status or (0 if totals["kept"] else 1)
@@ -313,15 +306,13 @@ def prune(
     paths: tuple[str, ...],
     predicate: str,
     range_values: int,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     limit: int,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
     report: str | None,
     as_json: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """List the files that may hold a match, and which row groups of them; --report FILE for all of them.
 
@@ -341,9 +332,7 @@ def prune(
             paths,
             predicate,
             range_values=range_values,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
         totals, status = _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))
     return status or (0 if totals["left"] else 1)
@@ -365,13 +354,11 @@ def read(
     columns: str | None,
     output: str | None,
     range_values: int,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
     limit: int,
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Rows, by Spark's own reader, from the files that filters of any form leave. NaN is the largest value.
 
@@ -394,9 +381,7 @@ def read(
                 where,
                 names,
                 range_values=range_values,
-                raw_files=raw_files,
-                catalog_properties=catalog_properties,
-                allow_roots=allow_roots,
+                **options,
             )
             if output is not None:
                 frame.write.parquet(storages(spark, (), output).absolute(output))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -26,6 +28,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 
 @click.command("status", cls=Command)
@@ -46,9 +49,7 @@ def command(
     assert_filters: tuple[str, ...],
     assert_complete: bool,
     output_format: str,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Say which columns lack filters, and which have lost some.
 
@@ -73,10 +74,8 @@ def command(
             columns=listed(columns),
             exclude=listed(exclude),
             assert_filters=listed(assert_filters),
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
             progress=watch.files,
+            **options,
         )
     asked = gates.status_gates(report, assert_filters, assert_complete)
     say_notes(report.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import click
 
 from parquet_bloom.cli.common import (
@@ -27,6 +29,7 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import Command
 from parquet_bloom.cli.progress import Watch
+from parquet_bloom.options import ReadOptions
 
 
 @click.command("verify", cls=Command)
@@ -48,9 +51,7 @@ def command(
     show_all: bool,
     as_json: bool,
     output_format: str,
-    raw_files: bool,
-    catalog_properties: dict[str, str] | None,
-    allow_roots: tuple[str, ...],
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Check that each filter admits every stored value of its column.
 
@@ -74,9 +75,7 @@ def command(
             exclude=listed(exclude),
             sample=sample,
             progress=watch.files,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
+            **options,
         )
     say_notes(report.notes)
     gate = gates.none_wrong(report.files)

@@ -22,7 +22,7 @@ from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.output.target import Target, WriteOptions, outputs_of
+from parquet_bloom.output.target import Target, outputs_of
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.paths import DataFile
@@ -40,9 +40,7 @@ def add_as(
     progress: ProgressCallback | None = None,
 ) -> AddReport:
     """Carry out a checked request; the other parameters are those of add_filters."""
-    outputs, tables, notes = outputs_of(
-        source, output, request.in_place, request.overwrite, request.force, raw_files, filesystem
-    )
+    outputs, tables, notes = outputs_of(source, output, request.how, raw_files, filesystem)
     meter = Meter(progress, list(outputs.targets), unit="filters")
     with Workers(request.threads or processors()) as workers:
         run = Run(request, workers, tables, lambda _, done, parts: meter.part(done, parts))
@@ -69,7 +67,7 @@ def add_file(
     columns  that were chosen elsewhere, by their index; see plan.planned
     Raises as add_filters does for one file.
     """
-    with opened(file, run.request.in_place and not run.request.dry_run) as source:
+    with opened(file, run.request.how.in_place and not run.request.how.dry_run) as source:
         return add_to(source, file, target, run, built, columns)
 
 
@@ -83,18 +81,8 @@ def add_to(
 ) -> AddedFile:
     """As add_file, for a file that is open."""
     started = time.perf_counter()
-    request, whole = run.request, run.whole or source
-    to = Target(
-        target,
-        WriteOptions(
-            request.overwrite or request.in_place,
-            request.sync,
-            request.force,
-            request.cached,
-            request.read_back,
-            request.append,
-        ),
-    )
+    request, how, whole = run.request, run.request.how, run.whole or source
+    to = Target(target, how)
     footer = source.footer()
     with uncollected():
         file_plan = planned(source, run, columns)
@@ -104,13 +92,13 @@ def add_to(
     report.take_plan(file_plan, footer.leaves, request)
     report.planned_bytes = upper_bound(footer, file_plan, request.form)
     report.bytes_needed = to.disk_needed(whole, report.planned_bytes + 4096 * (1 + len(file_plan.sizings)))
-    report.dry_run = request.dry_run
+    report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
-    if file_plan.sizings or not request.in_place:
-        to.check(file, request.in_place, run.tables)
+    if file_plan.sizings or not how.in_place:
+        to.check(file, run.tables)
     if file_plan.sizings and request.at_chunk_start:
-        check_movable(source.path, footer, request.force)
-    if not request.dry_run:
+        check_movable(source.path, footer, how.force)
+    if not how.dry_run:
         report.add_transfer(_carry_out(source, footer, file_plan, to, run, report, built), whole)
     report.seconds = time.perf_counter() - started
     return report
@@ -125,13 +113,13 @@ def _carry_out(
     report: AddedFile,
     built: BuiltElsewhere | None,
 ) -> Transfer:
-    request, whole = run.request, run.whole or source
+    request, how, whole = run.request, run.request.how, run.whole or source
     report.bytes_after = source.size
-    copied = not request.in_place and request.copies
+    copied = not how.in_place and request.copies
     if not file_plan.sizings:
         return to.copy(source) if copied else Transfer()
     needed = report.bytes_needed
-    if request.as_tail and not request.append:
+    if request.as_tail and not how.append:
         needed -= to.disk_needed(whole, 0)  # a clone takes no room, and a copy is refused where there is none
     with to.begin(whole, needed) as new:
         written = Writer(source, footer, file_plan, run, built).write(new)

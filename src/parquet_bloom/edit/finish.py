@@ -148,7 +148,7 @@ def check_footer_size(source: OpenFile, data: bytes) -> None:
     """Raise LayoutError for a footer that readers would refuse."""
     if len(data) > _FOOTER_BYTES:
         reason = f"nothing was changed: the footer would take {len(data):,} bytes, and readers refuse 100 MB"
-        ways = "choose fewer columns, a higher " + parameter("fpp") + ", or " + parameter("spec", "final")
+        ways = "choose fewer columns, a higher " + parameter("fpp") + ", or " + parameter("form", "final")
         raise LayoutError(source.path, f"{reason}; " + ways)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from parquet_bloom._version import __version__
 from parquet_bloom.arguments import column_names
@@ -15,10 +16,12 @@ from parquet_bloom.facts.advice import check_engine, danger_of
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms.form import Format, Placement, Rate, Sizing
-from parquet_bloom.format.forms.known import FORMATS, format_named
+from parquet_bloom.format.forms.known import FORMATS, form_of
 from parquet_bloom.format.properties import sizes_from
 from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
+from parquet_bloom.options import Draft2015, Form, ReplaceOption, RequestOptions, WriteOptions, asked_form, part
+from parquet_bloom.output.target import Writing
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.table_folders import Tables
@@ -51,30 +54,15 @@ class Plan:
         return sorted({column for _, column in self.sizings})
 
 
-class WriteKeywords(TypedDict, total=False):
-    """How the new files are written: the fields of Request that are passed on as they come."""
-
-    in_place: bool
-    overwrite: bool
-    replace: bool
-    sync: bool
-    force: bool
-    dry_run: bool
-    read_back: bool
-    append: bool
-    cached: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is to be done with every file: made and checked once, by `checked`, and sent to executors as it is.
 
-    columns ... append  as add_filters has them
-    form             of the filters, in the style that hash_family and strategy name
-    max_bytes        the most a bitset may take, a power of two
-    threads          None: as many as there are processors
-    cached           as output.atomic_file.AtomicFile has it
-    copies           a file that gets no filter is copied to its output
+    columns ... replace  as add_filters has them
+    form       of the filters
+    max_bytes  a power of two; None: whatever the form allows
+    copies     a file that gets no filter is copied to its output
+    how        its new version is written
     """
 
     columns: tuple[str, ...] | None
@@ -82,20 +70,18 @@ class Request:
     form: Format
     placement: Placement
     fpp: Rate | Mapping[str, Rate] | None
-    ndv: int | None
-    max_bytes: int
-    threads: int | None
+    ndv: int | None = None
+    max_bytes: int | None = None
+    threads: int | None = None
     engine: str | None = None
-    in_place: bool = False
-    overwrite: bool = False
     replace: bool = False
-    sync: bool = True
-    force: bool = False
-    dry_run: bool = False
-    read_back: bool = False
-    append: bool = False
-    cached: bool = True
     copies: bool = True
+    how: Writing = field(default_factory=Writing)
+
+    @property
+    def bitset_bytes(self) -> int:
+        """The most that a bitset may take."""
+        return self.form.max_bytes if self.max_bytes is None else self.max_bytes
 
     @property
     def at_chunk_start(self) -> bool:
@@ -114,7 +100,7 @@ class Request:
             return ""
         rates = dict(sorted(self.fpp.items())) if isinstance(self.fpp, Mapping) else self.fpp
         form = [self.form.name, dict(self.form.described)]
-        asked = [__version__, form, self.exclude, rates, self.ndv, self.max_bytes, self.engine]
+        asked = [__version__, form, self.exclude, rates, self.ndv, self.bitset_bytes, self.engine]
         return json.dumps(asked, sort_keys=True, default=str)
 
     @classmethod
@@ -123,37 +109,58 @@ class Request:
         *,
         columns: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
-        spec: str = "final",
-        placement: str | None = None,
-        hash_family: str | None = None,
-        strategy: str | None = None,
+        form: Form | None = None,
         fpp: Rate | Mapping[str, Rate] | None = None,
-        ndv: int | None = None,
-        conf: Mapping[str, str] | None = None,
-        max_bytes: int | None = None,
-        threads: int | None = None,
-        engine: str | None = None,
-        **how: Unpack[WriteKeywords],
+        cached: bool = True,
+        **options: Unpack[RequestOptions],
     ) -> Request:
-        """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds."""
-        fpp, ndv = with_properties(conf, spec, fpp, ndv)
-        form, at = check_request(spec, placement, fpp, threads)
+        """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds.
+
+        cached  as output.new_file.NewFile has it
+        """
+        asked = asked_form(form, options.get("spec"))
+        asked, fpp, ndv = with_properties(asked, fpp, options.get("ndv"))
+        built_as = form_of(asked)
+        threads, engine = options.get("threads"), options.get("engine")
+        at = _place(built_as, options.get("placement"))
+        if threads is not None and threads < 1:
+            raise RequestError(f"threads {threads} is not positive")
+        check_fpp(fpp, built_as)
         columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
+        how = dataclasses.replace(Writing.of(part(WriteOptions, options)), cached=cached)
         _check_append(at, how)
         if engine is not None:
             check_engine(engine)
         return cls(
             columns=None if columns is None else tuple(columns),
             exclude=None if exclude is None else tuple(exclude),
-            form=form.styled(hash_family, strategy),
+            form=built_as,
             placement=at,
             fpp=dict(fpp) if isinstance(fpp, Mapping) else fpp,
             ndv=ndv,
-            max_bytes=check_sizes(ndv, max_bytes, form),
+            max_bytes=check_sizes(ndv, options.get("max_bytes"), built_as),
             threads=threads,
             engine=engine,
-            **how,
+            how=how,
+            **part(ReplaceOption, options),
         )
+
+    def wished(self, columns: Sequence[str], fpp: Rate | Mapping[str, Rate] | None, max_bytes: int | None) -> Request:
+        """The same for a table whose properties name columns, with their rates and size where the caller names none.
+
+        Raises RequestError for what is no rate, or no size.
+        """
+        check_fpp(fpp, self.form)
+        return dataclasses.replace(
+            self,
+            columns=tuple(columns),
+            fpp=fpp if self.fpp is None else self.fpp,
+            max_bytes=check_sizes(None, max_bytes, self.form) if self.max_bytes is None else self.max_bytes,
+        )
+
+    def written(self, **changes: Unpack[WriteOptions]) -> Request:
+        """The same, with its new versions written in another way."""
+        return dataclasses.replace(self, how=dataclasses.replace(self.how, **changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +180,13 @@ class Run:
     whole: OpenFile | None = None
 
 
-def _check_append(at: Placement, how: WriteKeywords) -> None:
-    if not how.get("append"):
+def _check_append(at: Placement, how: Writing) -> None:
+    if not how.append:
         return
-    if at != "tail" or not how.get("in_place"):
+    if at != "tail" or not how.in_place:
         both = parameter("placement", "tail") + " and " + parameter("in_place", True)
         raise RequestError(parameter("append", True) + " is for " + both)
-    if how.get("read_back"):
+    if how.read_back:
         which = parameter("append", True) + " and " + parameter("read_back", True)
         raise RequestError(which + " exclude each other: what is behind the file counts at once")
 
@@ -194,52 +201,45 @@ def check_fpp(fpp: Rate | Mapping[str, Rate] | None, form: Format = FORMATS["fin
             raise RequestError(f"fpp {rate} is not between 0 and 1")
 
 
-def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["final"]) -> int:
-    """Refuse impossible sizes; return the largest power of two of bytes that a filter may take."""
+def check_sizes(ndv: int | None, max_bytes: int | None, form: Format = FORMATS["final"]) -> int | None:
+    """Refuse impossible sizes; return the largest power of two of bytes that a filter may take, None as it is."""
     if ndv is not None and ndv < 1:
         raise RequestError(f"ndv {ndv} is not positive")
     if max_bytes is None:
-        return form.max_bytes
+        return None
     if max_bytes < split_block.MIN_BYTES:
         given = parameter("max_bytes") + f" {max_bytes}"
         raise RequestError(given + f" is less than the smallest filter, {split_block.MIN_BYTES} bytes")
     return min(1 << (max_bytes.bit_length() - 1), form.max_bytes)
 
 
-def check_request(
-    spec: str,
-    placement: str | None,
-    fpp: Rate | Mapping[str, Rate] | None,
-    threads: int | None,
-) -> tuple[Format, Placement]:
-    """Refuse what makes no sense whatever the file holds; the form, and where its filters go."""
-    form = format_named(spec)
+def _place(form: Format, placement: Placement | None) -> Placement:
+    """Where filters of a form go. Raises RequestError for a place that it does not allow."""
     at = next((one for one in form.placements if placement in (one, None)), None)
     if placement is not None and at is None:
         allowed = ", ".join(form.placements) or "none, its filters lie in the footer itself"
-        raise RequestError(parameter("placement", placement) + f" is not for {spec}, which allows: {allowed}")
-    if threads is not None and threads < 1:
-        raise RequestError(f"threads {threads} is not positive")
-    check_fpp(fpp, form)
-    return form, at or "footer"
+        raise RequestError(parameter("placement", placement) + f" is not for {form.name}, which allows: {allowed}")
+    return at or "footer"
 
 
 def with_properties(
-    conf: Mapping[str, str] | None, spec: str, fpp: Rate | Mapping[str, Rate] | None, ndv: int | None
-) -> tuple[Rate | Mapping[str, Rate] | None, int | None]:
-    """Take fpp and ndv from the draft's Hadoop properties.
+    form: Form, fpp: Rate | Mapping[str, Rate] | None, ndv: int | None
+) -> tuple[Form, Rate | Mapping[str, Rate] | None, int | None]:
+    """Take fpp and ndv from the draft's Hadoop properties: the form without these, and the two.
 
-    Raises RequestError where a property and an argument say the same thing, and for other forms than statistics.
+    Raises RequestError where a property and an argument say the same thing.
     """
-    if not conf:
-        return fpp, ndv
-    if spec != "statistics":
-        raise RequestError(parameter("conf") + " is for " + parameter("spec", "statistics") + f", not for {spec}")
-    rate, entries = sizes_from(conf)
+    if not isinstance(form, Draft2015) or not form.properties:
+        return form, fpp, ndv
+    rate, entries = sizes_from(form.properties)
     if (rate is not None and fpp is not None) or (entries is not None and ndv is not None):
-        ways = parameter("fpp") + " and " + parameter("ndv") + " or in " + parameter("conf")
+        ways = parameter("fpp") + " and " + parameter("ndv") + " or in " + parameter("properties")
         raise RequestError("give a rate and a number of values as " + ways + ", not as both")
-    return (fpp if rate is None else rate), (ndv if entries is None else entries)
+    return (
+        dataclasses.replace(form, properties=None),
+        fpp if rate is None else rate,
+        ndv if entries is None else entries,
+    )
 
 
 def plan(footer: Footer, request: Request) -> Plan:
@@ -286,11 +286,11 @@ def plan(footer: Footer, request: Request) -> Plan:
 
 def _sizing(footer: Footer, rate: Rate, request: Request) -> Sizing:
     if rate != "auto":
-        return Sizing(rate, request.ndv, request.max_bytes)
+        return Sizing(rate, request.ndv, request.bitset_bytes)
     # An error makes a reader read a row group. One figure a column: small chunks are built together.
     groups = footer.metadata.row_groups or ()
     sizes = sorted(sum(max(c.meta_data.total_compressed_size or 0, 0) for c in group.columns) for group in groups)
-    return Sizing(0.0, request.ndv, request.max_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)
+    return Sizing(0.0, request.ndv, request.bitset_bytes, in_vain=sizes[len(sizes) // 2] if sizes else 0)
 
 
 def rates_of(leaves: Sequence[Leaf], fpp: Rate | Mapping[str, Rate] | None, default: float) -> dict[int, Rate]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.finish import check_written, write_footer
@@ -23,7 +23,7 @@ from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.output.target import Target, WriteOptions
+from parquet_bloom.output.target import Target, Writing
 from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, Outputs
@@ -83,7 +83,7 @@ def _check_last(source: OpenFile, tail: Tail, has: Collection[ChunkKey]) -> None
 
 
 def write_beginning(source: OpenFile, before: OpenFile, to: Target) -> Transfer:
-    """Make the target the beginning of a file: where `append` says so by cutting off the file itself.
+    """Make the target the beginning of a file: where `how.append` says so by cutting off the file itself.
 
     source  the file; before  the same, as if it ended earlier
     """
@@ -115,11 +115,11 @@ def append_tail(
     """
     if "tail" not in run.request.form.placements:
         raise RequestError(parameter("placement", "tail") + f" is not for {run.request.form.name}")
-    request = dataclasses.replace(run.request, placement="tail", in_place=True)
+    request = dataclasses.replace(run.request.written(in_place=True), placement="tail")
     return add_file(file, file, dataclasses.replace(run, request=request), built, columns)
 
 
-def take_off_tail(file: DataFile, size: int, how: WriteOptions) -> int:
+def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
     """Undo `append_tail`: the file ends at byte `size` again, if nothing but tails of ours lies behind that.
 
     how      `overwrite` is implied; with `append` the file itself becomes shorter, else a clone or copy replaces it
@@ -140,35 +140,34 @@ def take_off_tail(file: DataFile, size: int, how: WriteOptions) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveOptions:
-    """What goes, and how the new version is written: as remove_filters has them.
+class RemoveRequest:
+    """What goes: as remove_filters has them.
 
+    how     the new version is written
     tables  that must not be changed
     """
 
     columns: Sequence[str] | None = None
     exclude: Sequence[str] | None = None
     last: bool = False
-    in_place: bool = False
-    dry_run: bool = False
-    how: WriteOptions
-    tables: Tables
+    how: Writing = field(default_factory=Writing)
+    tables: Tables = field(default_factory=Tables)
 
     def __post_init__(self) -> None:
         if self.last and (self.columns is not None or self.exclude is not None):
             raise RequestError(parameter("last", True) + " takes off a whole tail; name no columns")
-        if self.how.append and not self.in_place:
+        if self.how.append and not self.how.in_place:
             raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
 
 
 def remove_as(
-    options: RemoveOptions, outputs: Outputs, notes: list[str], progress: ProgressCallback | None = None
+    request: RemoveRequest, outputs: Outputs, notes: list[str], progress: ProgressCallback | None = None
 ) -> RemoveReport:
     """Carry it out for files whose outputs are known."""
 
     def work(file: DataFile) -> RemovedFile:
-        with opened(file, options.in_place and not options.dry_run) as source:
-            return remove_from(source, outputs.targets[file], options)
+        with opened(file, request.how.in_place and not request.how.dry_run) as source:
+            return remove_from(source, outputs.targets[file], request)
 
     files = list(outputs.targets)
     results = each(files, work, outputs.single, outputs.failed, Meter(progress, files))
@@ -186,12 +185,12 @@ def chunks_of(footer: Footer, wanted: Collection[int]) -> list[ChunkKey]:
     ]
 
 
-def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> RemovedFile:
+def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> RemovedFile:
     """Take filters out of one file that is open. Raises as remove_filters does for one file."""
     started = time.perf_counter()
-    how, in_place, last = options.how, options.in_place, options.last
+    how, in_place, last = request.how, request.how.in_place, request.last
     to = Target(target, how)
-    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, options.columns, options.exclude)}
+    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, request.exclude)}
     whole, without = source, peeled(source, wanted, last)
     source = without.source
     footer = source.footer()
@@ -199,11 +198,11 @@ def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> R
     gone = without.gone.union(chunks)
     names = [footer.leaves[j].name for j in sorted({j for _, j in gone})]
     report = RemovedFile(source.path, str(target), len(gone), names, 0, whole.size, source.size)
-    report.dry_run = options.dry_run
+    report.dry_run = how.dry_run
     report.remote = source.is_remote or not to.is_local
     report.tails = without.tails
     if chunks or without.tails or not in_place:
-        to.check(whole.location, in_place, options.tables)
+        to.check(whole.location, request.tables)
     if chunks and how.append:
         reason = "has filters that lie in no tail of its end, which only a new version can be without; leave out "
         raise LayoutError(source.path, reason + parameter("append"))
@@ -212,7 +211,7 @@ def remove_from(source: OpenFile, target: Location, options: RemoveOptions) -> R
     spans = dict.fromkeys(here) | spans_of(source, footer, here)
     removal = Removal((), tuple(spans)) if without.holds else plan_removal(source.path, footer, spans, how.force)
     report.bytes_stay = len(removal.stays)
-    if options.dry_run:
+    if how.dry_run:
         return report
     if not chunks:
         if without.tails:

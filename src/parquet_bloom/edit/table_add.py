@@ -16,7 +16,6 @@ from parquet_bloom.edit.plan import (
     Request,
     Run,
     SkippedColumn,
-    check_sizes,
     plan,
     planned,
     rates_of,
@@ -24,7 +23,7 @@ from parquet_bloom.edit.plan import (
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
 from parquet_bloom.edit.table_commit import (
     THROUGH_LOG,
-    CommitOptions,
+    Committing,
     FileWork,
     Worked,
     change_table,
@@ -198,21 +197,19 @@ class Settled:
 
     def _nothing(self, file: TableFile, size: int, skipped: Sequence[SkippedColumn], row_groups: int = 0) -> AddedFile:
         report = AddedFile(source=str(file), output=str(file), row_groups=row_groups, columns=[], bytes_before=size)
-        report.bytes_after = 0 if self._request.dry_run else size
-        report.skipped, report.dry_run, report.remote = list(skipped), self._request.dry_run, not file.is_local
+        report.bytes_after = 0 if self._request.how.dry_run else size
+        report.skipped, report.dry_run, report.remote = list(skipped), self._request.how.dry_run, not file.is_local
         return report
 
 
 # --- adding ---------------------------------------------------------------------------------------
 
-Arguments = Mapping[str, Any]  # of Request.checked
-
 
 def add_on_table(
-    table: Table, arguments: Arguments, how: CommitOptions, progress: ProgressCallback | None = None
+    table: Table, request: Request, how: Committing, progress: ProgressCallback | None = None
 ) -> AddReport:
     """Add filters to the files of a table that lack them, and commit. Raises as add_filters does for a table."""
-    snapshot, request, notes = asked_of(table, arguments)
+    snapshot, request, notes = asked_of(table, request)
     meter = Meter(progress, snapshot.files, unit="filters")
     settled = Settled(table, request)
     with Workers(request.threads or processors()) as workers:
@@ -240,37 +237,32 @@ def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> File
     return work
 
 
-def asked_of(table: Table, arguments: Arguments) -> tuple[Snapshot, Request, list[str]]:
-    """A table as it is now, what its files get by arguments and its properties, and notes on that."""
-    Request.checked(**arguments)  # before the log is read
+def asked_of(table: Table, request: Request) -> tuple[Snapshot, Request, list[str]]:
+    """A table as it is now, what its files get by a request and its properties, and notes on that."""
     snapshot = table.snapshot(stored_only=True)
-    arguments, notes = _with_wishes(arguments, snapshot)
-    request = Request.checked(**arguments)
+    request, notes = _with_wishes(request, snapshot)
     TableNames(snapshot).check(request)
     return snapshot, request, notes
 
 
-def _with_wishes(arguments: Arguments, snapshot: Snapshot) -> tuple[Arguments, list[str]]:
-    """Arguments with what the table's properties wish where the caller says nothing."""
+def _with_wishes(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
+    """A request with what the table's properties wish where the caller says nothing."""
     wishes = snapshot.wishes
-    if arguments.get("columns") is not None or not wishes.get("columns"):
-        return arguments, []
-    names, form = TableNames(snapshot), Request.checked(**arguments).form
+    if request.columns is not None or not wishes.get("columns"):
+        return request, []
+    names = TableNames(snapshot)
     wished_rates = _wish(snapshot, "fpp") or {}
     leaves = {name: names.wish(name) for name in [*wishes["columns"], *wished_rates]}
-    known = {name: leaf for name, leaf in leaves.items() if leaf is not None and form.refusal(leaf) is None}
-    given: dict[str, Any] = {"columns": [known[name].name for name in wishes["columns"] if name in known]}
+    known = {name: leaf for name, leaf in leaves.items() if leaf is not None and request.form.refusal(leaf) is None}
+    columns = [known[name].name for name in wishes["columns"] if name in known]
     rates = {known[name].name: rate for name, rate in wished_rates.items() if name in known}
-    if arguments.get("fpp") is None and rates:
-        given["fpp"] = rates
-    if arguments.get("max_bytes") is None and (most := _wish(snapshot, "max_bytes")):
-        given["max_bytes"] = most
-    notes = [f"the table's properties ask for filters on {', '.join(given['columns']) or 'no column'}"]
+    most = _wish(snapshot, "max_bytes") if request.max_bytes is None else None
+    notes = [f"the table's properties ask for filters on {', '.join(columns) or 'no column'}"]
     notes += [
         f"they ask for one on {name} too, {_why_not(leaves[name])}" for name in wishes["columns"] if name not in known
     ]
     notes += [f"of them {text}" for text in wishes.get("passed_over", [])]
-    return {**arguments, **given}, notes
+    return request.wished(columns, rates or None, most or None), notes
 
 
 def _wish(snapshot: Snapshot, key: str) -> Any:
@@ -302,7 +294,7 @@ class Adding:
             logged = whole.until(file.size) if check_size(file, whole) else whole
             names = self.names.of(file, logged.footer())
             request, skipped = self.names.request_for(self.request, file, names)
-            request = dataclasses.replace(request, in_place=stays, dry_run=look_only, copies=False)
+            request = dataclasses.replace(request.written(in_place=stays, dry_run=look_only), copies=False)
             if stays:
                 request = self._as_tail(file, request)
             run = Run(request, self.workers, THROUGH_LOG, self.progress)
@@ -336,7 +328,7 @@ class Adding:
 
         request, form = self.request, self.request.form
         rates = rates_of(self.names.leaves, request.fpp, form.fpp)
-        most = request.max_bytes if request.max_bytes != check_sizes(None, None, form) else None
+        most = request.bitset_bytes if request.bitset_bytes != form.max_bytes else None
         return {
             leaf.name: FilterOptions(form.name, rates.get(leaf.index, rates[-1]), most) for leaf in self.names.leaves
         }
@@ -352,8 +344,8 @@ class Adding:
     def _as_tail(self, file: TableFile, request: Request) -> Request:
         if "tail" not in request.form.placements:
             reason = f"can only grow at its end, where form {request.form.name} puts no filters; "
-            raise TableFormatError(file, reason + parameter("spec", "final") + " does")
-        return dataclasses.replace(request, placement="tail", append=self.append)
+            raise TableFormatError(file, reason + parameter("form", "final") + " does")
+        return dataclasses.replace(request.written(append=self.append), placement="tail")
 
 
 def _behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:

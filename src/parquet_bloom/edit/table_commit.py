@@ -27,7 +27,9 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.output.target import remove_unnamed, size_of
+from parquet_bloom.format.forms.form import Placement
+from parquet_bloom.options import CommitOptions, ReadOptions, RemoveOptions
+from parquet_bloom.output.target import Writing, remove_unnamed, size_of
 from parquet_bloom.source.names import TableName
 from parquet_bloom.source.pinned import open_table
 from parquet_bloom.source.roots import TableAccess
@@ -49,7 +51,7 @@ _CONFLICTS = 10  # in a row, of one commit
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOptions:
+class Committing:
     """How new versions get into the table.
 
     operation  "add" or "remove"
@@ -66,6 +68,16 @@ class CommitOptions:
     dry_run: bool = False
     append: bool = False
     newcomers: bool = True
+
+    @classmethod
+    def checked(cls, operation: str, options: CommitOptions, how: Writing) -> Committing:
+        """The same from a function's options. Raises RequestError."""
+        way, files = options.get("commit"), options.get("files_per_commit")
+        if way not in (None, "same-path", "new-path"):
+            raise RequestError(parameter("commit") + f" {way!r} is neither 'same-path' nor 'new-path'")
+        if files is not None and files < 1:
+            raise RequestError(parameter("files_per_commit") + f" {files} is not positive")
+        return cls(operation, way, files, how.dry_run, how.append)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ class _Pending(Generic[R]):
 
 
 def change_table(
-    table: Table, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], how: CommitOptions, meter: Meter
+    table: Table, snapshot: Snapshot, work_on: Callable[[Snapshot], FileWork[R]], how: Committing, meter: Meter
 ) -> Changed[R]:
     """Work on every file of a table's latest snapshot and commit what changed.
 
@@ -161,7 +173,7 @@ def target_of(table: Table, file: TableFile, way: Way | None) -> Location:
 class _Run(Generic[R]):
     """One call: what is done, and which new files no version names yet."""
 
-    def __init__(self, table: Table, work_on: Callable[[Snapshot], FileWork[R]], how: CommitOptions) -> None:
+    def __init__(self, table: Table, work_on: Callable[[Snapshot], FileWork[R]], how: Committing) -> None:
         self._table, self._work_on, self._how = table, work_on, how
         self.changed: Changed[R] = Changed()
         self._seen: set[str] = set()  # paths that need no look any more
@@ -374,33 +386,24 @@ def footer_bytes(at: Location) -> int:
 # What may be asked of a table that gets new versions of its files, and what of files alone.
 
 
-def commit_options(operation: str, commit: Way | None, files: int | None, dry_run: bool) -> CommitOptions:
-    """How a table gets its commits. Raises RequestError."""
-    if commit not in (None, "same-path", "new-path"):
-        raise RequestError(parameter("commit") + f" {commit!r} is neither 'same-path' nor 'new-path'")
-    if files is not None and files < 1:
-        raise RequestError(parameter("files_per_commit") + f" {files} is not positive")
-    return CommitOptions(operation, commit, files, dry_run)
-
-
-def refuse_outputs(name: TableName, output: PathLike | None, in_place: bool, overwrite: bool, raw_files: bool) -> None:
+def refuse_outputs(name: TableName, output: PathLike | None, options: ReadOptions, how: Writing) -> None:
     """Raise RequestError for what is said of files, where a table is named."""
     given = [
         (output is not None, parameter("output")),
-        (in_place, parameter("in_place", True)),
-        (overwrite, parameter("overwrite", True)),
-        (raw_files, parameter("raw_files", True)),
+        (how.in_place, parameter("in_place", True)),
+        (how.overwrite, parameter("overwrite", True)),
+        (options.get("raw_files"), parameter("raw_files", True)),
     ]
     for is_given, option in given:
         if is_given:
             raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
 
 
-def refuse_commits(commit: Way | None, files: int | None, access: TableAccess) -> None:
+def refuse_commits(options: CommitOptions, access: TableAccess) -> None:
     """Raise RequestError for what is said of tables, where files are named."""
     given = [
-        (commit, parameter("commit")),
-        (files, parameter("files_per_commit")),
+        (options.get("commit"), parameter("commit")),
+        (options.get("files_per_commit"), parameter("files_per_commit")),
         (access.properties, parameter("catalog_properties")),
         (access.allow_roots or None, parameter("allow_roots")),
     ]
@@ -409,23 +412,26 @@ def refuse_commits(commit: Way | None, files: int | None, access: TableAccess) -
             raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
 
 
-def check_append(append: bool, commit: Way | None) -> None:
+def check_append(how: Committing) -> None:
     """Raise RequestError where a table could get copies, behind which nothing is written."""
-    if append and commit != "same-path":
+    if how.append and how.way != "same-path":
         raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
 
 
-def check_placement(placement: str | None, commit: Way | None) -> None:
+def check_placement(placement: Placement | None, how: Committing) -> None:
     """Raise RequestError where filters are wanted at a place that a file which keeps its path has not."""
-    if commit == "same-path" and placement not in (None, "tail"):
+    if how.way == "same-path" and placement not in (None, "tail"):
         where, way = parameter("placement", placement), parameter("commit", "same-path")
         reason = ", which puts filters behind the file; leave it out, or see " + parameter("commit", "new-path")
         raise RequestError(where + " is not for " + way + reason)
 
 
-def refuse_tails(name: TableName, last: bool, append: bool) -> None:
+def refuse_tails(name: TableName, options: RemoveOptions) -> None:
     """Raise RequestError for what cuts files."""
-    for is_given, option in ((last, parameter("last", True)), (append, parameter("append", True))):
+    for is_given, option in (
+        (options.get("last"), parameter("last", True)),
+        (options.get("append"), parameter("append", True)),
+    ):
         if is_given:
             raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
 

@@ -22,6 +22,15 @@ from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
+from parquet_bloom.options import (
+    BuildOptions,
+    EngineOption,
+    Form,
+    SyncOption,
+    asked_form,
+    part,
+    refuse_unknown,
+)
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
@@ -75,6 +84,14 @@ class WriterOptions(TypedDict, total=False):
     write_time_adjusted_to_utc: bool
 
 
+class FilterOptions(BuildOptions, EngineOption, SyncOption, total=False):
+    """What is said of the filters of a new file."""
+
+
+class NewFileOptions(FilterOptions, WriterOptions, total=False):
+    """Keywords of FilterWriter and `write_table`, beside those that they name; each has a default."""
+
+
 # --- write ----------------------------------------------------------------------------------------
 
 BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
@@ -96,14 +113,16 @@ class FilterWriter:
 
     where          the new file, on a local disk
     overwrite      replace a file that exists; otherwise that is an error
+    form, fpp      as in add_filters
     bloom_filters  True: every column that a filter helps, as add_filters chooses them; names or patterns; or
                    column -> fpp; False: none
-    spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, sync, threads, engine   as in add_filters
-    options        what pyarrow.parquet.ParquetWriter takes, see WriterOptions
+    options        placement, ndv, max_bytes, threads, engine and sync as in add_filters, and what
+                   pyarrow.parquet.ParquetWriter takes: see NewFileOptions
 
     If the body raises, nothing is left of the new file. `report` (AddedFile) is there once closed.
     Raises RequestError and its kinds for columns that the schema lacks, or that can have no filter, and for the
-    URI of another storage; StorageError where `where` exists, or is a folder or a device.
+    URI of another storage; TypeError for an option that there is not; StorageError where `where` exists, or is a
+    folder or a device.
     """
 
     def __init__(
@@ -113,55 +132,36 @@ class FilterWriter:
         *,
         bloom_filters: BloomFilters = True,
         overwrite: bool = False,
-        spec: str = "final",
-        placement: str | None = None,
-        hash_family: str | None = None,
-        strategy: str | None = None,
+        form: Form | None = None,
         fpp: Rate | Mapping[str, Rate] | None = None,
-        ndv: int | None = None,
-        conf: Mapping[str, str] | None = None,
-        max_bytes: int | None = None,
-        sync: bool = True,
-        threads: int | None = None,
-        engine: str | None = None,
-        **options: Unpack[WriterOptions],
+        **options: Unpack[NewFileOptions],
     ) -> None:
-        if options.get("filesystem") is not None:
+        refuse_unknown("FilterWriter", options, NewFileOptions)
+        writer_options = part(WriterOptions, options)
+        if writer_options.get("filesystem") is not None:
             raise RequestError("files with filters are written locally only; leave filesystem out")
         self.report: AddedFile | None = None
         self._where = _target(where, overwrite)
-        fpp, ndv = with_properties(conf, spec, fpp, ndv)
+        asked = part(FilterOptions, options)
+        form, fpp, asked["ndv"] = with_properties(asked_form(form, asked.pop("spec", None)), fpp, asked.get("ndv"))
         columns, rates = _columns(bloom_filters, fpp)
         self._filters = bloom_filters is not False
-        self._sync = sync
+        self._sync = asked.get("sync", True)
         if self._filters:
-            self._request = Request.checked(
-                columns=columns,
-                spec=spec,
-                placement=placement,
-                hash_family=hash_family,
-                strategy=strategy,
-                fpp=rates,
-                ndv=ndv,
-                max_bytes=max_bytes,
-                threads=threads,
-                engine=engine,
-                overwrite=overwrite,
-                sync=sync,
-            )
+            self._request = Request.checked(columns=columns, form=form, fpp=rates, overwrite=overwrite, **asked)
             try:
-                _check_columns(schema, options, self._request)
+                _check_columns(schema, writer_options, self._request)
             except RequestError as error:
                 raise type(error)(f"{self._where}: " + error.message) from error
         # The data's file is locked and named like every unfinished file, so a later run clears it up.
         like = self._where if os.path.exists(self._where) else None
-        self._data = AtomicFile.new(self._where, overwrite, sync and not self._filters)
+        self._data = AtomicFile.new(self._where, overwrite, self._sync and not self._filters)
         try:
             with self._storage_errors():
                 if self._filters:  # add makes the last file as secret as this one
                     mode = 0o666 & ~umask() if like is None else stat.S_IMODE(os.stat(like).st_mode) & 0o777
                     os.fchmod(self._data.fd, mode)
-                self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **options)
+                self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._data.path, schema, **writer_options)
         except BaseException:
             self._data.discard()
             raise
@@ -268,51 +268,28 @@ def write_table(
     row_group_size: int | None = None,
     bloom_filters: BloomFilters = True,
     overwrite: bool = False,
-    spec: str = "final",
-    placement: str | None = None,
-    hash_family: str | None = None,
-    strategy: str | None = None,
+    form: Form | None = None,
     fpp: Rate | Mapping[str, Rate] | None = None,
-    ndv: int | None = None,
-    conf: Mapping[str, str] | None = None,
-    max_bytes: int | None = None,
-    sync: bool = True,
-    threads: int | None = None,
-    engine: str | None = None,
-    **options: Unpack[WriterOptions],
+    **options: Unpack[NewFileOptions],
 ) -> AddedFile | None:
     """Write a table to a new Parquet file with Bloom filters; arguments as FilterWriter's.
 
     table           a pyarrow Table or RecordBatchReader, a frame of pandas or Polars, a result of DuckDB: anything
                     with Arrow's `__arrow_c_stream__`. Of a reader one row group at a time is in memory
     row_group_size  rows; 1,048,576 unless given
-    options         what pyarrow.parquet.write_table takes, see WriterOptions
+    options         as FilterWriter's, see NewFileOptions
     returns         what was added; None with bloom_filters=False
     """
+    refuse_unknown("write_table", options, NewFileOptions)
     if not isinstance(table, pa.Table) and not hasattr(table, "__arrow_c_stream__"):
         kind = type(table).__name__
         raise RequestError(f"table is a {kind}; give a table or frame that has __arrow_c_stream__, such as pyarrow's")
     stream = table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table)
     with FilterWriter(
-        where,
-        stream.schema,
-        bloom_filters=bloom_filters,
-        overwrite=overwrite,
-        spec=spec,
-        placement=placement,
-        hash_family=hash_family,
-        strategy=strategy,
-        fpp=fpp,
-        ndv=ndv,
-        conf=conf,
-        max_bytes=max_bytes,
-        sync=sync,
-        threads=threads,
-        engine=engine,
-        **options,
+        where, stream.schema, bloom_filters=bloom_filters, overwrite=overwrite, form=form, fpp=fpp, **options
     ) as writer:
-        for part in _row_groups(stream, row_group_size or _ROW_GROUP_ROWS):
-            writer.write_table(part, row_group_size)
+        for some in _row_groups(stream, row_group_size or _ROW_GROUP_ROWS):
+            writer.write_table(some, row_group_size)
     return writer.report
 
 

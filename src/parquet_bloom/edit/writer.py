@@ -198,7 +198,7 @@ class Writer:
         self.cut = bool(spans) or not footer_filters(self.footer).keys().isdisjoint(self.plan.sizings)
         if self._holds:
             return []
-        return list(plan_removal(self.source.path, self.footer, spans, self.request.force).events)
+        return list(plan_removal(self.source.path, self.footer, spans, self.request.how.force).events)
 
     def _at_chunk_starts(self, new: NewVersion) -> None:
         inserts = insert_events(self.footer, list(self.plan.sizings))

@@ -6,9 +6,9 @@ is the job of `verify`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.source.columns import shown_leaves
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of
@@ -174,10 +175,8 @@ def inspect(
     exclude: str | Sequence[str] | None = None,
     assert_filters: str | Sequence[str] | None = None,
     filesystem: Any = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
 ) -> InspectReport:
     """Describe the filters of one Parquet file, several, a folder or a glob, local or on another storage.
 
@@ -185,9 +184,8 @@ def inspect(
     columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
     assert_filters  one name or pattern of a column, or a list; what they lack is said in `lacking` of each file
     filesystem  of pyarrow or fsspec; source then names files on it
-    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every row group
+    options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
     that was named.
     """
@@ -201,13 +199,14 @@ def inspect(
             info.lacking = lacking_filters(opened.footer(), named, info.filters, asserted, left_out)
             return info
 
+    refuse_unknown("inspect", options, ReadOptions)
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
     asserted = column_names(assert_filters, "assert_filters")
     if wanted is not None and asserted is not None:
         wanted += asserted
     tables = Tables()
-    access = TableAccess.of(catalog_properties, allow_roots)
-    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    access = TableAccess.asked(options)
+    found = find(source, filesystem, None if options.get("raw_files") else tables, access, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="row groups")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)

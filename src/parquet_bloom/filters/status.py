@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,11 @@ from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is
 from parquet_bloom.filters.tails import older_footers, open_logged
 from parquet_bloom.format.filters import HEADER_BYTES
 from parquet_bloom.format.footer import ChunkKey
-from parquet_bloom.format.forms.known import DEFAULT_SPEC, FORMATS, format_named
+from parquet_bloom.format.forms.known import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
+from parquet_bloom.options import DEFAULT_FORM, ReadOptions, refuse_unknown
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources
@@ -220,10 +221,8 @@ def status(
     exclude: str | Sequence[str] | None = None,
     assert_filters: str | Sequence[str] | None = None,
     filesystem: Any = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
 ) -> StatusReport:
     """Say for each column which row groups have a filter, lack one, or have lost it, and what command adds them.
 
@@ -233,9 +232,8 @@ def status(
     exclude     one name or pattern, or a list
     assert_filters  one name or pattern of a column that is to have filters, or a list; they are shown in any case
     filesystem  of pyarrow or fsspec; source then names files on it
-    raw_files   a Delta table's folder: every file in it, whatever its log says
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file
+    options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
     Lost means: rows were appended, or written anew, with a version of the table that is later than one in which the
     column had filters, and their file has none. Delta's log and Iceberg's metadata tell it as far back as they go;
@@ -257,10 +255,12 @@ def status(
             leaves = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
             return _looked_at(opened, leaves, [leaf.name for leaf in asserted])
 
+    refuse_unknown("status", options, ReadOptions)
+    raw_files = options.get("raw_files", False)
     names, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
     must_have = column_names(assert_filters, "assert_filters")
     tables = Tables()
-    access = TableAccess.of(catalog_properties, allow_roots)
+    access = TableAccess.asked(options)
     found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
     to_assert, chosen = _of_table(found.snapshot, names, left_out, must_have)
     file_set = found.file_set
@@ -412,7 +412,7 @@ class _Named:
     def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
         """An `add` of these columns, which share all options but the rate."""
         first = next(iter(columns.values()))
-        usual = format_named(DEFAULT_SPEC if first is None else first.spec).fpp
+        usual = format_named(DEFAULT_FORM if first is None else first.spec).fpp
         rates = {name: usual if of is None else of.fpp for name, of in columns.items()}
         shared = rates[next(iter(rates))] if len(set(rates.values())) == 1 else usual
         return add_command(
@@ -420,7 +420,7 @@ class _Named:
             list(columns),
             in_place=not self.is_table,
             replace=replace,
-            spec=None if first is None or first.spec == DEFAULT_SPEC else first.spec,
+            spec=None if first is None or first.spec == DEFAULT_FORM else first.spec,
             rate=None if shared == usual else shared,
             rates={name: rate for name, rate in rates.items() if rate != shared},
             max_bytes=None if first is None else first.max_bytes,
@@ -444,6 +444,6 @@ def _mend(
         if of is not None and of.spec not in FORMATS:  # of a later release
             of = None
         unsound = any(file.columns[name].unsound for file in files if name in file.columns)
-        form = (DEFAULT_SPEC, None) if of is None else (of.spec, of.max_bytes)
+        form = (DEFAULT_FORM, None) if of is None else (of.spec, of.max_bytes)
         shared.setdefault((unsound, *form), {})[name] = of
     return [named.command(shared[key], key[0]) for key in sorted(shared, key=lambda key: key[0])]

@@ -7,10 +7,10 @@ byte order, a filter of another row group, bits lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.source.columns import shown_leaves
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of
@@ -185,22 +186,20 @@ def verify(
     exclude: str | Sequence[str] | None = None,
     sample: int | None = None,
     filesystem: Any = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
 ) -> VerifyReport:
     """Check the filters of one Parquet file or several against the stored values.
 
     columns, exclude  one name or pattern of a column, or a list; None: all columns, none is left out
     sample      look at so many row groups a file only, spread evenly
     filesystem  of pyarrow or fsspec; source then names files on it
-    raw_files   a Delta table's folder: every file in it, whatever its log says; the names are then the files' own
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
     progress    is called with a Progress for every file and every filter
+    options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
     Raises FileError for one file that cannot be read, RequestError; UnknownColumnError where the first file
     lacks a column that was named.
     """
+    refuse_unknown("verify", options, ReadOptions)
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
@@ -213,8 +212,8 @@ def verify(
             return _verify(opened, leaves, sample, meter)
 
     tables = Tables()
-    access = TableAccess.of(catalog_properties, allow_roots)
-    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
+    access = TableAccess.asked(options)
+    found = find(source, filesystem, None if options.get("raw_files") else tables, access, stored_only=True)
     file_set = found.file_set
     meter = Meter(progress, file_set.files, unit="column chunks")
     results = each(file_set.files, work, file_set.single, file_set.failed, meter)

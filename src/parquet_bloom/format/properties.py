@@ -29,9 +29,9 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise RequestError(parameter("conf") + f" {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
+            raise RequestError(parameter("properties") + f" {text}: expected PROPERTY=VALUE, as in {VALUE}=0.01")
         if found.setdefault(name, value) != value:
-            raise RequestError(parameter("conf") + f" {name} is given twice, as {found[name]} and as {value}")
+            raise RequestError(parameter("properties") + f" {name} is given twice, as {found[name]} and as {value}")
     return found
 
 

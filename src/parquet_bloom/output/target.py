@@ -22,6 +22,7 @@ from typing import Any
 
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
 from parquet_bloom.extras import to_install
+from parquet_bloom.options import WriteOptions
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links, cut_off
 from parquet_bloom.output.atomic_file import AtomicFile, check_regular
@@ -46,15 +47,27 @@ _HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How a new version is written: as add_filters has it, `cached` as AtomicFile; `append` for a tail in place."""
+class Writing:
+    """How a new version of a file is written: WriteOptions, with their defaults; `cached` as AtomicFile has it."""
 
-    overwrite: bool
-    sync: bool
-    force: bool
+    overwrite: bool = False
+    sync: bool = True
+    force: bool = False
     cached: bool = True
     read_back: bool = False
     append: bool = False
+    in_place: bool = False
+    dry_run: bool = False
+
+    @classmethod
+    def of(cls, options: WriteOptions) -> Writing:
+        """The same from a function's options."""
+        return cls(**options)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the new version may take the place of a file that is there."""
+        return self.overwrite or self.in_place
 
 
 class Target:
@@ -63,11 +76,11 @@ class Target:
     at   the place; how  what was asked for
     """
 
-    def __init__(self, at: Location, how: WriteOptions) -> None:
+    def __init__(self, at: Location, how: Writing) -> None:
         self.at, self.how = at, how
         self.is_local = at.is_local
 
-    def check(self, source: Location, in_place: bool, tables: Tables) -> None:
+    def check(self, source: Location, tables: Tables) -> None:
         """Refuse, before any work, to write where it would do harm. Raises StorageError, TableFormatError.
 
         `force` overrides all but folders and devices, and what an append refuses.
@@ -85,7 +98,7 @@ class Target:
                 raise StorageError(self.at, "is read-only, and cannot be written to itself, as " + leave)
         if force or not os.path.exists(real):
             return
-        if in_place and os.stat(real).st_nlink > 1:
+        if self.how.in_place and os.stat(real).st_nlink > 1:
             ways = parameter("force", True) + " or " + parameter("output")
             raise StorageError(source, "has other hard links, which would keep the old bytes; give " + ways)
         if not os.access(real, os.W_OK) or not os.stat(real).st_mode & 0o222:
@@ -112,14 +125,14 @@ class Target:
             replaces = None
             if source.fd is not None and like is not None and os.path.realpath(like) == os.path.realpath(at.path):
                 replaces = os.fstat(source.fd)
-            return AtomicFile(at.path, like, how.overwrite, how.sync, how.cached, replaces, read_back=how.read_back)
+            return AtomicFile(at.path, like, how.replaces, how.sync, how.cached, replaces, read_back=how.read_back)
         if how.read_back:
             raise StorageError(at, "is not on a local disk, where alone " + parameter("read_back") + " can be done")
         require_space(os.path.join(tempfile.gettempdir(), os.path.basename(at.path)), needed)
         hindrance = _hindrance(at.filesystem)
         if hindrance is None:
-            return s3.StoredFile(source, at, how.overwrite, how.force)
-        new = UploadedFile(at, how.overwrite)
+            return s3.StoredFile(source, at, how.replaces, how.force)
+        new = UploadedFile(at, how.replaces)
         new.transfer.why = hindrance
         return new
 
@@ -144,13 +157,7 @@ class Target:
 
 
 def outputs_of(
-    source: PathLike | Sequence[PathLike],
-    output: PathLike | None,
-    in_place: bool,
-    overwrite: bool,
-    force: bool,
-    raw_files: bool,
-    filesystem: Any,
+    source: PathLike | Sequence[PathLike], output: PathLike | None, how: Writing, raw_files: bool, filesystem: Any
 ) -> tuple[Outputs, Tables, list[str]]:
     """Where each file's new version goes, for Target.check the folders that were looked at, and notes.
 
@@ -161,11 +168,11 @@ def outputs_of(
     if output is not None and filesystem is None and _HALF_URI.match(os.fspath(output)):
         name = os.fspath(output)
         raise RequestError(f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}")
-    tables = look_before(output is not None, raw_files, force)
-    outputs = targets(source, output, in_place, overwrite, filesystem, tables)
+    tables = look_before(output is not None, raw_files, how.force)
+    outputs = targets(source, output, how.in_place, how.overwrite, filesystem, tables)
     if tables is None:
         return outputs, Tables(), []
-    return outputs, tables, tables.change(force) if in_place else []
+    return outputs, tables, tables.change(how.force) if how.in_place else []
 
 
 def size_of(at: Location) -> int | None:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from parquet_bloom.format.forms.known import DEFAULT_SPEC, format_named
+from parquet_bloom.format.forms.known import format_named
+from parquet_bloom.options import DEFAULT_FORM
 from parquet_bloom.report.added import print_files
 from parquet_bloom.report.gates import status_text
 from parquet_bloom.report.text import Say, between, count, gist, headline, plural, print_table, ranges, share, size
@@ -320,4 +321,4 @@ def print_status(report: Any, name: str, say: Say, paste: Say) -> None:
     lacking_some = [one for one in report.columns if one.row_groups_lacking]
     if report.mend and (unknown := [one.column for one in lacking_some if one.fpp_target is None]):
         whom = "new filters get" if len(unknown) == len(lacking_some) else f"on {', '.join(unknown)} they get"
-        say(f"  {whom} the default rate, {share(format_named(DEFAULT_SPEC).fpp)}, unless another is named (fpp)")
+        say(f"  {whom} the default rate, {share(format_named(DEFAULT_FORM).fpp)}, unless another is named (fpp)")

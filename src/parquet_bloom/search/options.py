@@ -15,6 +15,7 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.options import ReadOptions
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.open_file import OpenFile, PathLike
 from parquet_bloom.storage.progress import ProgressCallback
@@ -100,19 +101,8 @@ class AskOptions(TypedDict, total=False):
     progress: ProgressCallback | None
 
 
-class SearchOptions(AskOptions, total=False):
-    """How a predicate is asked, and of what beside the paths; each has a default.
-
-    nan, use_filters, range_values, cache, progress  see AskOptions
-    raw_files     also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    catalog_properties  of the catalog of an iceberg: or ducklake: table, name -> value, as pyiceberg's configuration
-                  has them
-    allow_roots   of a table: paths and URIs of folders, beside its own, below which its log may name files
-    """
-
-    raw_files: bool
-    catalog_properties: Mapping[str, str] | None
-    allow_roots: PathLike | Sequence[PathLike]
+class SearchOptions(AskOptions, ReadOptions, total=False):
+    """How a predicate is asked, and of which files of a table; each has a default. See AskOptions, ReadOptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import Message, RequestError, TableFormatError, on_one_line, parameter
+from parquet_bloom.options import TableOptions
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store
@@ -67,6 +68,11 @@ class TableAccess:
         if not all(isinstance(root, str) and root for root in roots):
             raise RequestError(parameter("allow_roots") + " takes paths and URIs of folders, and none is empty")
         return cls(properties, roots, force)
+
+    @classmethod
+    def asked(cls, options: TableOptions, force: bool = False) -> TableAccess:
+        """The same from a function's options. Raises RequestError."""
+        return cls.of(options.get("catalog_properties"), options.get("allow_roots", ()), force)
 
     def refuse_files(self) -> None:
         """Raise RequestError where files are named: nothing of this is for them."""

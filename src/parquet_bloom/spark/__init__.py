@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parquet_bloom.options import SparkAddOptions
+
 if TYPE_CHECKING:
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.jobs import check, inspect_filters, prune, verify_filters
@@ -35,6 +37,7 @@ _HOMES = {
 
 __all__ = [
     "ParquetBloomSource",
+    "SparkAddOptions",
     "add_filters",
     "build_zone_index",
     "check",

@@ -16,23 +16,24 @@ import functools
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_commit import (
+    Committing,
     check_placement,
-    commit_options,
     latest,
     refuse_commits,
     refuse_outputs,
 )
 from parquet_bloom.errors import RequestError, StorageError
+from parquet_bloom.options import Form, RequestOptions, SparkAddOptions, WriteOptions, part, refuse_unknown
 from parquet_bloom.output.folder import remove_stale
+from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.source.snapshot import Way
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.dataset import dealt, packed
 from parquet_bloom.spark.failures import explained
@@ -93,6 +94,8 @@ _FILTERS = pa.schema(
         ("error", pa.string()),
     ]
 )
+TASK_BYTES = 512 << 20  # of small files, in one task, unless told otherwise
+SPLIT_BYTES = 256 << 20  # files from this size on are split, unless told otherwise
 _BATCH_BYTES = 16 << 20  # of rows that carry filters
 _ATTEMPTS = 3
 _CHANGED = "A shuffle map stage with indeterminate output was failed and retried"  # Spark's words
@@ -106,119 +109,70 @@ def add_filters(
     *,
     columns: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
-    spec: str = "final",
-    placement: str | None = None,
-    hash_family: str | None = None,
-    strategy: str | None = None,
+    form: Form | None = None,
     fpp: Rate | Mapping[str, Rate] | None = None,
-    ndv: int | None = None,
-    conf: Mapping[str, str] | None = None,
-    max_bytes: int | None = None,
     output: PathLike | None = None,
-    in_place: bool = False,
-    overwrite: bool = False,
-    replace: bool = False,
-    sync: bool = True,
-    force: bool = False,
-    raw_files: bool = False,
-    threads: int = 1,
-    task_bytes: int = 512 << 20,
-    split_bytes: int = 256 << 20,
-    commit: Way | None = None,
-    files_per_commit: int | None = None,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: Any = None,
+    **options: Unpack[SparkAddOptions],
 ) -> DataFrame:
     """Add Bloom filters to the Parquet files of folders, or of a table, on Spark. Runs at once; returns the report.
 
     spark        a SparkSession
     paths        a file, folder or glob, or a list, named as Spark names them (file:, hdfs:, s3a:, abfss:, gs:); or one
                  table, named as parquet_bloom.add_filters names it: its files are not split
+    columns, exclude, form, fpp  as parquet_bloom.add_filters has them
     output       a folder for the new versions, which keeps the tree; or else in_place=True
-    columns, exclude, spec, placement, hash_family, strategy, fpp, ndv, conf, max_bytes, overwrite, replace,
-    sync, force, raw_files  as parquet_bloom.add_filters has them
-    threads      that decode and hash at a time in one task: as many as spark.task.cpus
-    task_bytes   small files of so many bytes together make a task
-    split_bytes  files from this size on are split: their filters are built by many tasks
-    commit, files_per_commit, catalog_properties  of a table, as parquet_bloom.add_filters has them: executors build,
-                 and the driver commits
     progress     of spark.progress, if somebody watches
+    options      see SparkAddOptions: placement, ndv, max_bytes, threads, replace; in_place, overwrite, force, sync;
+                 task_bytes, split_bytes; raw_files; of tables commit, files_per_commit, catalog_properties,
+                 allow_roots: executors build, and the driver commits
     returns      DataFrame(path, output, status, row_groups, filters, bytes_before, bytes_after,
                  filter_bytes, seconds, error), cached, a row a file; status is "done", "unchanged" (an
                  earlier run, or another program, did it all) or "failed"
 
-    Raises RequestError and its kinds before any work, TableFormatError for a folder of an Iceberg, Delta
-    or Hudi table without force, or with output without raw_files; with force in place a TableWarning. What is
-    wrong with a file is in its row. StorageError where executors died in every one of three runs, so that some
-    files have no row.
+    Raises RequestError and its kinds before any work, TypeError for an option that there is not, TableFormatError for
+    a folder of an Iceberg, Delta or Hudi table without force, or with output without raw_files; with force in place a
+    TableWarning. What is wrong with a file is in its row. StorageError where executors died in every one of three
+    runs, so that some files have no row.
     """
+    refuse_unknown("add_filters", options, SparkAddOptions)
     sources = paths_of(paths)
-    name, access = named_table(sources), TableAccess.of(catalog_properties, allow_roots, force)
+    written = Writing.of(part(WriteOptions, options))
+    asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
+    name, access = named_table(sources), TableAccess.asked(options, written.force)
     if name is not None:
-        refuse_outputs(name, output, in_place, overwrite, raw_files)
-        arguments: dict[str, Any] = {
-            "columns": columns,
-            "exclude": exclude,
-            "spec": spec,
-            "placement": placement,
-            "hash_family": hash_family,
-            "strategy": strategy,
-            "fpp": fpp,
-            "ndv": ndv,
-            "conf": conf,
-            "max_bytes": max_bytes,
-            "threads": threads,
-            "replace": replace,
-            "sync": sync,
-            "force": force,
-        }
-        how = commit_options("add", commit, files_per_commit, False)
-        check_placement(placement, commit)
-        rows, _ = add_on_table(spark, latest(name, access, None), arguments, how, progress)
+        refuse_outputs(name, output, options, written)
+        how = Committing.checked("add", options, written)
+        check_placement(options.get("placement"), how)
+        request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
+        rows, _ = add_on_table(spark, latest(name, access, None), request, how, progress)
         return _as_report(spark, rows, progress)
-    refuse_commits(commit, files_per_commit, access)
-    request = Request.checked(
-        columns=columns,
-        exclude=exclude,
-        spec=spec,
-        placement=placement,
-        hash_family=hash_family,
-        strategy=strategy,
-        fpp=fpp,
-        ndv=ndv,
-        conf=conf,
-        max_bytes=max_bytes,
-        threads=threads,
-        in_place=output is None,
-        overwrite=overwrite,
-        replace=replace,
-        sync=sync,
-        force=force,
-        cached=False,
-    )
+    refuse_commits(options, access)
+    asked["in_place"] = output is None
+    request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
+    task_bytes, split_bytes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
     new = None if output is None else path_text(output, "output")
     where = storages(spark, sources, new)
     sources = [where.absolute(path) for path in sources]
     new = None if new is None else where.absolute(new)
     job = tasks.Job(where, request, new)
-    tables = look_before(new is not None, raw_files, force)
-    _check_places(sources, new, in_place, force, where, tables or Tables())
+    tables = look_before(new is not None, options.get("raw_files", False), written.force)
+    _check_places(sources, new, written, where, tables or Tables())
     if tables is not None:
         find_tables(spark, sources, where, tables)
-    few = list_few(spark, sources, where, split_bytes, tidy=in_place)
+    few = list_few(spark, sources, where, split_bytes, tidy=written.in_place)
     if few is not None:
         if tables is not None:
             tables.join(few.tables)
-            if in_place:
-                tables.change(force)
+            if written.in_place:
+                tables.change(written.force)
         return _as_report(spark, _add_few(spark, few, job, task_bytes, progress), progress)
     for _ in range(_ATTEMPTS):
-        small, large = list_by_size(spark, sources, where, split_bytes, tidy=in_place)
+        small, large = list_by_size(spark, sources, where, split_bytes, tidy=written.in_place)
         if tables is not None:
             tables.join(small.tables)
-            if in_place:
-                tables.change(force)
+            if written.in_place:
+                tables.change(written.force)
             tables = None  # once is enough
         if new is not None and len(sources) > 1:
             _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
@@ -314,12 +268,10 @@ def _large(spark: Any, large: Listing, job: tasks.Job, progress: Any) -> Any:
 # --- before any work ------------------------------------------------------------------------------
 
 
-def _check_places(
-    paths: Sequence[str], output: str | None, in_place: bool, force: bool, where: Storages, tables: Tables
-) -> None:
-    if in_place and output is not None:
+def _check_places(paths: Sequence[str], output: str | None, how: Writing, where: Storages, tables: Tables) -> None:
+    if how.in_place and output is not None:
         raise RequestError("output and in_place exclude each other; give one")
-    if not in_place and output is None:
+    if not how.in_place and output is None:
         raise RequestError("give output, a folder for the new files, or in_place to replace the sources")
     if output is not None:
         for path in paths:
@@ -329,10 +281,10 @@ def _check_places(
                 raise RequestError(f"output {output} lies in {path}, so a second run would take it for a source")
     for path in paths if output is None else [output]:
         scheme = where.split(path)[0]
-        if in_place and not force and scheme in ("hdfs", "viewfs"):
+        if how.in_place and not how.force and scheme in ("hdfs", "viewfs"):
             reason = "HDFS cannot replace a file in one step; give output, or force for two renames a file"
             raise RequestError(f"{path}: {reason}")
-        tables.refuse(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), force)
+        tables.refuse(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
 
 
 def _check_equal_targets(wanted: Any) -> None:

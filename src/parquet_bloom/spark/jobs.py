@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from parquet_bloom.errors import RequestError, TableWarning
 from parquet_bloom.filters.inspect import inspect
 from parquet_bloom.filters.verify import verify
 from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.options import ReadOptions, TableOptions, refuse_unknown
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options
@@ -67,9 +68,7 @@ def inspect_filters(
     paths: PathLike | Sequence[PathLike],
     columns: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
-    *,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[TableOptions],
 ) -> DataFrame:
     """Describe every filter: a row each, as parquet_bloom.inspect has them; the columns of INSPECTED.
 
@@ -77,15 +76,16 @@ def inspect_filters(
                       delta:, iceberg: or ducklake:, of which the driver reads the log: its live files, under its names
     columns, exclude  one name or pattern, or a list; None: all columns
     error             of a file that could not be read, the one thing its row says beside its path
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    options           see TableOptions: of a table catalog_properties, allow_roots
 
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
+    refuse_unknown("inspect_filters", options, TableOptions)
     paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
     names = [*(columns or ()), *(exclude or ())]
-    access = TableAccess.of(catalog_properties, allow_roots)
+    access = TableAccess.asked(options)
     if (name := table_of(paths, access)) is not None:
         return _look_at_table(spark, name, access, names, INSPECTED, rows_of)
     data = _looked_at(spark, paths, names)
@@ -99,21 +99,20 @@ def verify_filters(
     columns: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     sample: int | None = None,
-    *,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[TableOptions],
 ) -> DataFrame:
     """Hold every filter against the stored values: a row each, as parquet_bloom.verify; the columns of VERIFIED.
 
     sample  look at so many row groups a file only
     The rest, and errors, as inspect_filters; RequestError for a sample of nothing.
     """
+    refuse_unknown("verify_filters", options, TableOptions)
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     names = [*(columns or ()), *(exclude or ())]
-    access = TableAccess.of(catalog_properties, allow_roots)
+    access = TableAccess.asked(options)
     if (name := table_of(paths, access)) is not None:
         return _look_at_table(spark, name, access, names, VERIFIED, rows_of, packed)
     data = _looked_at(spark, paths, names)
@@ -129,30 +128,27 @@ def check(
     nan: Nan = "largest",
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """Say for every row group whether a row can match: a row each, as parquet_bloom.check; the columns of CHECKED.
 
     predicate  SQL text, DNF lists or a pyarrow Expression; of folders' keys too, with the types that Spark infers
     nan        "largest" and equal to itself, as in Spark; "ieee": no comparison with it is TRUE
-    raw_files  also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    paths, catalog_properties  as inspect_filters has them. The driver asks a table's log first: a file that it
-               excludes is not opened, and has one row without row_group and outcome
+    options    see ReadOptions: raw_files; of a table catalog_properties, allow_roots
+    paths      as inspect_filters has them. The driver asks a table's log first: a file that it excludes is not opened,
+               and has one row without row_group and outcome
 
     Raises TextError with the spot marked, UnknownColumnError for a name that no file has; TableFormatError for
     a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
     """
+    refuse_unknown("check", options, ReadOptions)
     tree, paths = as_predicate(predicate), paths_of(paths)
-    options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    access = TableAccess.of(catalog_properties, allow_roots)
-    if (name := table_of(paths, access)) is not None:
-        options = replace(options, catalog_properties=catalog_properties, allow_roots=allow_roots)
-        return table_jobs.search(spark, name, tree, options, CHECKED, verdicts)
-    options = replace(options, ignore_case=True)
-    data = dataset(spark, paths, refusing(raw_files))
-    return _rows(data, CHECKED, _searching(data, tree, options, verdicts), together=TOGETHER)
+    how = Options(nan, use_filters, range_values=range_values, **options)
+    if (name := table_of(paths, how.access)) is not None:
+        return table_jobs.search(spark, name, tree, how, CHECKED, verdicts)
+    how = replace(how, ignore_case=True)
+    data = dataset(spark, paths, refusing(how.raw_files))
+    return _rows(data, CHECKED, _searching(data, tree, how, verdicts), together=TOGETHER)
 
 
 @explained
@@ -164,9 +160,7 @@ def prune(
     nan: Nan = "largest",
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
@@ -175,13 +169,12 @@ def prune(
     Files that could not be read are rows with their error: whatever is in them may match.
     The rest, and errors, as check.
     """
+    refuse_unknown("prune", options, ReadOptions)
     tree, paths = as_predicate(predicate), paths_of(paths)
-    options = Options(nan, use_filters, range_values=range_values, raw_files=raw_files)
-    access = TableAccess.of(catalog_properties, allow_roots)
-    if (name := table_of(paths, access)) is not None:
-        options = replace(options, catalog_properties=catalog_properties, allow_roots=allow_roots)
-        return table_jobs.search(spark, name, tree, options, PRUNED, kept)
-    return pruned(dataset(spark, paths, refusing(raw_files)), tree, replace(options, ignore_case=True))
+    how = Options(nan, use_filters, range_values=range_values, **options)
+    if (name := table_of(paths, how.access)) is not None:
+        return table_jobs.search(spark, name, tree, how, PRUNED, kept)
+    return pruned(dataset(spark, paths, refusing(how.raw_files)), tree, replace(how, ignore_case=True))
 
 
 def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:

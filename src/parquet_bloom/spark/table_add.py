@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
-from parquet_bloom.edit.table_add import Adding, Arguments, asked_of
+from parquet_bloom.edit.table_add import Adding, asked_of
 from parquet_bloom.edit.table_commit import (
     Changed,
-    CommitOptions,
+    Committing,
     Worked,
     change_table,
     target_of,
@@ -56,13 +56,13 @@ class RowReport(FileReport):
 
 
 def add_on_table(
-    spark: Any, table: Table, arguments: Arguments, how: CommitOptions, progress: Any = None
+    spark: Any, table: Table, request: Request, how: Committing, progress: Any = None
 ) -> tuple[list[Row], list[TableCommit]]:
     """Add filters to the files of a table, and commit: rows of the report, and the commits.
 
     Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
     """
-    snapshot, request, _ = asked_of(table, arguments)
+    snapshot, request, _ = asked_of(table, request)
     left = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(left), sum(file.size for file in snapshot.files))
@@ -85,7 +85,7 @@ def _row(report: RowReport) -> Row:
 
 
 def _part(
-    spark: Any, table: Table, snapshot: Snapshot, request: Request, how: CommitOptions, progress: Any
+    spark: Any, table: Table, snapshot: Snapshot, request: Request, how: Committing, progress: Any
 ) -> Changed[RowReport]:
     """Files of one commit."""
     planned = _planned(table, snapshot, how)
@@ -98,7 +98,7 @@ def _part(
     return change_table(_Decided(table, planned), snapshot, work_on, once, Meter(None))
 
 
-def _planned(table: Table, snapshot: Snapshot, how: CommitOptions) -> dict[str, _Planned]:
+def _planned(table: Table, snapshot: Snapshot, how: Committing) -> dict[str, _Planned]:
     ways = table.ways(snapshot)
     planned = {}
     for file in snapshot.files:
@@ -139,7 +139,7 @@ class _Decided:
 
 
 def _made(
-    spark: Any, snapshot: Snapshot, planned: Sequence[_Planned], request: Request, how: CommitOptions, progress: Any
+    spark: Any, snapshot: Snapshot, planned: Sequence[_Planned], request: Request, how: Committing, progress: Any
 ) -> dict[str, Worked[RowReport] | ParquetBloomError]:
     """What executors made: where a new version goes -> what became of it."""
     if not planned:
@@ -192,7 +192,7 @@ class _Local:
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[RowReport]:
         """As commits.FileWork has it. What an earlier attempt of this task made is made again."""
         started = time.perf_counter()
-        request = dataclasses.replace(self.request, overwrite=True, cached=False)
+        request = self.request.written(overwrite=True)
         with Workers(request.threads or 1) as workers:
             worked = Adding(TableNames(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = DONE if worked.size else UNCHANGED

@@ -158,14 +158,15 @@ def _once(
     data_file: DataFile, target: Location, run: Run, built: BuiltElsewhere | None, chosen: Sequence[int] | None = None
 ) -> tuple[str, AddedFile]:
     request = run.request
-    if not request.in_place and not request.overwrite and store_of(target).exists(target.path):
+    how = request.how
+    if not how.replaces and store_of(target).exists(target.path):
         report = _made_before(data_file, target, run)
         if report is not None:
             return UNCHANGED, report
         # Ours, of this very source, but without some of the filters asked for.
-        run = dataclasses.replace(run, request=dataclasses.replace(request, overwrite=True))
+        run = dataclasses.replace(run, request=request.written(overwrite=True))
     report = add_file(data_file, target, run, built, chosen)
-    return DONE if report.filters or not request.in_place else UNCHANGED, report
+    return DONE if report.filters or not how.in_place else UNCHANGED, report
 
 
 def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile | None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format import lance as form
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import TableFile
@@ -50,9 +51,7 @@ def build_zone_index(
     probability: float = 0.00057,
     overwrite: bool = False,
     sync: bool = True,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """Build a zone index over each column of Parquet files. Runs at once.
 
@@ -60,17 +59,19 @@ def build_zone_index(
              live files are indexed
     columns  one name or pattern, or a list
     output   a folder that the executors share with whoever will read the index; local in local mode
-    items, probability, overwrite, sync, raw_files, catalog_properties  as parquet_bloom.lance.build_index has them
+    items, probability, overwrite, sync, options  as parquet_bloom.lance.build_index has them
     returns  DataFrame(path, column, type, zones, bytes), cached, a row an index
 
     Raises as build_index; RequestError for Lance data sets, which build_index is for.
     """
+    refuse_unknown("build_zone_index", options, ReadOptions)
+    raw_files = options.get("raw_files", False)
     paths, columns = paths_of(paths), index_columns(columns)
     for path in paths:
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    access = TableAccess.of(catalog_properties, allow_roots)
+    access = TableAccess.asked(options)
     name = table_of(paths, access)
     output = path_text(output, "output")
     where = storages(spark, [] if name is not None else paths, output)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.source.roots import TableAccess
@@ -182,9 +183,7 @@ def build_index(
     threads: int | None = None,
     filesystem: Any = None,
     progress: ProgressCallback | None = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[ReadOptions],
 ) -> BuildReport:
     """Build a zone index over each column of Parquet files, or of a Lance data set.
 
@@ -199,16 +198,16 @@ def build_index(
     threads      that read fragments side by side; default: one a processor
     filesystem   of pyarrow or fsspec; source then names Parquet files on it
     progress     is called with a Progress for every fragment
-    raw_files    also files of an Iceberg, Delta or Hudi table, dead ones too
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    options      see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
-    Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TableFormatError for files of a
-    table without raw_files. Nothing is left of an index that could not be finished.
+    Raises RefusedTypeError, UnknownColumnError, RequestError, FileError; TypeError for an option that there is not;
+    TableFormatError for files of a table without raw_files. Nothing is left of an index that could not be finished.
     """
+    refuse_unknown("build_index", options, ReadOptions)
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
-    access = TableAccess.of(catalog_properties, allow_roots)
-    data = open_data(source, index_columns(columns), filesystem, raw_files, access)
+    access = TableAccess.asked(options)
+    data = open_data(source, index_columns(columns), filesystem, options.get("raw_files", False), access)
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:

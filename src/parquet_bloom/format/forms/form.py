@@ -81,7 +81,7 @@ class Format(Protocol):
 
     @property
     def name(self) -> str:
-        """As `spec` has it."""
+        """As options.FormName has it."""
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -106,9 +106,6 @@ class Format(Protocol):
     @property
     def described(self) -> Mapping[str, Any]:
         """How values become bits, as a file's provenance tells it."""
-
-    def styled(self, hash_family: str | None, strategy: str | None) -> Format:
-        """The form in the style that two names mean. Raises RequestError, also where a form has one style only."""
 
     def refusal(self, leaf: Leaf) -> str | None:
         """Why it has no filter for such a column; None where it has."""

@@ -8,7 +8,7 @@ of distinct values is needed. Too small an allocation is built again, twice as l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
+from parquet_bloom.options import Draft2015, Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,6 @@ class SplitBlockForm:
     def described(self) -> Mapping[str, Any]:
         """The rule."""
         return {"hash": self.rule.hash, "seed": self.rule.seed, "index": self.rule.index}
-
-    def styled(self, hash_family: str | None, strategy: str | None) -> SplitBlockForm:
-        """The form itself: it has one style. Raises RequestError where another is asked for."""
-        if hash_family is not None or strategy is not None:
-            both = parameter("hash_family") + " and " + parameter("strategy")
-            raise RequestError(both + " are for " + parameter("spec", "statistics") + f", not for {self.name}")
-        return self
 
     def refusal(self, leaf: Leaf) -> str | None:
         """Why there is no filter for such a column."""
@@ -217,10 +211,6 @@ class KProbeForm:
         """The family and its strategy."""
         return {"hash": self.style.family, "strategy": self.style.strategy}
 
-    def styled(self, hash_family: str | None, strategy: str | None) -> KProbeForm:
-        """The form in the style of a family."""
-        return replace(self, style=style_named(hash_family, strategy))
-
     def refusal(self, leaf: Leaf) -> str | None:
         """Why the draft has no filter for such a column."""
         return draft_2015.refusal(leaf)
@@ -309,7 +299,13 @@ FORMATS: dict[str, Format] = {
         KProbeForm(),
     )
 }
-DEFAULT_SPEC = FINAL.name
+
+
+def form_of(asked: Form) -> Format:
+    """The form that a caller asks for. Raises RequestError."""
+    if isinstance(asked, Draft2015):
+        return KProbeForm(style_named(asked.family, asked.strategy))
+    return format_named(asked)
 
 
 def format_named(spec: str) -> Format:

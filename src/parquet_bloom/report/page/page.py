@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, Unpack
 from xml.etree.ElementTree import Element
 
 from parquet_bloom._version import __version__
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
@@ -188,10 +189,8 @@ def write_report(
     count_rows: bool = False,
     overwrite: bool = False,
     filesystem: Any = None,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
     progress: ProgressCallback | None = None,
+    **options: Unpack[ReadOptions],
 ) -> ReportPage:
     """Write one HTML page about a data set and its filters: what to do, what it gains and costs, and pictures.
 
@@ -201,9 +200,8 @@ def write_report(
     count_rows  read the row groups that are left, and count the rows for which it is TRUE
     overwrite   replace an output that exists
     filesystem  any pyarrow or fsspec file system; source then names files on it
-    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them
-    catalog_properties  of Iceberg's or DuckLake's catalog, beside those of its own configuration
     progress    is called with a Progress for each part of the work
+    options     see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
     The page needs no network and loads nothing, and stays below 2 MB whatever the files hold. It shows the filters of
     the largest file, all of which are read; the rest is from footers and samples, as `advise` and `check` take them.
@@ -212,9 +210,10 @@ def write_report(
     Raises StorageError if output exists and overwrite is not given, RequestError if it is one of the files; else as
     `advise` and `check` do.
     """
+    refuse_unknown("write_report", options, ReadOptions)
     path = new_target(output, overwrite)
-    access = TableAccess.of(catalog_properties, allow_roots)
-    asked = Request(source, where, filesystem, raw_files, count_rows, progress, access)
+    access = TableAccess.asked(options)
+    asked = Request(source, where, filesystem, options.get("raw_files", False), count_rows, progress, access)
     content = gather(asked, path)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:

@@ -12,10 +12,10 @@ import datetime as dt
 import functools
 import math
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -27,6 +27,7 @@ from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.format.literals import DAY_NS, Instant, Literal, day_number
 from parquet_bloom.format.schema import join_path, split_path, unknown_column
 from parquet_bloom.limits import RANGE_VALUES
+from parquet_bloom.options import ReadOptions, refuse_unknown
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
@@ -116,9 +117,7 @@ def read(
     *,
     use_filters: bool = True,
     range_values: int = RANGE_VALUES,
-    raw_files: bool = False,
-    catalog_properties: Mapping[str, str] | None = None,
-    allow_roots: PathLike | Sequence[PathLike] = (),
+    **options: Unpack[ReadOptions],
 ) -> DataFrame:
     """A DataFrame of the rows that match, as spark.read.parquet(..).where(..) would give them.
 
@@ -126,8 +125,7 @@ def read(
                table, delta:, iceberg: or ducklake:, of which executors read the living rows, as read_table does
     predicate  SQL text, DNF lists or a pyarrow Expression; NaN is the largest value and equals itself
     columns    one name or a list, `user.id` for a field; None: all
-    raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
-    catalog_properties  of the catalog of an iceberg: or ducklake: table
+    options    see ReadOptions: raw_files; of a table catalog_properties, allow_roots
 
     Files are listed and pruned at once; rows are read when the DataFrame is asked for them. The names
     of the files that are left pass the driver, so that list grows with their count. A file that
@@ -138,9 +136,11 @@ def read(
     filtered by, StorageError for a name or a folder that could not be listed, TableFormatError for files of
     a table without raw_files.
     """
+    refuse_unknown("read", options, ReadOptions)
+    raw_files = options.get("raw_files", False)
     tree = as_predicate(predicate)
     paths, columns = paths_of(paths), column_names(columns, "columns")
-    access = TableAccess.of(catalog_properties, allow_roots)
+    access = TableAccess.asked(options)
     if (name := table_of(paths, access)) is not None:
         snapshot = live_files(name, access, raw_files)
         return living_rows(spark, snapshot, tree, columns, Options("largest", use_filters, range_values=range_values))
@@ -153,8 +153,8 @@ def read(
     condition = as_column(tree, schema)
     named = None if columns is None else [split_path(name) for name in columns]
     chosen = None if named is None else [resolve(path, schema)[0].alias(path[-1]) for path in named]
-    options = Options("largest", use_filters, range_values=range_values, ignore_case=True)
-    frames = list(_frames(data, schema, evident(tree, schema), options))
+    how = Options("largest", use_filters, range_values=range_values, ignore_case=True)
+    frames = list(_frames(data, schema, evident(tree, schema), how))
     frame = reduce(lambda a, b: a.unionAll(b), frames) if frames else frame_of(spark, [], schema)
     frame = frame.where(condition)
     return frame if chosen is None else frame.select(*chosen)

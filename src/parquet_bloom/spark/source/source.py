@@ -54,7 +54,7 @@ _NAMES = "where, columns, mergeSchema, partitions, rawFiles, catalogProperties, 
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class FileRequest:
     """What the options of a read say, checked.
 
     names       files, folders and globs
@@ -79,7 +79,7 @@ class ReadOptions:
             look_around(self.names, self.where, tables)
 
 
-def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> ReadOptions | TableRequest:
+def request_of(options: Mapping[str, str], settings: Mapping[str, str], default: str) -> FileRequest | TableRequest:
     """Read the options; their names come in any case. Raises RequestError."""
     options = {name.lower(): value for name, value in options.items()}
     strange = [name for name in options if name not in _OPTIONS and "." not in name]
@@ -104,7 +104,7 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
         if merge or raw_files:
             raise RequestError(f"{without_secret(name)} is a table: mergeSchema and rawFiles are for files")
         return TableRequest(name, access, predicate, columns, partitions)
-    return ReadOptions(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
+    return FileRequest(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
 
 
 def _properties(text: str | None) -> dict[str, str] | None:
@@ -190,11 +190,11 @@ class ParquetBloomSource(DataSource):
         request.refuse_tables()
         return Reader(request, schema)
 
-    def _request(self) -> ReadOptions | TableRequest:
+    def _request(self) -> FileRequest | TableRequest:
         return request_of(dict(self.options), self.settings, self.default)
 
 
-def _check_names(request: ReadOptions | TableRequest, schema: StructType) -> None:
+def _check_names(request: FileRequest | TableRequest, schema: StructType) -> None:
     if request.columns is not None and list(request.columns) != schema.names:
         raise RequestError("a schema was given, so leave the option columns out: the schema names the columns")
 
@@ -230,7 +230,7 @@ class Reader(DataSourceReader):
     Source: PythonDataSourceV2.setReadInfo, PythonScanBuilder.pushFilters.
     """
 
-    def __init__(self, request: ReadOptions, schema: StructType) -> None:
+    def __init__(self, request: FileRequest, schema: StructType) -> None:
         self.request = request
         self.schema = arrow_schema(schema)
         self.beside = pa.schema([])

@@ -26,7 +26,7 @@ class TableRequest:
 
     name        delta:, iceberg: or ducklake:, absolute
     access      what the user says of it beside that
-    predicate, columns, partitions  as spark.source.source.ReadOptions has them
+    predicate, columns, partitions  as FileRequest has them
     """
 
     name: str

@@ -1,0 +1,252 @@
+"""The keywords of functions that read, change or write files: each is declared here, once, with its type and meaning.
+
+    add_filters(..., **options: Unpack[AddOptions])         remove_filters(..., **options: Unpack[RemoveOptions])
+    spark.add_filters(..., **options: Unpack[SparkAddOptions])
+    FilterWriter, write_table(..., **options: Unpack[edit.write.NewFileOptions])
+    check, read_table, ...(..., **options: Unpack[search.options.SearchOptions])
+    inspect, verify, advise, ...(..., **options: Unpack[ReadOptions])
+
+A type checker finds a keyword that is misspelt; at run time `refuse_unknown` does. Each of these types is made of
+pieces that share no key. Pieces become values, which have the defaults and the checks:
+
+    RequestOptions -> edit.plan.Request        WriteOptions  -> output.target.Writing
+    CommitOptions  -> edit.table_commit.Committing           ReadOptions -> source.roots.TableAccess
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
+
+from parquet_bloom.errors import RequestError, parameter
+
+if TYPE_CHECKING:
+    from parquet_bloom.format.forms.form import Placement
+    from parquet_bloom.kernels.k_probe import Family, Strategy
+    from parquet_bloom.source.snapshot import Way
+    from parquet_bloom.storage.open_file import PathLike
+
+T = TypeVar("T")
+
+# --- the form of filters --------------------------------------------------------------------------
+
+FormName = Literal["final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics"]
+DEFAULT_FORM: FormName = "final"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft2015:
+    """The form of the draft of 2015, "statistics", in the style of one of its families.
+
+    family      "orc", "guava" or "hive"
+    strategy    "MURMUR128_32", or for guava "MURMUR128_64"; None: the family's own, which is guava's second
+    properties  the draft's Hadoop properties, name -> value, which may give fpp and ndv: see format.properties
+
+    What makes no sense is a RequestError of the function that gets the value.
+    """
+
+    family: Family = "orc"
+    strategy: Strategy | None = None
+    properties: Mapping[str, str] | None = None
+
+
+Form = FormName | Draft2015
+
+
+def asked_form(form: Form | None, spec: FormName | None) -> Form:
+    """The form that `form` or `spec`, its short name, asks for; "final" unless given. Raises RequestError for both."""
+    if form is not None and spec is not None:
+        raise RequestError(parameter("spec") + " is a short name of form; give one of the two")
+    return form or spec or DEFAULT_FORM
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+class BuildOptions(TypedDict, total=False):
+    """How filters are built, and where they lie.
+
+    spec        a short name of `form`, for the names of forms
+    placement   "footer" (default of final), "chunk-start" (default of 2018's) or, of final, "tail": with a second
+                footer behind the old one, so that the old file is the beginning of the new one; none for statistics
+    ndv         first guess of distinct values per row group; the size comes from the data anyway. Of
+                statistics it is the size; without it the distinct values are counted
+    max_bytes   the most a filter's bitset may take
+    threads     that decode and hash at a time; the processors there are, unless given. On Spark of one task, and 1
+                unless given: as many as spark.task.cpus
+    """
+
+    spec: FormName | None
+    placement: Placement | None
+    ndv: int | None
+    max_bytes: int | None
+    threads: int | None
+
+
+class EngineOption(TypedDict, total=False):
+    """Who will read the files.
+
+    engine      that will read the files, NAME or NAME@VERSION, as "duckdb" or "clickhouse@26.3" (see `engines`): the
+                report says which of the filters it does not use. A column over whose right filters that version
+                loses rows or crashes is left out, with the reason in `skipped`; one that `columns` names gets its
+                filter, and `warnings` of the report say so
+    """
+
+    engine: str | None
+
+
+class ReplaceOption(TypedDict, total=False):
+    """What becomes of filters that are there.
+
+    replace     old filters of the chosen columns go and are built again; otherwise they stay
+    """
+
+    replace: bool
+
+
+class SyncOption(TypedDict, total=False):
+    """When a new file counts.
+
+    sync        wait for the disk before the new file takes its place, as it does unless told otherwise
+    """
+
+    sync: bool
+
+
+class PlaceOptions(TypedDict, total=False):
+    """Where a new version of a file may go.
+
+    in_place    it takes the place of the old one
+    overwrite   it takes the place of an output that exists
+    force       also inside a table's folder, a file with hard links, a read-only target; on Spark also in place on HDFS
+    """
+
+    in_place: bool
+    overwrite: bool
+    force: bool
+
+
+class LocalOptions(TypedDict, total=False):
+    """What one process can do, and Spark cannot.
+
+    read_back   read all of a new file from the disk, and compare, before it takes its place; local disks only
+    append      with in_place, on a local disk: write behind the file itself, which no clone or copy replaces then. Of
+                `add_filters` with placement "tail": a journal beside the file lets a later run undo what a crash cut
+                short; of a table, with commit "same-path". Of `remove_filters`, of files whose filters all lie in
+                tails: make the file itself shorter, at once; otherwise a shorter clone or copy takes its place
+    dry_run     say what would be done; write nothing
+    """
+
+    read_back: bool
+    append: bool
+    dry_run: bool
+
+
+class WriteOptions(SyncOption, PlaceOptions, LocalOptions, total=False):
+    """How new versions of files are written."""
+
+
+class TableOptions(TypedDict, total=False):
+    """What is said of a table beside its name.
+
+    catalog_properties  of the catalog of an iceberg: or ducklake: table, beside those of its own configuration:
+                name -> value, as pyiceberg's configuration has them
+    allow_roots  of a table: paths and URIs of folders, beside its own, below which its log may name files
+    """
+
+    catalog_properties: Mapping[str, str] | None
+    allow_roots: PathLike | Sequence[PathLike]
+
+
+class ReadOptions(TableOptions, total=False):
+    """Which files of a table are read, and what is said of it beside its name.
+
+    raw_files   also files of an Iceberg, Delta or Hudi table, whatever its log says of them, dead ones too; columns
+                have the names that the files give them. Where files are changed, with output alone
+    """
+
+    raw_files: bool
+
+
+class CommitOptions(ReadOptions, total=False):
+    """How a table's files get new versions.
+
+    commit      of a table: "new-path" (a copy with filters takes a file's place) or "same-path" (filters behind the
+                file itself, whose new size is committed); None: the way that keeps every promise of the table,
+                for each file
+    files_per_commit  of a table: a commit after so many files, each of them whole; None: one for all
+    """
+
+    commit: Way | None
+    files_per_commit: int | None
+
+
+class FilesystemOption(TypedDict, total=False):
+    """Where plain paths lie.
+
+    filesystem  of pyarrow or fsspec; plain paths, output's too, are then on it
+    """
+
+    filesystem: Any
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+class RequestOptions(BuildOptions, EngineOption, ReplaceOption, WriteOptions, total=False):
+    """What is said of filters and of the files that get them, for each file alike."""
+
+
+class AddOptions(RequestOptions, CommitOptions, FilesystemOption, total=False):
+    """Keywords of `add_filters`, beside those that it names; each has a default."""
+
+
+class RemoveOptions(WriteOptions, CommitOptions, FilesystemOption, total=False):
+    """Keywords of `remove_filters`, beside those that it names; each has a default.
+
+    last        take off only the last tail (placement "tail"): the file is as it was before that `add`
+    """
+
+    last: bool
+
+
+class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, CommitOptions, total=False):
+    """Keywords of `spark.add_filters`, beside those that it names; each has a default.
+
+    task_bytes   small files of so many bytes together make a task; 512 MiB unless given
+    split_bytes  files from this size on are split: their filters are built by many tasks; 256 MiB unless given
+    """
+
+    task_bytes: int
+    split_bytes: int
+
+
+_MOVED = {"hash_family": "family", "strategy": "strategy", "conf": "properties"}  # fields of Draft2015 by now
+
+
+def refuse_unknown(function: str, options: Mapping[str, object], known: type) -> None:
+    """Raise TypeError, as Python does, for a keyword that a function's options have not.
+
+    known  their TypedDict
+    Raises RequestError for one that is part of a value by now.
+    """
+    names = known.__annotations__
+    for name, value in options.items():
+        if name in names:
+            continue
+        if name in _MOVED:
+            raise RequestError(f"{name} is a part of the form: give form=Draft2015({_MOVED[name]}={value!r})")
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{_near(name, names)}")
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def part(kind: type[T], options: Mapping[str, object]) -> T:
+    """Those of a function's options that one of the pieces above declares."""
+    return cast(T, {name: options[name] for name in kind.__annotations__ if name in options})
