@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.options import AddOptions, FilesystemOption, Form, ReadOptions, RemoveOptions
+from parquet_bloom.options import AddOptions, FilesystemOption, Form, PathLike, ReadOptions, RemoveOptions
 from parquet_bloom.source.pinned import Pinned
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 
 if TYPE_CHECKING:

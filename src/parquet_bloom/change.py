@@ -26,6 +26,7 @@ from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.options import (
     AddOptions,
     Form,
+    PathLike,
     RemoveOptions,
     RequestOptions,
     WriteOptions,
@@ -35,7 +36,6 @@ from parquet_bloom.options import (
 from parquet_bloom.output.target import Writing, outputs_of
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 
 

@@ -15,22 +15,22 @@ pieces that share no key. Pieces become values, which have the defaults and the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 from parquet_bloom.errors import RequestError, parameter
 
-if TYPE_CHECKING:
-    from parquet_bloom.format.forms.form import Placement
-    from parquet_bloom.kernels.k_probe import Family, Strategy
-    from parquet_bloom.source.snapshot import Way
-    from parquet_bloom.storage.open_file import PathLike
-
+PathLike = str | os.PathLike[str]
+Placement = Literal["footer", "chunk-start", "tail"]  # of filters in their file
+Way = Literal["same-path", "new-path"]  # in which a table's file gets a new version
 T = TypeVar("T")
 
 # --- the form of filters --------------------------------------------------------------------------
 
+Family = Literal["orc", "guava", "hive"]
+Strategy = Literal["MURMUR128_32", "MURMUR128_64"]
 FormName = Literal["final", "parquet-41", "parquet-41-early", "parquet-41-raw", "statistics"]
 DEFAULT_FORM: FormName = "final"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import PathLike
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.source.results import Printed
 from parquet_bloom.source.snapshot import TableFile
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.shown import counted, line
 
 if TYPE_CHECKING:

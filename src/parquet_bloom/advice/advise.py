@@ -45,7 +45,7 @@ from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BOOLEAN, Leaf, join_path
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.columns import named_leaves
@@ -53,7 +53,6 @@ from parquet_bloom.source.names import add_command, check_command, named_table, 
 from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.results import Printed
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side

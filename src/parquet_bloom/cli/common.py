@@ -37,7 +37,7 @@ from parquet_bloom.storage.shown import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
-    from parquet_bloom.kernels.k_probe import Family, Strategy
+    from parquet_bloom.options import Family, Strategy
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = {

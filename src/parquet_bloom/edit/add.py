@@ -20,11 +20,12 @@ from parquet_bloom.edit.rewrite import check_movable, check_undoable
 from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
+from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import Target, outputs_of
 from parquet_bloom.source.results import each
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location

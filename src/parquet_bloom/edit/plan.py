@@ -15,12 +15,21 @@ from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
 from parquet_bloom.facts.advice import check_engine, danger_of
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
-from parquet_bloom.format.forms.form import Format, Placement, Rate, Sizing
+from parquet_bloom.format.forms.form import Format, Rate, Sizing
 from parquet_bloom.format.forms.known import FORMATS, form_of
 from parquet_bloom.format.properties import sizes_from
 from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import Draft2015, Form, ReplaceOption, RequestOptions, WriteOptions, asked_form, part
+from parquet_bloom.options import (
+    Draft2015,
+    Form,
+    Placement,
+    ReplaceOption,
+    RequestOptions,
+    WriteOptions,
+    asked_form,
+    part,
+)
 from parquet_bloom.output.target import Writing
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.shown import Brief
@@ -116,7 +125,7 @@ class Request:
     ) -> Request:
         """A request of add_filters' arguments. Raises RequestError for what makes no sense, whatever a file holds.
 
-        cached  as output.new_file.NewFile has it
+        cached  as output.atomic_file.AtomicFile has it
         """
         asked = asked_form(form, options.get("spec"))
         asked, fpp, ndv = with_properties(asked, fpp, options.get("ndv"))

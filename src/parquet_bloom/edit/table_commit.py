@@ -27,14 +27,13 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.format.forms.form import Placement
-from parquet_bloom.options import CommitOptions, ReadOptions, RemoveOptions
+from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions, Way
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
 from parquet_bloom.source.names import TableName
 from parquet_bloom.source.pinned import open_table
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Way, Ways
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Ways
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location

@@ -26,13 +26,13 @@ from parquet_bloom.options import (
     BuildOptions,
     EngineOption,
     Form,
+    PathLike,
     SyncOption,
     asked_form,
     part,
     refuse_unknown,
 )
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.shown import brief, line

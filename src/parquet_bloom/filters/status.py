@@ -28,7 +28,7 @@ from parquet_bloom.format.forms.known import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import DEFAULT_FORM, ReadOptions, refuse_unknown
+from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources
@@ -36,7 +36,7 @@ from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.results import Printed, each, table_of
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.table_folders import Tables

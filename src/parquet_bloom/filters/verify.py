@@ -27,12 +27,12 @@ from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.source.columns import shown_leaves
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.shown import counted, line_of

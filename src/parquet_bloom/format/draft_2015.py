@@ -33,7 +33,8 @@ from parquet_bloom.errors import FilterFormatError, FooterError, RequestError
 from parquet_bloom.format import compact
 from parquet_bloom.format.schema import BOOLEAN, DOUBLE, FLBA, FLOAT, INT32, INT64, Leaf
 from parquet_bloom.kernels import k_probe
-from parquet_bloom.kernels.k_probe import Family, Kind, KProbeRule, Strategy
+from parquet_bloom.kernels.k_probe import Kind, KProbeRule
+from parquet_bloom.options import Family, Strategy
 
 KEY = "parquet_bloom.statistics"
 FAMILY_KEY, STRATEGY_KEY = f"{KEY}.family", f"{KEY}.strategy"

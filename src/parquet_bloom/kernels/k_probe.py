@@ -33,9 +33,8 @@ from parquet_bloom.errors import FilterShapeError
 from parquet_bloom.kernels import plain_filters
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import compiled
+from parquet_bloom.options import Family, Strategy
 
-Family = Literal["orc", "guava", "hive"]
-Strategy = Literal["MURMUR128_32", "MURMUR128_64"]
 Kind = Literal["integer", "float", "bytes"]
 Longs = NDArray[np.uint64]
 Hashes = tuple[NDArray[np.uint64], ...]  # one array; of MURMUR128_64 two, the halves

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from typing import IO, Self
 
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError, TableFormatError
+from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Draft
 from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, own_name
 from parquet_bloom.output.recovery import remove_journal
 from parquet_bloom.storage.local_store import open_journal
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
 from parquet_bloom.storage.stores import Stores

@@ -22,14 +22,14 @@ from typing import Any
 
 from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
 from parquet_bloom.extras import to_install
-from parquet_bloom.options import WriteOptions
+from parquet_bloom.options import PathLike, WriteOptions
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links, cut_off
 from parquet_bloom.output.atomic_file import AtomicFile, check_regular
 from parquet_bloom.output.draft import Draft, FileSink, NewVersion, Transfer
 from parquet_bloom.output.folder import SUFFIX
 from parquet_bloom.output.s3 import can_speak_for, client_of
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import require_space
 from parquet_bloom.storage.paths import Outputs, targets
 from parquet_bloom.storage.remote import Location, fsspec_of, storage_error

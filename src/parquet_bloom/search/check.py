@@ -23,6 +23,7 @@ from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.derived import derived
 from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import AllOf, AnyOf, Bound, Element, Interval, Members, NotOf, Opaque, terms_of
 from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
@@ -32,7 +33,6 @@ from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.source.names import typed_sources
 from parquet_bloom.source.results import Printed, plain, table_of
 from parquet_bloom.source.snapshot import TableFile
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.shown import counted, line, line_of

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from parquet_bloom.arguments import column_names
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.predicates.tree import And, Compare, Part, Predicate, Unknown, leaves_of
 from parquet_bloom.search.check import (
@@ -58,7 +59,7 @@ from parquet_bloom.search.unchanged import (
     read_error,
     version_of,
 )
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.shown import brief, counted, line
 

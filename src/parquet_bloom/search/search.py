@@ -18,6 +18,7 @@ from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError,
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.format.statistics import ColumnStatistics, all_null_statistics
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
@@ -26,7 +27,7 @@ from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
 from parquet_bloom.search.options import Options
 from parquet_bloom.source.hive import partition_keys
 from parquet_bloom.source.pinned import find
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import refusing
 

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
+from parquet_bloom.options import PathLike
 from parquet_bloom.source.names import Named, TableName, named_table
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import FileSet, locate
 from parquet_bloom.storage.shown import counted, line, without_secret
 from parquet_bloom.storage.store import GLOB

@@ -15,7 +15,7 @@ import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
+from parquet_bloom.options import Way
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 
 LeafPath = tuple[str, ...]  # the components of a leaf's name in the table, as `leaves_of` has them
-Way = Literal["same-path", "new-path"]
 
 
 @dataclass(frozen=True, slots=True)

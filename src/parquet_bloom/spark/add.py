@@ -29,7 +29,7 @@ from parquet_bloom.edit.table_commit import (
     refuse_outputs,
 )
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.options import Form, RequestOptions, SparkAddOptions, WriteOptions, part, refuse_unknown
+from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions, part, refuse_unknown
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import named_table
@@ -41,7 +41,6 @@ from parquet_bloom.spark.frames import computed, ddl, frame_of, mapped, mark, pa
 from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.spark.table_add import add_on_table
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.table_folders import Tables, look_before
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from parquet_bloom.errors import RequestError, TableWarning
 from parquet_bloom.filters.inspect import inspect
 from parquet_bloom.filters.verify import verify
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import ReadOptions, TableOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, TableOptions, refuse_unknown
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options
@@ -50,7 +50,6 @@ from parquet_bloom.spark.result_rows import (
     verdicts,
 )
 from parquet_bloom.spark.storages import Storages, paths_of
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.table_folders import Tables, refusing
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format import lance as form
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import TableFile
@@ -28,7 +28,6 @@ from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, table_of
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data

@@ -32,6 +32,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.format.footer import MAGIC, TAIL_BYTES, Footer, decode_footer, footer_length
 from parquet_bloom.format.outline import Outline, outline_of, walk_outline
 from parquet_bloom.format.walked import WalkedFooter
+from parquet_bloom.options import PathLike
 from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, side_by_side, storage_error, submit
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, proves
@@ -149,7 +150,6 @@ _REMOTE_MOST = 8 << 20  # what is joined or longer is asked for in pieces, side 
 
 _RENEWALS = 10  # of a file that is written to again and again
 
-PathLike = str | os.PathLike[str]
 Range = tuple[int, int]  # offset, length
 
 

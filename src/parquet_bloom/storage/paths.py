@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
+from parquet_bloom.options import PathLike
 from parquet_bloom.storage.local_store import near_names
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
 from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.shown import Brief, without_secret

@@ -25,11 +25,11 @@ from parquet_bloom.errors import RequestError, first_line, parameter
 from parquet_bloom.facts.advice import Engine
 from parquet_bloom.facts.known import OURS
 from parquet_bloom.filters.inspect import FileInfo, inspect
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.sql import ShortenedText, parsed, split
 from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import locate
 from parquet_bloom.trials.ask import installed_engines
 from parquet_bloom.trials.process import EngineError, EngineProcess

@@ -27,11 +27,10 @@ from parquet_bloom.format import lance as form
 from parquet_bloom.format import roaring
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.workers import chained, processors
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter

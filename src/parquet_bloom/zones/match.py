@@ -21,7 +21,8 @@ from parquet_bloom.errors import DamagedFileError, FileError, RequestError, Stal
 from parquet_bloom.filters.content import difference
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.schema import split_path
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.options import PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.zones.container import ZoneFile

@@ -12,12 +12,12 @@ import pyarrow as pa
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import Bound, Opaque, Schema, bind, terms_of
 from parquet_bloom.predicates.tree import And, Not, Or, Predicate, Unknown
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.shown import line_of
 from parquet_bloom.zones.match import check_sources, cover_of, covers_of_dataset, find_indexes
 from parquet_bloom.zones.reader import lance_errors, pylance

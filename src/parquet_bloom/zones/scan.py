@@ -33,6 +33,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.format.footer import MAGIC, Footer, chunk_extent
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
 from parquet_bloom.search.evidence import INDEX
 from parquet_bloom.search.layouts import FORMAT
@@ -41,7 +42,7 @@ from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.search import FileResult, open_groups
 from parquet_bloom.search.table_rows import FilePart
 from parquet_bloom.source.hive import partition_value
-from parquet_bloom.storage.open_file import OpenFile, PathLike, Range
+from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 

@@ -36,11 +36,12 @@ from parquet_bloom.filters.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
+from parquet_bloom.options import PathLike
 from parquet_bloom.source.columns import matches
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import refusing

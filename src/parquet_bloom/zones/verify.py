@@ -24,10 +24,11 @@ from parquet_bloom.format import roaring
 from parquet_bloom.format.schema import find_leaf, join_path
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_rate
+from parquet_bloom.options import PathLike
 from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import clear_below
 from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand
 from parquet_bloom.zones.container import ZoneFile
 from parquet_bloom.zones.match import (

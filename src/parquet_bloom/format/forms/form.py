@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
+from parquet_bloom.options import Placement
 
-Placement = Literal["footer", "chunk-start", "tail"]
 Rate = float | Literal["auto"]  # a false positive rate, or whatever lets a reader read least
 Batches = Callable[[], Iterable[pa.Array]]  # a column chunk's stored values, from the start each time it is called
 BATCH_ROWS = 1 << 16  # of a batch: values, hashes and a filter of ordinary size then share the processor's cache

@@ -20,12 +20,12 @@ from parquet_bloom.format import draft_2015, final, parquet_41
 from parquet_bloom.format.draft_2015 import Style, built, key_values, style_named
 from parquet_bloom.format.final import Rule
 from parquet_bloom.format.footer import ChunkKey, Footer
-from parquet_bloom.format.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Format, Placement, Sizing
+from parquet_bloom.format.forms.form import BATCH_ROWS, USELESS_FPP, Batches, BuiltFilter, Format, Sizing
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.options import Draft2015, Form
+from parquet_bloom.options import Draft2015, Form, Placement
 
 
 @dataclass(frozen=True, slots=True)

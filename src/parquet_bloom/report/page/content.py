@@ -21,6 +21,7 @@ from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
 from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
+from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
@@ -28,7 +29,6 @@ from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.source.names import words_of
 from parquet_bloom.source.pinned import Sources, find
 from parquet_bloom.source.roots import ORDINARY, TableAccess
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side

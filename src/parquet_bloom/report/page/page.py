@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from parquet_bloom._version import __version__
 from parquet_bloom.facts.known import DICTIONARY, NOT_USED, SOURCES, USED, facts_of, kind_of, stored_as
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.output.atomic_file import new_output, new_target
 from parquet_bloom.report.advice import table_rows
 from parquet_bloom.report.page import sections
@@ -34,7 +34,6 @@ from parquet_bloom.report.written import ReportPage
 from parquet_bloom.search.check import totals
 from parquet_bloom.source.results import plain
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.trials.ask import EngineInfo
 

@@ -27,7 +27,7 @@ from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.format.literals import DAY_NS, Instant, Literal, day_number
 from parquet_bloom.format.schema import join_path, split_path, unknown_column
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
@@ -53,7 +53,6 @@ from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import live_files, table_of
 from parquet_bloom.spark.storages import paths_of
-from parquet_bloom.storage.open_file import PathLike
 from parquet_bloom.storage.table_folders import refusing
 
 if TYPE_CHECKING:
