@@ -15,9 +15,9 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import ReadOptions
+from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.source.roots import TableAccess
-from parquet_bloom.storage.open_file import OpenFile, PathLike
+from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.shown import counted, line
 
