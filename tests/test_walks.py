@@ -11,7 +11,7 @@ import walks
 MOST = {
     "check": 28,
     "prune": 37,
-    "read_table": 35,
+    "read_table": 36,
     "inspect": 29,
     "verify": 35,
     "add_filters": 56,

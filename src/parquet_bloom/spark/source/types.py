@@ -20,14 +20,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as st
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
+from parquet_bloom.format.arrow_types import (
+    are_alike,
+    fields_of,
+    has_any_length,
+    is_bytes,
+    is_list,
+    is_text,
+    map_nested,
+    with_fields,
+)
 from parquet_bloom.format.literals import read_date
 from parquet_bloom.format.schema import INT96
-from parquet_bloom.predicates.casts import is_bytes, is_list, is_text
 from parquet_bloom.spark.source.units import first_file, look, no_files
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
@@ -207,7 +215,7 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
         return bool(more >= 0 and target.precision - source.precision >= more)
     if _T.is_floating(source):
         return bool(_T.is_floating(target) and target.bit_width >= source.bit_width)
-    if is_text(source) or (is_bytes(source) and not _T.is_fixed_size_binary(source)):
+    if has_any_length(source):
         return bool(_T.is_string(target) or _T.is_binary(target))
     if _T.is_timestamp(source):
         return bool(_T.is_timestamp(target) and (source.tz is None) == (target.tz is None))
@@ -261,19 +269,20 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _floored(array, target)
     if _T.is_timestamp(kind) and (kind.tz is None) != (target.tz is None):
         return array.cast(pa.timestamp(kind.unit, target.tz)).cast(target)  # INT96, which is in UTC
-    if is_list(kind):
-        return _list(array, target)
-    if _T.is_map(kind):
-        entries = pa.StructArray.from_arrays(
-            [convert(array.keys, target.key_type), convert(array.items, target.item_type)],
-            fields=[target.key_field, target.item_field],
-        )
-        return pa.Array.from_buffers(target, len(array), array.buffers()[:2], -1, array.offset, [entries])
-    if _T.is_struct(kind):
-        parts = [_field(array, field) for field in target]
-        if not parts:
-            return array.cast(target)
-        return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
+    if are_alike(kind, target):
+        names = [field.name for field in fields_of(kind)]
+
+        def inside(stored: Sequence[pa.Array]) -> list[pa.Array]:
+            if not _T.is_struct(kind):
+                return [convert(part, field.type) for part, field in zip(stored, fields_of(target), strict=True)]
+            return [
+                convert(stored[names.index(field.name)], field.type)
+                if names.count(field.name) == 1
+                else pa.nulls(len(array), field.type)
+                for field in target
+            ]
+
+        return map_nested(array, target, inside)
     if _T.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
     return array.cast(target)
@@ -284,20 +293,6 @@ def _floored(array: pa.Array, target: pa.DataType) -> pa.Array:
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=nulls).cast(target)
-
-
-def _field(array: pa.Array, field: pa.Field) -> pa.Array:
-    at = array.type.get_field_index(field.name)
-    return pa.nulls(len(array), field.type) if at < 0 else convert(array.field(at), field.type)
-
-
-def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists of any kind; pyarrow 26 casts list views to lists whose last offset is missing."""
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    elements = convert(array.flatten(), target.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=target, mask=array.is_null())
 
 
 # --- hive -----------------------------------------------------------------------------------------
@@ -522,10 +517,5 @@ def types_of(source: OpenFile, file: Any) -> pa.Schema:
 def _in_utc(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is None:
         return pa.timestamp("us", "UTC")
-    if pa.types.is_list(kind):
-        return pa.list_(_in_utc(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_in_utc(kind.key_type), _in_utc(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
-    return kind
+    inner = [field.with_type(_in_utc(field.type)) for field in fields_of(kind)]
+    return with_fields(kind, inner) if inner else kind
