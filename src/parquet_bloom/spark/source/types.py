@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import types as st
+from pyspark.sql.pandas.types import from_arrow_type
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
 from parquet_bloom.format.arrow_types import (
@@ -44,20 +45,21 @@ from parquet_bloom.storage.remote import side_by_side
 
 _T = pa.types
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}  # of the longest integer of so many bits
-_FLAT = (
-    (st.BooleanType, pa.bool_()),
-    (st.ByteType, pa.int8()),
-    (st.ShortType, pa.int16()),
-    (st.IntegerType, pa.int32()),
-    (st.LongType, pa.int64()),
-    (st.FloatType, pa.float32()),
-    (st.DoubleType, pa.float64()),
-    (st.BinaryType, pa.binary()),
-    (st.DateType, pa.date32()),
-    (st.TimestampType, pa.timestamp("us", "UTC")),
-    (st.TimestampNTZType, pa.timestamp("us")),
-    (st.NullType, pa.null()),
-)
+# By hand: pyspark's to_arrow_type knows times, intervals and variants too, which are not read from Parquet here.
+_FLAT = {
+    st.BooleanType: pa.bool_(),
+    st.ByteType: pa.int8(),
+    st.ShortType: pa.int16(),
+    st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(),
+    st.FloatType: pa.float32(),
+    st.DoubleType: pa.float64(),
+    st.BinaryType: pa.binary(),
+    st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", "UTC"),
+    st.TimestampNTZType: pa.timestamp("us"),
+    st.NullType: pa.null(),
+}
 
 
 class TypeMisfitError(Exception):
@@ -126,24 +128,9 @@ def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
     return pa.schema(fields)
 
 
-def spark_type(kind: pa.DataType) -> st.DataType:
-    """The Spark type of what `held` gives."""
-    if _T.is_decimal(kind):
-        return st.DecimalType(kind.precision, kind.scale)
-    if _T.is_string(kind):
-        return st.StringType()
-    if is_list(kind):
-        return st.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if _T.is_map(kind):
-        return st.MapType(spark_type(kind.key_type), spark_type(kind.item_type), kind.item_field.nullable)
-    if _T.is_struct(kind):
-        return st.StructType([st.StructField(f.name, spark_type(f.type), f.nullable) for f in kind])
-    return next(made() for made, arrow in _FLAT if arrow == kind)
-
-
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """Spark's type for the rows of an Arrow schema; all columns may be NULL."""
-    return st.StructType([st.StructField(field.name, spark_type(field.type), True) for field in schema])
+    """Spark's type for the rows of a schema of types that `held` gave; all columns may be NULL."""
+    return st.StructType([st.StructField(one.name, from_arrow_type(one.type, True)) for one in schema])
 
 
 # --- Spark -> Arrow -------------------------------------------------------------------------------
@@ -174,10 +161,9 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
         return pa.map_(key, pa.field("value", _arrow_type(kind.valueType), kind.valueContainsNull))
     if isinstance(kind, st.StructType):
         return pa.struct([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in kind])
-    for made, arrow in _FLAT:
-        if type(kind) is made:
-            return arrow
-    raise TypeMisfitError(kind.simpleString())
+    if (arrow := _FLAT.get(type(kind))) is None:
+        raise TypeMisfitError(kind.simpleString())
+    return arrow
 
 
 # --- a file's type and the schema's ---------------------------------------------------------------
