@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 
 def without_progress(stderr: str) -> list[str]:
     """The lines of stderr but those that a slow machine sees: how far a command is, every ten seconds."""
-    return [line for line in stderr.splitlines() if not line.startswith("parquet-bloom: after ")]
+    progress = re.compile(r"spark \w+: (preparing the next job|[\d,]+ of )")
+    return [line for line in stderr.splitlines() if not progress.match(line)]
 
 
 def need_spark(connect: bool = False) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -107,10 +108,13 @@ def test_a_process_that_ends_costs_one_answer(tmp_path: Path) -> None:
     question = {"path": str(control), "kind": "int64", "stored": "plain", "question": "="}
     with EngineProcess(ENGINES["parquet_bloom"]) as process:
         assert process.ask("count", **question) == 10
-        first = process._process
+        first = process._child._process
         assert first is not None
-        os.kill(first.pid, signal.SIGSEGV)
-        first.wait(10)
+        os.kill(first.pid, signal.SIGSTOP)  # it takes the question, and no more
+        crash = threading.Timer(0.3, os.kill, (first.pid, signal.SIGSEGV))
+        go_on = threading.Timer(0.4, os.kill, (first.pid, signal.SIGCONT))
+        crash.start()
+        go_on.start()
         with pytest.raises(EngineError, match=r"^its process ended: Segmentation fault$") as found:
             process.ask("count", **question)
         assert found.value.lost
@@ -118,7 +122,7 @@ def test_a_process_that_ends_costs_one_answer(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="UnknownColumnError") as found:
             process.ask("find", path=str(control), where="no_such_column = 5")
         assert not found.value.lost, "an error is an answer"
-    assert process._process is None
+    assert process._child._process is None
 
 
 def test_a_process_that_hangs_is_ended(tmp_path: Path) -> None:
@@ -128,7 +132,7 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="no answer within 0 s") as found:
             process.ask("count", **question)
         assert found.value.lost
-        assert process._process is None
+        assert process._child._process is None
 
 
 def test_what_is_known_is_told_without_asking() -> None:

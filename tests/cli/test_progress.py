@@ -186,6 +186,18 @@ def test_elsewhere_a_line_comes_at_intervals(monkeypatch: pytest.MonkeyPatch) ->
     assert "never" not in out.getvalue()
 
 
+def test_what_a_function_says_is_asked_for_when_it_is_shown() -> None:
+    out = io.StringIO()
+    watch = Watch("spark add", file=out)
+    said = iter([("", None), ("3 of 40 files", 0.1)])
+    watch.poll(lambda: next(said))
+    watch._draw()
+    assert out.getvalue() == "", "it knows nothing yet"
+    watch._draw()
+    assert out.getvalue() == "spark add: 3 of 40 files\n"
+    assert watch._share == 0.1
+
+
 def test_what_is_left_is_told_of_the_part_of_the_work_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(shown.time, "monotonic", lambda: now)

@@ -9,7 +9,6 @@ import uuid
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from parquet_bloom.report.text import cells, laid_out, ranges, ranges_within, shortened_names, visible
 
@@ -24,6 +23,14 @@ ALIKE = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("a…", 2), ("ä漢字", 5), ("ﾊ한", 3), ("e\u0301", 1), ("🙂━", 3), ("हिन्दी", 3), ("\ufe0f", 0), ("Ａ", 2)],
+)
+def test_cells_are_those_of_a_terminal(text: str, width: int) -> None:
+    assert cells(text) == width
+
+
 def least_width(n: int) -> int:
     """Of so many names: an ellipsis and a number that no other has."""
     return 1 + len(str(2 * n + 1))
@@ -35,8 +42,8 @@ def test_any_names_fit_and_stay_apart(names: list[str], width: int) -> None:
     shown = shortened_names(names, width)
     assert len(shown) == len(names)
     for name, text in zip(names, shown, strict=True):
-        assert cell_len(text) <= width, "by the cells that rich counts"
-        assert text == name or cell_len(name) > width, "cut only where there is no room"
+        assert cells(text) <= width
+        assert text == name or cells(name) > width, "cut only where there is no room"
         assert text == name or "…" in text or width < 1
     if width >= least_width(len(names)):
         assert len(set(shown)) == len(set(names)), "as many texts as names"
@@ -49,7 +56,7 @@ def test_names_of_columns_that_have_their_own_widths(names: list[str], rng: rand
     names = list(dict.fromkeys(names))
     widths = [rng.randint(least_width(len(names)), 40) for _ in names]
     shown = shortened_names(names, widths)
-    assert all(cell_len(text) <= width for text, width in zip(shown, widths, strict=True))
+    assert all(cells(text) <= width for text, width in zip(shown, widths, strict=True))
     assert len(set(shown)) == len(names)
 
 

@@ -9,6 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark.sql", reason="pyspark is not installed (extra `spark`)")
 
+from pyspark.sql import types as st
+
+from parquet_bloom.errors import RequestError
 from parquet_bloom.spark.source.types import (
     TypeMisfitError,
     arrow_schema,
@@ -65,6 +68,40 @@ def test_nanoseconds_within_others() -> None:
 def test_schemas_there_and_back() -> None:
     schema = pa.schema([pa.field(name, held(array.type)) for name, array in COLUMNS.items()])
     assert arrow_schema(spark_schema(schema)).equals(schema)
+
+
+def test_flat_types_and_nested_ones_are_those_of_spark() -> None:
+    """pyspark's own answers, with nullability as it is; timestamps without a zone stay such."""
+    flat = {
+        pa.bool_(): st.BooleanType(), pa.int8(): st.ByteType(), pa.int16(): st.ShortType(),
+        pa.int32(): st.IntegerType(),
+        pa.int64(): st.LongType(), pa.float32(): st.FloatType(), pa.float64(): st.DoubleType(),
+        pa.string(): st.StringType(), pa.binary(): st.BinaryType(), pa.date32(): st.DateType(),
+        pa.timestamp("us", "UTC"): st.TimestampType(), pa.timestamp("us"): st.TimestampNTZType(),
+        pa.decimal128(10, 2): st.DecimalType(10, 2),
+    }  # fmt: skip
+    for kind, wanted in flat.items():
+        for null in (True, False):
+            schema = pa.schema({
+                "flat": kind,
+                "list": pa.list_(pa.field("element", kind, null)),
+                "map": pa.map_(pa.field("key", pa.string(), False), pa.field("value", kind, null)),
+                "struct": pa.struct([pa.field("a", kind, null)]),
+            })  # fmt: skip
+            nested = [
+                wanted,
+                st.ArrayType(wanted, null),
+                st.MapType(st.StringType(), wanted, null),
+                st.StructType([st.StructField("a", wanted, null)]),
+            ]
+            assert [field.dataType for field in spark_schema(schema)] == nested
+            assert arrow_schema(spark_schema(schema)).equals(schema)
+
+
+def test_types_that_pyspark_alone_would_take_are_refused() -> None:
+    for kind in (st.DayTimeIntervalType(), st.VariantType()):
+        with pytest.raises(RequestError, match="which is not read from Parquet"):
+            arrow_schema(st.StructType([st.StructField("a", kind)]))
 
 
 @pytest.mark.parametrize(

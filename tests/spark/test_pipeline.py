@@ -452,7 +452,7 @@ def test_the_session_of_the_command_is_the_one_there_is(spark: Any) -> None:
 def test_progress_is_lines_where_nobody_looks(
     spark: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parquet_bloom.spark import progress
+    from parquet_bloom.cli import progress
 
     def slowly(batches: Any) -> Any:
         import time
@@ -461,15 +461,15 @@ def test_progress_is_lines_where_nobody_looks(
             time.sleep(1.5)
             yield batch
 
-    monkeypatch.setattr(progress, "SECONDS", 0.3)
-    with progress.watched(spark) as watched:
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0.3)
+    with progress.watched(spark, "spark add") as watched:
         assert watched is not None
         watched.expect(40, 9999)
         spark.range(0, 3, 1, 3).mapInArrow(slowly, "id long").count()
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) >= 3
-    assert all(re.match(r"parquet-bloom: after \d+ s: 0 of 40 files", line) for line in err.splitlines())
+    assert all(re.match(r"spark add: 0 of 40 files", line) for line in err.splitlines())
     assert re.search(r", [0-3] of 3 tasks\b", err)
 
 

@@ -350,12 +350,16 @@ def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
         _echo("\n".join([*lines, *map(inert, rest)]), sys.stderr)
 
 
+# Counts up when a name of a document goes or changes its meaning.
+DOCUMENT_VERSION = 1
+
+
 def print_json(document: str, value: Any) -> None:
-    """One JSON document, by its name in report.schemas; what is not finite becomes null."""
-    from parquet_bloom.report.schemas import headed
+    """One JSON document, by its name in docs/schemas; what is not finite becomes null."""
     from parquet_bloom.source.results import plain
 
-    text = json_text(_as_options(headed(document, plain(value))), indent=2)
+    headed = {"document": document, "document_version": DOCUMENT_VERSION, **plain(value)}
+    text = json_text(_as_options(headed), indent=2)
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
         text = json.dumps(json.loads(text), indent=2)
     _put(text)

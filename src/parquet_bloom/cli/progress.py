@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from parquet_bloom.cli.process import go_on, talk
 from parquet_bloom.report.text import cells, inert, painted, shortened, visible, width_of
 from parquet_bloom.storage.shown import without_secret
 
 if TYPE_CHECKING:
+    from parquet_bloom.spark.progress import JobProgress
     from parquet_bloom.storage.progress import Progress
 
 _LINE_EVERY = 10.0  # seconds
@@ -74,6 +75,15 @@ class Watch:
         """
         self._text = text if callable(text) else lambda: text
         self._share = share
+
+    def poll(self, look: Callable[[], tuple[str, float | None]]) -> None:
+        """Show from now on what a function says, as `tell` has it, whenever something is shown."""
+
+        def text() -> str:
+            words, self._share = look()
+            return words
+
+        self._text = text
 
     def files(self, progress: Progress) -> None:
         """Show the progress of a call of the library; to be given as its `progress`."""
@@ -184,6 +194,16 @@ class Watch:
             self._file.flush()
         except (OSError, ValueError):  # nobody looks any more, or not in this encoding
             self._over.set()
+
+
+@contextmanager
+def watched(spark: Any, name: str) -> Iterator[JobProgress | None]:
+    """Show how far the jobs of a Spark session are; gives what `spark.add` counts with, None on Spark Connect."""
+    from parquet_bloom.spark.progress import counted
+
+    with counted(spark) as (job, look), Watch(name) as watch:
+        watch.poll(look)
+        yield job
 
 
 class _Done:

@@ -14,10 +14,10 @@ from parquet_bloom.cli.common import (
     form_as_value,
     listed,
     print_json,
-    quiet,
     say,
 )
 from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
+from parquet_bloom.cli.progress import watched
 from parquet_bloom.cli.spark_look import COMMANDS, open_session, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def add(
     """
     from parquet_bloom.spark.add import add_filters
     from parquet_bloom.spark.frames import refuse_existing, write_report
-    from parquet_bloom.spark.progress import watched
 
-    with open_session(master, conf, py_files) as spark, watched(spark, quiet()) as progress:
+    with open_session(master, conf, py_files) as spark, watched(spark, "spark add") as progress:
         if report is not None:
             refuse_existing(spark, report)
         rows = add_filters(

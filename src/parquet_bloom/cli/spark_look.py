@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import click
 
@@ -25,12 +25,9 @@ from parquet_bloom.cli.common import (
     table_options,
 )
 from parquet_bloom.cli.groups import COLUMN, FILE, Command
+from parquet_bloom.cli.progress import watched
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
-
-if TYPE_CHECKING:
-    pass
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -124,10 +121,10 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
     returns  the sums, and the status of files that failed
     """
     from parquet_bloom.spark.frames import refuse_existing, write_report
-    from parquet_bloom.spark.progress import watched
 
     report = printed.report
-    with watched(spark, quiet()):
+    name = f"spark {click.get_current_context().info_name}"
+    with watched(spark, name):
         if report is not None:
             refuse_existing(spark, report)
         frame = job().persist()
@@ -141,9 +138,8 @@ def _finish(spark: Any, job: Callable[[], Any], printed: _Printout) -> tuple[dic
         if report is not None:
             write_report(spark, frame, report)
     if printed.as_json:
-        document = f"spark-{click.get_current_context().info_name}"
         print_json(
-            document,
+            name.replace(" ", "-"),
             {**totals, "rows": [row.asDict(recursive=True) for row in rows], "errors": errors, "report": report},
         )
     else:
@@ -369,12 +365,11 @@ def read(
     """
     from parquet_bloom.report.text import print_table
     from parquet_bloom.spark import read as job
-    from parquet_bloom.spark.progress import watched
     from parquet_bloom.spark.storages import storages
 
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_session(master, conf, py_files) as spark:
-        with watched(spark, quiet()):
+        with watched(spark, "spark read"):
             frame = job(
                 spark,
                 paths,
@@ -421,9 +416,8 @@ def index(
     """
     from parquet_bloom.report.text import size
     from parquet_bloom.spark import build_zone_index
-    from parquet_bloom.spark.progress import watched
 
-    with open_session(master, conf, py_files) as spark, watched(spark, quiet()):
+    with open_session(master, conf, py_files) as spark, watched(spark, "spark index"):
         rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
     for row in rows:
         say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")

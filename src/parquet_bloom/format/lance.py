@@ -30,6 +30,7 @@ import xxhash
 
 from parquet_bloom.errors import FilterFormatError, RefusedTypeError, RequestError
 from parquet_bloom.format import roaring
+from parquet_bloom.format.arrow_types import has_any_length
 from parquet_bloom.format.literals import DAY_NS
 from parquet_bloom.format.schema import BYTE_ARRAY, DOUBLE, FLBA, FLOAT, INT32, INT64, UNIT_NS, Leaf
 
@@ -141,14 +142,8 @@ def refusal(kind: pa.DataType) -> str | None:
         return "a column of nulls has no values"
     if t.is_nested(kind):
         return f"{kind} is nested; name one of the columns below it that is no list"
-    known = t.is_integer(kind) or t.is_floating(kind) or t.is_temporal(kind) or _is_text(kind)
+    known = t.is_integer(kind) or t.is_floating(kind) or t.is_temporal(kind) or has_any_length(kind)
     return None if known else f"Lance hashes no {kind}"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    tests = (t.is_string, t.is_large_string, t.is_string_view, t.is_binary, t.is_large_binary, t.is_binary_view)
-    return any(test(kind) for test in tests)
 
 
 # --- values of Parquet columns --------------------------------------------------------------------
@@ -213,9 +208,9 @@ def conversion_of(leaf: Leaf, kind: pa.DataType) -> ArrowConversion:
     if t.is_integer(kind) and stored is not None and leaf.logical in (None, "INTEGER"):
         if t.is_unsigned_integer(kind) == (leaf.logical == "INTEGER" and not leaf.signed):
             return ArrowConversion(stored, kind)
-    elif t.is_floating(kind) or _is_text(kind):
+    elif t.is_floating(kind) or has_any_length(kind):
         wanted_physical = (FLOAT, DOUBLE) if t.is_floating(kind) else (BYTE_ARRAY, FLBA)
-        same_width = _is_text(kind) or leaf.float_bits == kind.bit_width
+        same_width = has_any_length(kind) or leaf.float_bits == kind.bit_width
         if leaf.physical in wanted_physical and same_width and leaf.logical != "DECIMAL":
             return ArrowConversion()
     elif t.is_date(kind) and leaf.logical == "DATE" and leaf.physical == INT32:

@@ -18,6 +18,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.format.arrow_types import is_bytes, is_text
 from parquet_bloom.format.literals import (
     DAY_NS,
     Instant,
@@ -87,25 +88,6 @@ def literal_of(scalar: pa.Scalar) -> Literal:
 
 
 _T = pa.types
-_LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
-_TEXTS = (_T.is_string, _T.is_large_string, _T.is_string_view)
-_BYTES = (_T.is_binary, _T.is_large_binary, _T.is_binary_view, _T.is_fixed_size_binary)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether values are lists, in any of Arrow's layouts."""
-    return any(test(kind) for test in _LISTS)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether values are texts, in any of Arrow's layouts."""
-    return any(test(kind) for test in _TEXTS)
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values are bytes, of any or of one length, in any of Arrow's layouts."""
-    return any(test(kind) for test in _BYTES)
-
 
 # --- casts ----------------------------------------------------------------------------------------
 

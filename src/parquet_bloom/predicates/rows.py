@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
+from parquet_bloom.format.arrow_types import is_list, is_view
 from parquet_bloom.format.literals import Literal
 from parquet_bloom.format.schema import join_path, unknown_column
-from parquet_bloom.predicates.casts import Against, Always, Plan, is_list, plan
+from parquet_bloom.predicates.casts import Against, Always, Plan, plan
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Path, Predicate, Unknown
 
 _OPERATORS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
@@ -211,7 +212,7 @@ class _Compiler:
                 raise _unknown(path, at, len(found), [field.name for field in fields])
             kind = found[0].type
         self.types[path[0]] = self.schema.field(path[0]).type
-        self.needs_batches |= isinstance(kind, pa.BaseExtensionType) or _is_view(kind)
+        self.needs_batches |= isinstance(kind, pa.BaseExtensionType) or is_view(kind)
         return path, kind, False
 
 
@@ -242,14 +243,10 @@ def _cast(column: Any, casts: tuple[pa.DataType, ...]) -> Any:
     return column
 
 
-def _is_view(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
-
-
 def _filtered(column: pa.Array, mask: pa.BooleanArray) -> pa.Array:
     """The values where the mask is TRUE; pyarrow filters no views of texts, so these are copied."""
     kind = column.type
-    if _is_view(kind):
+    if is_view(kind):
         plain = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
         return column.cast(plain).filter(mask).cast(kind)
     return column.filter(mask)

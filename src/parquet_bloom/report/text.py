@@ -7,10 +7,12 @@ import math
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import IO, Any, Protocol
 
 LEAST_WIDTH = 80
@@ -79,7 +81,7 @@ def width_of(file: IO[str], least: int = LEAST_WIDTH) -> int:
 def coloured(file: IO[str]) -> bool:
     """Whether a file takes colours: NO_COLOR (no-color.org) says no, then FORCE_COLOR yes; else a terminal does.
 
-    Both count where they are set and not empty, as for rich and pip. TERM=dumb is a terminal without colours.
+    Both count where they are set and not empty, as for pip. TERM=dumb is a terminal without colours.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -100,9 +102,15 @@ def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.replace(ELLIPSIS, "").isascii():
         return len(text)
-    from rich.cells import cell_len  # here, as most names are ASCII
+    return sum(map(_cells_of, text))
 
-    return cell_len(text)
+
+@cache
+def _cells_of(character: str) -> int:
+    """As wcwidth(3) has it: none for a mark on the letter before, two for what is wide in East Asia, and emoji."""
+    if unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
 def wrapped(text: str, width: int, indent: str = "", cut: bool = True) -> list[str]:

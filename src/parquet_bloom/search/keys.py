@@ -20,6 +20,7 @@ from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestErr
 from parquet_bloom.filters.asking import counted, headers_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
+from parquet_bloom.format.arrow_types import has_any_length
 from parquet_bloom.format.literals import as_literal
 from parquet_bloom.format.outline import NONE, Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf
@@ -91,7 +92,7 @@ def keys_for(values: Any, leaf: Leaf, strict: bool = False) -> Keys:
     if array is not None and plain and pa.types.is_integer(array.type):
         return _integers(array, leaf)
     text = leaf.physical == BYTE_ARRAY and domain == "bytes"
-    if array is not None and text and _is_text(array.type):
+    if array is not None and text and has_any_length(array.type):
         stored = array.cast(pa.large_binary()).unique().drop_null().sort()
         order = np.empty(len(stored), object)
         order[:] = stored.to_pylist()
@@ -108,11 +109,6 @@ def _as_array(values: Any) -> pa.Array | None:
         return values if isinstance(values, pa.Array) else pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError, ValueError):
         return None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind))
 
 
 def _integers(array: pa.Array, leaf: Leaf) -> Keys:

@@ -24,10 +24,10 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.format.arrow_types import fields_of, is_view, with_fields
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BYTE_ARRAY, FLBA, INT32, INT96, Leaf, leaves_of, unknown_column
 from parquet_bloom.limits import Limits, limits
-from parquet_bloom.predicates.casts import is_list
 from parquet_bloom.source.hive import Pairs, partition_value
 from parquet_bloom.storage.remote import Location
 
@@ -140,18 +140,8 @@ def filterable(kind: pa.DataType, dictionaries: bool = True) -> pa.DataType:
     if _T.is_dictionary(kind):
         values = filterable(kind.value_type)
         return pa.dictionary(kind.index_type, values, kind.ordered) if dictionaries else values
-    if _T.is_struct(kind):
-        return pa.struct([field.with_type(filterable(field.type, dictionaries)) for field in kind])
-    if _T.is_map(kind):
-        both = (field.with_type(filterable(field.type, dictionaries)) for field in (kind.key_field, kind.item_field))
-        return pa.map_(*both, kind.keys_sorted)
-    if not is_list(kind):
-        return kind
-    inner = kind.value_field.with_type(filterable(kind.value_type, dictionaries))
-    if _T.is_fixed_size_list(kind):
-        return pa.list_(inner, kind.list_size)
-    large = _T.is_large_list(kind) or _T.is_large_list_view(kind)
-    return pa.large_list(inner) if large else pa.list_(inner)
+    inner = [field.with_type(filterable(field.type, dictionaries)) for field in fields_of(kind)]
+    return with_fields(kind, inner) if inner else kind
 
 
 def dataset_schema(schema: pa.Schema, outlines: Iterable[Outline]) -> pa.Schema:
@@ -216,7 +206,7 @@ def _views(text: str) -> tuple[tuple[int, ...], int]:
     except (pa.ArrowException, OSError, binascii.Error, ValueError):
         return (), 0  # pyarrow says so when it reads the file
     leaves = [leaf for field in schema for leaf in _leaves(field.type)]
-    return tuple(i for i, one in enumerate(leaves) if _T.is_string_view(one) or _T.is_binary_view(one)), len(leaves)
+    return tuple(i for i, one in enumerate(leaves) if is_view(one)), len(leaves)
 
 
 def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -225,14 +215,9 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         inner = kind.storage_type
         for leaf in _leaves(inner):  # an extension of views stays what it is
             yield kind if leaf == inner else leaf
-    elif _T.is_map(kind):
-        yield from _leaves(kind.key_type)
-        yield from _leaves(kind.item_type)
-    elif _T.is_struct(kind):
-        for field in kind:
+    elif (inside := fields_of(kind)) or _T.is_struct(kind):
+        for field in inside:
             yield from _leaves(field.type)
-    elif is_list(kind):
-        yield from _leaves(kind.value_type)
     else:
         yield kind
 

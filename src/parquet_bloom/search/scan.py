@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from parquet_bloom.arguments import column_names
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
+from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
@@ -132,8 +133,7 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
     """Whether pyarrow compares no such values: uuids and other extension types, and views of texts; or some within."""
     if pa.types.is_struct(kind):
         return any(_is_beyond_pyarrow(field.type) for field in kind)
-    views = pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-    return views or isinstance(kind, pa.BaseExtensionType)
+    return is_view(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
 # --- scan -----------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement
 from parquet_bloom.errors import RequestError
+from parquet_bloom.format.arrow_types import are_alike, map_nested
 from parquet_bloom.format.literals import decimal_casts
 from parquet_bloom.search.layouts import chosen, format_for, fragment, path_of
 from parquet_bloom.search.search import FileResult
-from parquet_bloom.source.columns import Match, is_list, matches, schema_of
+from parquet_bloom.source.columns import Match, matches, schema_of
 from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
 from parquet_bloom.storage.workers import chained
 
@@ -117,55 +118,16 @@ def repeated(value: pa.Scalar | None, kind: pa.DataType, n: int) -> pa.Array:
 def _values(match: Match, array: pa.Array) -> pa.Array:
     """The values of a field, of those that the file has of it."""
     kind = match.field.type
-    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
-        return _struct(match, array)
-    if pa.types.is_map(kind) and pa.types.is_map(array.type):
-        return _map(match, array)
-    if is_list(kind) and is_list(array.type):
-        return _list(match, array)
-    return _cast(array, kind)
-
-
-def _struct(match: Match, array: pa.StructArray) -> pa.Array:
-    columns = []
-    for child in match.children:
-        if child.at is None:
-            columns.append(repeated(child.field.default, child.field.type, len(array)))
-        else:
-            columns.append(_values(child, array.field(child.at)))
-    kind = match.field.type
-    if not columns:
+    if not are_alike(kind, array.type):
         return _cast(array, kind)
-    fields = [kind.field(i) for i in range(kind.num_fields)]
-    return pa.StructArray.from_arrays(columns, fields=fields, mask=array.is_null())
 
+    def inside(stored: Sequence[pa.Array]) -> list[pa.Array]:
+        return [
+            repeated(child.field.default, child.field.type, len(array)) if at is None else _values(child, stored[at])
+            for at, child in ((child.at, child) for child in match.children)
+        ]
 
-def _list(match: Match, array: pa.Array) -> pa.Array:
-    kind = match.field.type
-    large = pa.types.is_large_list(array.type)
-    if not large and not pa.types.is_list(array.type):
-        array = array.cast(pa.list_(array.type.field(0)))
-    offsets, first, last = _offsets(array)
-    values = _values(match.children[0], array.values.slice(first, last - first))
-    made = (pa.LargeListArray if large else pa.ListArray).from_arrays(offsets, values, mask=array.is_null())
-    return made if made.type == kind else made.cast(kind)
-
-
-def _map(match: Match, array: pa.MapArray) -> pa.Array:
-    offsets, first, last = _offsets(array)
-    keys, items = (
-        _values(child, inner.slice(first, last - first))
-        for child, inner in zip(match.children, (array.keys, array.items), strict=True)
-    )
-    made = pa.MapArray.from_arrays(offsets, keys, items, mask=array.is_null())
-    return made if made.type == match.field.type else made.cast(match.field.type)
-
-
-def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Where each list starts and ends, counted from the first of these lists; and where in `values` these lie."""
-    offsets = array.offsets.to_numpy(zero_copy_only=False)
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    return pa.array(np.subtract(offsets, first, dtype=offsets.dtype)), first, last
+    return map_nested(array, kind, inside)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

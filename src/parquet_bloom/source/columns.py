@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
 from parquet_bloom.errors import TableFormatError
+from parquet_bloom.format.arrow_types import fields_of, is_list, with_fields
 from parquet_bloom.format.footer import Footer, decode_footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
@@ -39,24 +40,14 @@ def leaves_of(fields: Sequence[Field]) -> tuple[Leaf, ...]:
 
 def has_leaves(kind: pa.DataType) -> bool:
     """Whether a file can have a column of a type: none of a struct without fields, nor of what is made of such."""
-    if pa.types.is_struct(kind):
-        return any(has_leaves(kind.field(i).type) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return has_leaves(kind.key_type) and has_leaves(kind.item_type)
-    return has_leaves(kind.value_type) if pa.types.is_list(kind) else True
+    inside = [has_leaves(one.type) for one in fields_of(kind)]
+    return any(inside) if pa.types.is_struct(kind) else all(inside)
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
     """A type without the parts that no file can have."""
-    if pa.types.is_struct(kind):
-        inner = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([one.with_type(_stored(one.type)) for one in inner if has_leaves(one.type)])
-    if pa.types.is_map(kind):
-        key, item = (one.with_type(_stored(one.type)) for one in (kind.key_field, kind.item_field))
-        return pa.map_(key, item, kind.keys_sorted)
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
-    return kind
+    inner = [one.with_type(_stored(one.type)) for one in fields_of(kind) if has_leaves(one.type)]
+    return with_fields(kind, inner) if inner else kind
 
 
 @lru_cache(64)
@@ -236,20 +227,7 @@ def children_of(one: Field) -> Sequence[Field]:
     """The children of a field that an adapter gave, or else those of its type."""
     if one.children:
         return one.children
-    kind = one.type
-    if pa.types.is_map(kind):
-        inner = [kind.key_field, kind.item_field]
-    elif is_list(kind):
-        inner = [kind.value_field]
-    else:
-        inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_struct(kind) else []
-    return [Field(child.name, child.type, child.nullable) for child in inner]
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether values are lists, in any of Arrow's layouts but maps."""
-    views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
-    return bool(views or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return [Field(child.name, child.type, child.nullable) for child in fields_of(one.type)]
 
 
 @dataclass(frozen=True, slots=True)

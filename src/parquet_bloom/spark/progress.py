@@ -1,4 +1,4 @@
-"""How far a job is, on the driver's stderr: a bar where a person looks at it, else a line every ten seconds.
+"""How far the jobs of a session are, as the driver knows it; the command shows it (`cli.progress`).
 
 Spark's status tracker says how many tasks of the stages that run are done. Where filters are added, executors also
 add the files and bytes they have finished to two accumulators, which Spark brings along when a task ends.
@@ -7,16 +7,12 @@ A task that is repeated counts twice, so these may run ahead a little; they deci
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
-SECONDS = 10.0  # between two lines
-_REDRAWN = 0.5  # seconds between two looks of the bar
 Tasks = Callable[[], tuple[int, int, int]]  # done, of how many, running; of the stages that run
+Look = Callable[[], tuple[str, float | None]]  # in words, and the share that is done, 0 to 1; None: nobody knows
 
 
 class JobProgress:
@@ -49,84 +45,33 @@ class JobProgress:
 
 
 @contextmanager
-def watched(spark: Any, quiet: bool = False) -> Iterator[JobProgress | None]:
-    """Show on stderr how far the jobs of a session are, unless `quiet`; gives what add_filters counts with.
+def counted(spark: Any) -> Iterator[tuple[JobProgress | None, Look]]:
+    """What add_filters counts with, and a function that says how far the jobs of a session are.
 
-    None on Spark Connect, whose server tells tasks alone.
+    The counts are None on Spark Connect, whose server tells tasks alone. The function may be called from any thread.
     """
-    progress = None
+    job = None
     with _tasks_of(spark) as tasks:
         with suppress(Exception):  # Spark Connect
-            progress = JobProgress(spark)
-        shown = nullcontext() if quiet else _bar(progress, tasks) if sys.stderr.isatty() else _lines(progress, tasks)
-        with shown:
-            yield progress
+            job = JobProgress(spark)
+        yield job, lambda: _look(job, tasks)
 
 
-@contextmanager
-def _bar(progress: JobProgress | None, tasks: Tasks) -> Iterator[None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        shown = bar.add_task("starting", total=None)
-
-        def look() -> None:
-            if progress is not None and progress.files:  # by bytes: files differ in size
-                done, total = progress.done[1], progress.bytes
-            else:
-                done, total, _ = tasks()
-            bar.update(shown, description=_line(progress, tasks), completed=done, total=total or None)
-
-        with _repeated(look, _REDRAWN):
-            yield
-
-
-@contextmanager
-def _lines(progress: JobProgress | None, tasks: Tasks) -> Iterator[None]:
-    started = time.monotonic()
-
-    def look() -> None:
-        seconds = time.monotonic() - started
-        print(f"parquet-bloom: after {seconds:,.0f} s: {_line(progress, tasks)}", file=sys.stderr, flush=True)
-
-    with _repeated(look, SECONDS):
-        yield
-
-
-def _line(progress: JobProgress | None, tasks: Tasks) -> str:
+def _look(job: JobProgress | None, tasks: Tasks) -> tuple[str, float | None]:
+    try:
+        done, total, running = tasks()
+    except Exception:  # the JVM is gone: the job's own error says what is wrong
+        return "", None
     told = []
-    if progress is not None and progress.files:
-        told.append(f"{progress.done[0]:,} of {progress.files:,} files")
-    done, total, running = tasks()
+    share = done / total if total else None
+    if job is not None and job.files:
+        told.append(f"{job.done[0]:,} of {job.files:,} files")
+        share = min(1.0, job.done[1] / job.bytes) if job.bytes else None  # files differ in size
     if total:
         # A cluster without a free executor lets a job wait for ever, and says so in a log that nobody sees.
         waiting = ", waiting for free executors" if not running and done < total else ""
         told.append(f"{done:,} of {total:,} tasks{waiting}")
-    return ", ".join(told) or "preparing the next job"
-
-
-@contextmanager
-def _repeated(look: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call it every so often beside what is done here."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(seconds):
-            try:
-                look()
-            except Exception:  # the JVM is gone, or stderr is closed: the job's own error says what is wrong
-                return
-
-    thread = threading.Thread(target=run, name="parquet-bloom-progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return ", ".join(told) or "preparing the next job", share
 
 
 @contextmanager

@@ -1,21 +1,19 @@
-"""In the process of one engine: tasks come as lines of JSON, answers go as lines of JSON."""
+"""In the process of one engine (`trials.process`): a task is a question, and has an answer or an error."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
 import signal
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
 from parquet_bloom.errors import first_line
+from parquet_bloom.storage.child_process import Answer
 from parquet_bloom.trials import samples
 from parquet_bloom.trials.adapters.adapter import Adapter, CannotAskError
 from parquet_bloom.trials.samples import COLUMNS
@@ -23,24 +21,24 @@ from parquet_bloom.trials.samples import COLUMNS
 _SHOWN = 200  # characters of what an engine says
 
 
-def serve(adapter: str) -> None:
-    """Answer until the other end closes. adapter: module and class in worth.adapters."""
+def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
+    """What answers a question, by the module and class in trials.adapters; {"error": what the engine said} if not."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks us ends us
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what engines print is no answer
     module, _, name = adapter.partition(":")
     engine: Adapter | None = None
-    for line in sys.stdin.buffer:
+
+    def answer(question: Mapping[str, Any]) -> Answer:
+        nonlocal engine
         try:
             if engine is None:
                 engine = getattr(import_module(f"parquet_bloom.trials.adapters.{module}"), name)()
-            answer = {"answer": _answer(engine, json.loads(line))}
+            return {"answer": _answer(engine, question)}, b""
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # of any kind: Rust's panics are no Exception
-            answer = {"error": _said(error)}
-        answers.write(json.dumps(answer).encode() + b"\n")
-        answers.flush()
+            return {"error": _said(error)}, b""
+
+    return answer
 
 
 def _said(error: BaseException) -> str:

@@ -8,21 +8,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.util
-import json
 import os
 import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, ParquetBloomError, RequestError, first_line
 from parquet_bloom.extras import to_install
 from parquet_bloom.format import lance as form
+from parquet_bloom.storage.child_process import Answer, ChildProcess
 
 PLACES = form.ZONE_SCHEMA.names[:-1]  # all columns but the filters
 FILTERS = form.ZONE_SCHEMA.names[-1]
@@ -156,19 +153,11 @@ class LanceReader:
 # Zone indexes that nobody vouches for, read by a process of their own.
 #
 # pylance ends its process on some damaged files. Here that is one error, and the next file gets a new
-# process. One process serves all files of this one, as starting it takes half a second:
-#
-#    to it      one line of JSON: what to do, path, arguments
-#    from it    one line of JSON: an error, or facts and a length; then that many bytes (Arrow IPC or as they are)
-#
-# Nothing that comes from it is run: no pickles.
+# process. One process serves all files of this one, as starting it takes half a second (storage.child_process). A
+# question is what to do, path and arguments; an answer an error, or facts and bytes (Arrow IPC or as they are).
 
 _MEMORY = 8 << 30  # bytes of addresses beyond those that it has when it is ready, and for the threads to come:
 _THREAD = 256 << 20  # of each processor
-_CODE = """import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from parquet_bloom.zones.reader import serve
-serve()"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +185,7 @@ class DistantReader:
 
     def _ask(self, what: str, *arguments: Any) -> tuple[dict[str, Any], bytes]:
         question = {"do": what, "path": os.path.abspath(self.path), "most": self.most_zones, "arguments": arguments}
+        _require_pylance()
         try:
             header, data = _SERVER.ask(question)
         except (EOFError, OSError) as error:
@@ -203,75 +193,6 @@ class DistantReader:
         if "error" in header:
             raise DamagedFileError(self.path, header["error"])
         return header, data
-
-
-class _Server:
-    """The other process, started by the first question; questions wait for each other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-
-    def ask(self, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Raises EOFError that says how the process ended."""
-        with self._lock:
-            process = self._running()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                process.stdin.write(json.dumps(question).encode() + b"\n")
-                process.stdin.flush()
-                line = process.stdout.readline()
-                header: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-                data = process.stdout.read(header["length"]) if header else b""
-                if not header or len(data) != header["length"]:
-                    raise EOFError
-            except (EOFError, BrokenPipeError):
-                raise EOFError(self._end()) from None
-            except BaseException:  # a signal: what the process says next would be taken for another's answer
-                self._end()
-                raise
-            return header, data
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._owner != os.getpid():  # the parent's, before it forked us
-            self._process.returncode = 0
-            self.close()
-        if self._process is None or self._process.poll() is not None:
-            _require_pylance()
-            self.close()
-            paths = [os.path.abspath(path) for path in sys.path]
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _CODE, json.dumps(paths)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            self._owner = os.getpid()
-        return self._process
-
-    def close(self) -> subprocess.Popen[bytes] | None:
-        """Let go of the process, which ends it."""
-        process, self._process = self._process, None
-        for pipe in (process.stdin, process.stdout) if process is not None else ():
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-        return process
-
-    def _end(self) -> str:
-        """How the process ended; it is made to where it has not."""
-        process = self.close()
-        assert process is not None
-        try:
-            status = process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = process.wait()
-        return signal.strsignal(-status) or f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _require_pylance() -> None:
@@ -284,29 +205,29 @@ def _require_pylance() -> None:
         pylance()
 
 
-_SERVER = _Server()
+_SERVER = ChildProcess("parquet_bloom.zones.reader")
 atexit.register(_SERVER.close)
 
 
 # --- in the other process -------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """Answer until the other end closes, or dies."""
+def answering() -> Callable[[dict[str, Any]], Answer]:
+    """What answers a question, in bounded memory; {"error": why} where pylance cannot."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # pylance's own lines are no answers
     with contextlib.suppress(RequestError):
         pylance()
     _limit()
-    for line in sys.stdin.buffer:
+
+    def answer(question: dict[str, Any]) -> Answer:
         try:
-            header, data = _answer(json.loads(line))
+            return _answer(question)
         except ParquetBloomError as error:
-            header, data = {"error": getattr(error, "reason", str(error))}, b""
+            return {"error": getattr(error, "reason", str(error))}, b""
         except Exception as error:
-            header, data = {"error": f"pylance gave up on it: {type(error).__name__}"}, b""
-        _send(answers, {**header, "length": len(data)}, data)
+            return {"error": f"pylance gave up on it: {type(error).__name__}"}, b""
+
+    return answer
 
 
 def _limit() -> None:
@@ -322,7 +243,7 @@ def _limit() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def _answer(question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def _answer(question: dict[str, Any]) -> Answer:
     reader = LanceReader(question["path"], question["most"])
     if question["do"] == "buffer":
         return {}, reader.buffer(*question["arguments"])
@@ -339,9 +260,3 @@ def _stream(table: pa.Table) -> bytes:
         writer.write_table(table)
     data: bytes = out.getvalue().to_pybytes()
     return data
-
-
-def _send(answers: IO[bytes], header: dict[str, Any], data: bytes) -> None:
-    answers.write(json.dumps(header).encode() + b"\n")
-    answers.write(data)
-    answers.flush()

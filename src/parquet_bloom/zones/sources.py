@@ -34,6 +34,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.filters.content import Content, Recording
 from parquet_bloom.filters.decode import PYARROW_ERRORS, ColumnReader
 from parquet_bloom.format import lance as form
+from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.options import PathLike
@@ -425,7 +426,7 @@ def leaves_of_arrow(schema: pa.Schema) -> tuple[tuple[Leaf, ...], dict[tuple[str
 
 
 def _writable(one: pa.Field) -> pa.Field:
-    if pa.types.is_string_view(one.type) or pa.types.is_binary_view(one.type):
+    if is_view(one.type):
         return one.with_type(pa.string() if pa.types.is_string_view(one.type) else pa.binary())
     try:
         pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([one]), store_schema=False).close()

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, first_line
+from parquet_bloom.format.arrow_types import is_list
 from parquet_bloom.format.literals import Instant
 from parquet_bloom.format.schema import FLBA, INT32, INT64, INT96, Leaf
 from parquet_bloom.predicates.bind import Schema, bind
-from parquet_bloom.predicates.casts import is_list
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, IsNull, Not, Or, Predicate, Unknown
 from parquet_bloom.search.evidence import Question, decide, literal_outcome

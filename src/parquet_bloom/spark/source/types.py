@@ -20,14 +20,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import types as st
+from pyspark.sql.pandas.types import from_arrow_type
 
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, UnknownColumnError, first_line
+from parquet_bloom.format.arrow_types import (
+    are_alike,
+    fields_of,
+    has_any_length,
+    is_bytes,
+    is_list,
+    is_text,
+    map_nested,
+    with_fields,
+)
 from parquet_bloom.format.literals import read_date
 from parquet_bloom.format.schema import INT96
-from parquet_bloom.predicates.casts import is_bytes, is_list, is_text
 from parquet_bloom.spark.source.units import first_file, look, no_files
 from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.open_file import OpenFile
@@ -36,20 +45,21 @@ from parquet_bloom.storage.remote import side_by_side
 
 _T = pa.types
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}  # of the longest integer of so many bits
-_FLAT = (
-    (st.BooleanType, pa.bool_()),
-    (st.ByteType, pa.int8()),
-    (st.ShortType, pa.int16()),
-    (st.IntegerType, pa.int32()),
-    (st.LongType, pa.int64()),
-    (st.FloatType, pa.float32()),
-    (st.DoubleType, pa.float64()),
-    (st.BinaryType, pa.binary()),
-    (st.DateType, pa.date32()),
-    (st.TimestampType, pa.timestamp("us", "UTC")),
-    (st.TimestampNTZType, pa.timestamp("us")),
-    (st.NullType, pa.null()),
-)
+# By hand: pyspark's to_arrow_type knows times, intervals and variants too, which are not read from Parquet here.
+_FLAT = {
+    st.BooleanType: pa.bool_(),
+    st.ByteType: pa.int8(),
+    st.ShortType: pa.int16(),
+    st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(),
+    st.FloatType: pa.float32(),
+    st.DoubleType: pa.float64(),
+    st.BinaryType: pa.binary(),
+    st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", "UTC"),
+    st.TimestampNTZType: pa.timestamp("us"),
+    st.NullType: pa.null(),
+}
 
 
 class TypeMisfitError(Exception):
@@ -118,24 +128,9 @@ def held_schema(schema: pa.Schema, where: object) -> pa.Schema:
     return pa.schema(fields)
 
 
-def spark_type(kind: pa.DataType) -> st.DataType:
-    """The Spark type of what `held` gives."""
-    if _T.is_decimal(kind):
-        return st.DecimalType(kind.precision, kind.scale)
-    if _T.is_string(kind):
-        return st.StringType()
-    if is_list(kind):
-        return st.ArrayType(spark_type(kind.value_type), kind.value_field.nullable)
-    if _T.is_map(kind):
-        return st.MapType(spark_type(kind.key_type), spark_type(kind.item_type), kind.item_field.nullable)
-    if _T.is_struct(kind):
-        return st.StructType([st.StructField(f.name, spark_type(f.type), f.nullable) for f in kind])
-    return next(made() for made, arrow in _FLAT if arrow == kind)
-
-
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """Spark's type for the rows of an Arrow schema; all columns may be NULL."""
-    return st.StructType([st.StructField(field.name, spark_type(field.type), True) for field in schema])
+    """Spark's type for the rows of a schema of types that `held` gave; all columns may be NULL."""
+    return st.StructType([st.StructField(one.name, from_arrow_type(one.type, True)) for one in schema])
 
 
 # --- Spark -> Arrow -------------------------------------------------------------------------------
@@ -166,10 +161,9 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
         return pa.map_(key, pa.field("value", _arrow_type(kind.valueType), kind.valueContainsNull))
     if isinstance(kind, st.StructType):
         return pa.struct([pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in kind])
-    for made, arrow in _FLAT:
-        if type(kind) is made:
-            return arrow
-    raise TypeMisfitError(kind.simpleString())
+    if (arrow := _FLAT.get(type(kind))) is None:
+        raise TypeMisfitError(kind.simpleString())
+    return arrow
 
 
 # --- a file's type and the schema's ---------------------------------------------------------------
@@ -207,7 +201,7 @@ def _holds(target: pa.DataType, source: pa.DataType) -> bool:
         return bool(more >= 0 and target.precision - source.precision >= more)
     if _T.is_floating(source):
         return bool(_T.is_floating(target) and target.bit_width >= source.bit_width)
-    if is_text(source) or (is_bytes(source) and not _T.is_fixed_size_binary(source)):
+    if has_any_length(source):
         return bool(_T.is_string(target) or _T.is_binary(target))
     if _T.is_timestamp(source):
         return bool(_T.is_timestamp(target) and (source.tz is None) == (target.tz is None))
@@ -261,19 +255,20 @@ def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _floored(array, target)
     if _T.is_timestamp(kind) and (kind.tz is None) != (target.tz is None):
         return array.cast(pa.timestamp(kind.unit, target.tz)).cast(target)  # INT96, which is in UTC
-    if is_list(kind):
-        return _list(array, target)
-    if _T.is_map(kind):
-        entries = pa.StructArray.from_arrays(
-            [convert(array.keys, target.key_type), convert(array.items, target.item_type)],
-            fields=[target.key_field, target.item_field],
-        )
-        return pa.Array.from_buffers(target, len(array), array.buffers()[:2], -1, array.offset, [entries])
-    if _T.is_struct(kind):
-        parts = [_field(array, field) for field in target]
-        if not parts:
-            return array.cast(target)
-        return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
+    if are_alike(kind, target):
+        names = [field.name for field in fields_of(kind)]
+
+        def inside(stored: Sequence[pa.Array]) -> list[pa.Array]:
+            if not _T.is_struct(kind):
+                return [convert(part, field.type) for part, field in zip(stored, fields_of(target), strict=True)]
+            return [
+                convert(stored[names.index(field.name)], field.type)
+                if names.count(field.name) == 1
+                else pa.nulls(len(array), field.type)
+                for field in target
+            ]
+
+        return map_nested(array, target, inside)
     if _T.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
     return array.cast(target)
@@ -284,20 +279,6 @@ def _floored(array: pa.Array, target: pa.DataType) -> pa.Array:
     nulls = array.is_null().to_numpy(zero_copy_only=False)
     numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=nulls).cast(target)
-
-
-def _field(array: pa.Array, field: pa.Field) -> pa.Array:
-    at = array.type.get_field_index(field.name)
-    return pa.nulls(len(array), field.type) if at < 0 else convert(array.field(at), field.type)
-
-
-def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Lists of any kind; pyarrow 26 casts list views to lists whose last offset is missing."""
-    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    elements = convert(array.flatten(), target.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=target, mask=array.is_null())
 
 
 # --- hive -----------------------------------------------------------------------------------------
@@ -522,10 +503,5 @@ def types_of(source: OpenFile, file: Any) -> pa.Schema:
 def _in_utc(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is None:
         return pa.timestamp("us", "UTC")
-    if pa.types.is_list(kind):
-        return pa.list_(_in_utc(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_in_utc(kind.key_type), _in_utc(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_in_utc(field.type)) for field in kind])
-    return kind
+    inner = [field.with_type(_in_utc(field.type)) for field in fields_of(kind)]
+    return with_fields(kind, inner) if inner else kind

@@ -1,8 +1,7 @@
 """The documents that `--json` prints: a head with name and version, and a JSON Schema of each, made from its types.
 
-docs/schemas has the schemas as files; `docs/generate` writes them. The version counts up when a name goes or changes
-its meaning. Names may be added without, so the schemas allow names that they do not have.
-Source: JSON Schema 2020-12.
+`docs/generate` writes them to docs/schemas; the commands need no schema. Names may be added without a new version, so
+the schemas allow names that they do not have. Source: JSON Schema 2020-12.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-VERSION = 1
-HEAD = ("document", "document_version")
+from parquet_bloom.cli.common import DOCUMENT_VERSION
+
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _COUNT = {"type": "integer", "minimum": 0}
@@ -26,11 +25,6 @@ _PLAIN: dict[Any, dict[str, Any]] = {
     NoneType: {"type": "null"},
     float: {"type": ["number", "null"]},  # what is not finite is null
 }
-
-
-def headed(document: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with its head."""
-    return {"document": document, "document_version": VERSION, **content}
 
 
 def documents() -> dict[str, dict[str, Any]]:
@@ -166,7 +160,7 @@ class _Maker:
 
     def wrapped(self, name: str, about: str, properties: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
         """The schema of a document with these properties behind its head."""
-        head = {"document": {"const": name}, "document_version": {"const": VERSION}}
+        head = {"document": {"const": name}, "document_version": {"const": DOCUMENT_VERSION}}
         schema = _object({**head, **properties, **optional}, tuple(optional))
         if self.definitions:
             schema["$defs"] = dict(sorted(self.definitions.items()))

@@ -1,0 +1,109 @@
+"""Arrow's types by what their values are, in any of Arrow's layouts; and nested ones, whose inside is made again.
+
+string, large_string, string_view                        texts
+list, large_list, fixed_size_list, list views            lists
+struct {x, y}; list<element>; map<key, value>            nested: two, one and two fields
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+_T = pa.types
+_LISTS = (_T.is_list, _T.is_large_list, _T.is_fixed_size_list, _T.is_list_view, _T.is_large_list_view)
+_TEXTS = (_T.is_string, _T.is_large_string, _T.is_string_view)
+_BYTES = (_T.is_binary, _T.is_large_binary, _T.is_binary_view)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are lists; maps are none."""
+    return any(test(kind) for test in _LISTS)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are texts."""
+    return any(test(kind) for test in _TEXTS)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values are bytes, of any or of one length."""
+    return any(test(kind) for test in _BYTES) or bool(_T.is_fixed_size_binary(kind))
+
+
+def has_any_length(kind: pa.DataType) -> bool:
+    """Whether values are texts, or bytes of any length."""
+    return any(test(kind) for test in (*_TEXTS, *_BYTES))
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Whether values are views of texts or bytes, which much of pyarrow does not take."""
+    return bool(_T.is_string_view(kind) or _T.is_binary_view(kind))
+
+
+def fields_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a nested type: of a struct, a list's element, a map's key and value; none of all others."""
+    if _T.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if is_list(kind):
+        return [kind.value_field]
+    return [kind.field(i) for i in range(kind.num_fields)] if _T.is_struct(kind) else []
+
+
+def with_fields(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """A nested type with other fields; a list for a view of lists."""
+    if _T.is_struct(kind):
+        return pa.struct(fields)
+    if _T.is_map(kind):
+        return pa.map_(*fields, kind.keys_sorted)
+    if _T.is_fixed_size_list(kind):
+        return pa.list_(*fields, kind.list_size)
+    large = _T.is_large_list(kind) or _T.is_large_list_view(kind)
+    return (pa.large_list if large else pa.list_)(*fields)
+
+
+def are_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether both are structs, lists or maps."""
+    return any(test(one) and test(other) for test in (_T.is_struct, _T.is_map, is_list))
+
+
+def map_nested(
+    array: pa.Array, target: pa.DataType, inside: Callable[[Sequence[pa.Array]], Sequence[pa.Array]]
+) -> pa.Array:
+    """A nested array as a type that is alike.
+
+    inside  makes the values of the target's fields of those of the array's, which are of these rows alone
+    Raises pyarrow's errors for a value that has no place in the type.
+    """
+    if _T.is_struct(target):
+        parts = inside([array.field(i) for i in range(array.type.num_fields)])
+        if not parts:
+            return array.cast(target)
+        return pa.StructArray.from_arrays(parts, fields=fields_of(target), mask=array.is_null())
+    if _T.is_map(target):
+        offsets, parts = array.offsets, (array.keys, array.items)
+    else:
+        if not _T.is_list(array.type) and not _T.is_large_list(array.type):
+            array = _as_lists(array)
+        offsets, parts = array.offsets, (array.values,)
+    first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
+    parts = inside([part.slice(first, last - first) for part in parts])
+    starts = pa.array(offsets.to_numpy() - offsets.type.to_pandas_dtype()(first))
+    made: pa.Array
+    if _T.is_map(target):
+        made = pa.MapArray.from_arrays(starts, *parts, mask=array.is_null())
+    else:
+        large = _T.is_large_list(array.type)
+        made = (pa.LargeListArray if large else pa.ListArray).from_arrays(starts, *parts, mask=array.is_null())
+    return made if made.type == target else made.cast(target)
+
+
+def _as_lists(array: pa.Array) -> pa.Array:
+    """Lists of a fixed size and views as lists; pyarrow 26 casts views to lists whose last offset is missing."""
+    import pyarrow.compute as pc  # not for commands that only ask for types
+
+    lengths = pc.list_value_length(array).fill_null(0).cast(pa.int64())
+    ends = pc.cumulative_sum(lengths)
+    starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
+    return pa.LargeListArray.from_arrays(starts, array.flatten(), mask=array.is_null())

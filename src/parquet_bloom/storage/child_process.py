@@ -1,0 +1,134 @@
+"""A process beside this one that answers questions: what crashes or hangs there is an error here, and no end.
+
+    to it      one line of JSON: the question
+    from it    one line of JSON: the answer, whose "length" says how many bytes follow
+
+Nothing that comes from it is run: no pickles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Answer = tuple[Mapping[str, Any], bytes]  # for JSON, and the bytes that follow
+_CODE = """import json, sys
+sys.path[:], module, arguments = json.loads(sys.argv[1])
+from parquet_bloom.storage.child_process import serve
+serve(module, arguments)"""
+_PATIENCE = 5  # seconds for a process to end by itself, once nobody asks it any more
+
+
+class ChildProcess:
+    """Started by the first question, and anew by one after it ended. Questions of several threads wait for each other.
+
+    module     has `answering`, which is called there with the arguments, and gives a function: question -> Answer
+    alone      the process is of no session of ours: Control-C does not reach it, and those that it starts end with it
+    """
+
+    def __init__(self, module: str, *arguments: str, alone: bool = False) -> None:
+        self._served = module, arguments
+        self._alone = alone
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._rest = b""
+
+    def ask(self, question: Mapping[str, Any], seconds: float | None = None) -> tuple[dict[str, Any], bytes]:
+        """The answer. Raises EOFError that says how the process ended; TimeoutError after `seconds`, which ends it."""
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None
+            until = None if seconds is None else time.monotonic() + seconds
+            try:
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
+                while b"\n" not in self._rest:
+                    self._rest += self._read(process, until)
+                line, _, start = self._rest.partition(b"\n")
+                header: dict[str, Any] = json.loads(line)
+                data = bytearray(start)
+                while len(data) < header["length"]:
+                    data += self._read(process, until)
+                self._rest = b""
+                return header, bytes(data)
+            except TimeoutError:
+                self.close()
+                raise
+            except (EOFError, OSError, ValueError):
+                raise EOFError(self.close()) from None
+            except BaseException:  # a signal: what the process says next would be taken for another's answer
+                self.close()
+                raise
+
+    def close(self) -> str:
+        """End the process, which nobody may be asking; says how it ended. May be called twice."""
+        process, self._process = self._process, None
+        if process is None:
+            return ""
+        ours = self._owner == os.getpid()  # else it is the parent's, before it forked us
+        if not ours:
+            process.returncode = 0
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE)
+        if ours and self._alone:  # those that it started, such as a JVM, end too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        elif ours:
+            process.kill()
+        status = process.wait()
+        return (signal.strsignal(-status) or f"signal {-status}") if status < 0 else f"exit status {status}"
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and (self._owner != os.getpid() or self._process.poll() is not None):
+            self.close()
+        if self._process is None:
+            self._rest = b""
+            paths = [os.path.abspath(path) for path in sys.path]
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE, json.dumps([paths, *self._served])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=self._alone,
+            )
+            self._owner = os.getpid()
+        return self._process
+
+    @staticmethod
+    def _read(process: subprocess.Popen[bytes], until: float | None) -> bytes:
+        """What the process wrote. Raises TimeoutError, EOFError."""
+        assert process.stdout is not None
+        if until is not None:
+            with selectors.DefaultSelector() as selector:
+                selector.register(process.stdout, selectors.EVENT_READ)
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise TimeoutError
+        data = os.read(process.stdout.fileno(), 1 << 20)
+        if not data:
+            raise EOFError
+        return data
+
+
+def serve(module: str, arguments: Sequence[str]) -> None:
+    """In the process: answer until the other end closes, or dies."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what others print is no answer
+    answer: Callable[[dict[str, Any]], Answer] = importlib.import_module(module).answering(*arguments)
+    for line in sys.stdin.buffer:
+        header, data = answer(json.loads(line))
+        answers.write(json.dumps({**header, "length": len(data)}).encode() + b"\n" + data)
+        answers.flush()
