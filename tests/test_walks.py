@@ -13,11 +13,11 @@ import walks
 MOST = {
     "check": 29,
     "prune": 38,
-    "read_table": 36,
-    "inspect": 30,
-    "verify": 36,
+    "read_table": 37,
+    "inspect": 31,
+    "verify": 37,
     "add_filters": 57,
-    "remove_filters": 42,
+    "remove_filters": 43,
 }
 
 
