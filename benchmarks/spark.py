@@ -43,7 +43,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquet_bloom.output.new_file import NewFile
+from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.spark import add as pipeline
 from parquet_bloom.spark.frames import mark
 from parquet_bloom.spark.listing import Listing
@@ -221,7 +221,7 @@ def against_spark(spark: Any, folder: Path, runs: int) -> None:
 
 
 def copied(source: Path, target: Path, cached: bool) -> None:
-    with source.open("rb") as old, NewFile(str(target), None, overwrite=False, sync=True, cached=cached) as new:
+    with source.open("rb") as old, AtomicFile(str(target), None, overwrite=False, sync=True, cached=cached) as new:
         new.at = source.stat().st_size
         new.copy_to(0, old.fileno(), 0, new.at)
         new.commit()

@@ -15,7 +15,7 @@ import pytest
 
 import parquet_bloom
 from parquet_bloom import Draft2015, lance, options, spark
-from parquet_bloom.advise.advise import advise
+from parquet_bloom.advice.advise import advise
 from parquet_bloom.cli import group
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.write import FilterOptions, NewFileOptions, WriterOptions
