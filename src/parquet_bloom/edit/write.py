@@ -16,21 +16,15 @@ from typing import Any, Protocol, TypedDict, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.options import (
-    BuildOptions,
-    EngineOption,
-    Form,
-    SyncOption,
-    asked_form,
-    part,
-    refuse_unknown,
-)
+from parquet_bloom.format.forms.known import asked_form
+from parquet_bloom.options import BuildOptions, EngineOption, Form, SyncOption
 from parquet_bloom.output.folder import followed
 from parquet_bloom.output.new_file import local_target, new_file, new_target
 from parquet_bloom.storage.open_file import PathLike
