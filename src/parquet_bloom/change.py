@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, part, refuse_unknown
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.remove import RemoveRequest, remove_as
@@ -23,16 +23,7 @@ from parquet_bloom.edit.table_commit import (
 )
 from parquet_bloom.edit.table_remove import remove_on_table
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.options import (
-    AddOptions,
-    Form,
-    PathLike,
-    RemoveOptions,
-    RequestOptions,
-    WriteOptions,
-    part,
-    refuse_unknown,
-)
+from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing, outputs_of
 from parquet_bloom.source.names import named_table
 from parquet_bloom.source.roots import TableAccess

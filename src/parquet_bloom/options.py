@@ -6,8 +6,8 @@
     check, read_table, ...(..., **options: Unpack[search.options.SearchOptions])
     inspect, verify, advise, ...(..., **options: Unpack[ReadOptions])
 
-A type checker finds a keyword that is misspelt; at run time `refuse_unknown` does. Each of these types is made of
-pieces that share no key. Pieces become values, which have the defaults and the checks:
+A type checker finds a keyword that is misspelt; at run time `arguments.refuse_unknown` does. Each of these types is
+made of pieces that share no key. Pieces become values, which have the defaults and the checks:
 
     RequestOptions -> edit.plan.Request        WriteOptions  -> output.target.Writing
     CommitOptions  -> edit.table_commit.Committing           ReadOptions -> source.roots.TableAccess
@@ -16,16 +16,13 @@ pieces that share no key. Pieces become values, which have the defaults and the 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar, cast
-
-from parquet_bloom.errors import RequestError, parameter
+from typing import Any, Literal, TypedDict
 
 PathLike = str | os.PathLike[str]
 Placement = Literal["footer", "chunk-start", "tail"]  # of filters in their file
 Way = Literal["same-path", "new-path"]  # in which a table's file gets a new version
-T = TypeVar("T")
 
 # --- the form of filters --------------------------------------------------------------------------
 
@@ -52,13 +49,6 @@ class Draft2015:
 
 
 Form = FormName | Draft2015
-
-
-def asked_form(form: Form | None, spec: FormName | None) -> Form:
-    """The form that `form` or `spec`, its short name, asks for; "final" unless given. Raises RequestError for both."""
-    if form is not None and spec is not None:
-        raise RequestError(parameter("spec") + " is a short name of form; give one of the two")
-    return form or spec or DEFAULT_FORM
 
 
 # --- pieces ---------------------------------------------------------------------------------------
@@ -220,33 +210,3 @@ class SparkAddOptions(BuildOptions, ReplaceOption, SyncOption, PlaceOptions, Com
 
     task_bytes: int
     split_bytes: int
-
-
-_MOVED = {"hash_family": "family", "strategy": "strategy", "conf": "properties"}  # fields of Draft2015 by now
-
-
-def refuse_unknown(function: str, options: Mapping[str, object], known: type) -> None:
-    """Raise TypeError, as Python does, for a keyword that a function's options have not.
-
-    known  their TypedDict
-    Raises RequestError for one that is part of a value by now.
-    """
-    names = known.__annotations__
-    for name, value in options.items():
-        if name in names:
-            continue
-        if name in _MOVED:
-            raise RequestError(f"{name} is a part of the form: give form=Draft2015({_MOVED[name]}={value!r})")
-        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{_near(name, names)}")
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, known, 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def part(kind: type[T], options: Mapping[str, object]) -> T:
-    """Those of a function's options that one of the pieces above declares."""
-    return cast(T, {name: options[name] for name in kind.__annotations__ if name in options})

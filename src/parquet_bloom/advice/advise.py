@@ -24,7 +24,7 @@ from parquet_bloom.advice.survey import (
     spread,
     survey_column,
 )
-from parquet_bloom.arguments import several
+from parquet_bloom.arguments import refuse_unknown, several
 from parquet_bloom.edit.choose import why_not
 from parquet_bloom.edit.sample import Interval
 from parquet_bloom.errors import (
@@ -45,7 +45,7 @@ from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import BOOLEAN, Leaf, join_path
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
 from parquet_bloom.source.columns import named_leaves

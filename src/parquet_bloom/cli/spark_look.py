@@ -407,7 +407,10 @@ def index(
     master: str | None,
     conf: tuple[str, ...],
     py_files: tuple[str, ...],
-    **options: Any,
+    items: int,
+    probability: float,
+    overwrite: bool,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Build a zone index over each column, as `parquet-bloom index build` does on one machine.
 
@@ -418,7 +421,9 @@ def index(
     from parquet_bloom.spark import build_zone_index
 
     with open_session(master, conf, py_files) as spark, watched(spark, "spark index"):
-        rows = build_zone_index(spark, paths, list(columns), output, **options).collect()
+        rows = build_zone_index(
+            spark, paths, list(columns), output, items=items, probability=probability, overwrite=overwrite, **options
+        ).collect()
     for row in rows:
         say(f"{row['path']}: {row['zones']:,} zones of {row['column']} ({row['type']}), {size(row['bytes'])}")
     return 0

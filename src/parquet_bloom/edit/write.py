@@ -16,22 +16,15 @@ from typing import Any, Protocol, TypedDict, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.add import add_as
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
-from parquet_bloom.options import (
-    BuildOptions,
-    EngineOption,
-    Form,
-    PathLike,
-    SyncOption,
-    asked_form,
-    part,
-    refuse_unknown,
-)
+from parquet_bloom.format.forms.known import asked_form
+from parquet_bloom.options import BuildOptions, EngineOption, Form, PathLike, SyncOption
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
 from parquet_bloom.filters.tails import older_footers, open_logged, tails_of
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.source.columns import shown_leaves
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of

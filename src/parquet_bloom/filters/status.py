@@ -17,7 +17,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
@@ -28,7 +28,7 @@ from parquet_bloom.format.forms.known import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.kernels import split_block
-from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
 from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
 from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
@@ -27,7 +27,7 @@ from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.source.columns import shown_leaves
 from parquet_bloom.source.pinned import find
 from parquet_bloom.source.results import Printed, each, filters_table, table_of

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
+from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.table_commit import (
     Committing,
@@ -29,7 +30,7 @@ from parquet_bloom.edit.table_commit import (
     refuse_outputs,
 )
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions, part, refuse_unknown
+from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing
 from parquet_bloom.source.names import named_table

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import RequestError, TableWarning
 from parquet_bloom.filters.inspect import inspect
 from parquet_bloom.filters.verify import verify
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions, TableOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions, TableOptions
 from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options

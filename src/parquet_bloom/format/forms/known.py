@@ -25,7 +25,7 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import arrow_of, stored_floats, twins
 from parquet_bloom.kernels import k_probe, split_block
 from parquet_bloom.kernels.hashes import hash_array
-from parquet_bloom.options import Draft2015, Form, Placement
+from parquet_bloom.options import DEFAULT_FORM, Draft2015, Form, FormName, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +299,13 @@ FORMATS: dict[str, Format] = {
         KProbeForm(),
     )
 }
+
+
+def asked_form(form: Form | None, spec: FormName | None) -> Form:
+    """The form that `form` or `spec`, its short name, asks for; "final" unless given. Raises RequestError for both."""
+    if form is not None and spec is not None:
+        raise RequestError(parameter("spec") + " is a short name of form; give one of the two")
+    return form or spec or DEFAULT_FORM
 
 
 def form_of(asked: Form) -> Format:

@@ -22,12 +22,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.format.literals import DAY_NS, Instant, Literal, day_number
 from parquet_bloom.format.schema import join_path, split_path, unknown_column
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions, refuse_unknown
+from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.casts import Against, Always, plan
 from parquet_bloom.predicates.tree import (
     COMPARISONS,
