@@ -14,10 +14,10 @@ MOST = {
     "check": 29,
     "prune": 38,
     "read_table": 37,
-    "inspect": 31,
-    "verify": 37,
-    "add_filters": 57,
-    "remove_filters": 43,
+    "inspect": 30,
+    "verify": 36,
+    "add_filters": 56,
+    "remove_filters": 42,
 }
 
 
