@@ -185,7 +185,7 @@ def test_a_file_s_filters_as_guava_s_bytes(source: Path, tmp_path: Path, monkeyp
     """What the program on docs/history.md makes: the bytes that a Java program reads, and the same filter from them."""
     parquet_bloom.add_filters(source, tmp_path / "out.parquet", columns=["id"], form=Draft2015("guava"), sync=False)
     page = (Path(__file__).parents[2] / "docs" / "history.md").read_text()
-    (program,) = [block for block in page.split("```python\n")[1:] if "guava" in block]
+    (program,) = [block for block in page.split("```python\n")[1:] if "encode_guava" in block]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(program.split("```")[0], names)

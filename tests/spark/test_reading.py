@@ -132,7 +132,7 @@ def place(number: Any) -> tuple[int, Any]:
 def test_each_row_gives_what_it_means(spark: Any, tmp_path: Path) -> None:
     from pyspark.sql import functions as sf
 
-    from parquet_bloom.spark.source.reading import as_column
+    from parquet_bloom.spark.columns import as_column
 
     table = table_of()
     pq.write_table(table, tmp_path / "x.parquet")
@@ -167,7 +167,7 @@ def test_spark_has_nothing_to_lose_rows_by(
     spark: Any, tmp_path: Path, stored: list[float], where: str, count: int
 ) -> None:
     """Its min and max leave NaN out, its dictionaries and filters tell the zeros apart."""
-    from parquet_bloom.spark.source.reading import as_column
+    from parquet_bloom.spark.columns import as_column
 
     table = pa.table({"x": pa.array(stored * 50, pa.float64()), "y": pa.array(stored * 50, pa.float32())})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=100, use_dictionary=True)
@@ -243,7 +243,7 @@ def test_what_cannot_be_read_is_sparks_to_say(spark: Any, tmp_path: Path) -> Non
 def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
     from pyspark.sql import types as st
 
-    from parquet_bloom.spark.source.reading import as_column
+    from parquet_bloom.spark.columns import as_column
 
     schema = st.StructType(
         [
@@ -275,7 +275,7 @@ def test_what_rows_cannot_be_filtered_by_is_an_error(spark: Any) -> None:
 def test_values_that_spark_changes_are_no_evidence(spark: Any) -> None:
     from pyspark.sql import types as st
 
-    from parquet_bloom.spark.source.reading import evident
+    from parquet_bloom.spark.columns import evident
 
     schema = st.StructType(
         [
