@@ -52,8 +52,10 @@ class Source(Pinned):
     index        a zone index of the source, its folder, or several: for the methods that read or count rows
 
     All questions are about one listing, or one version of the table, until `refresh`. A file that was replaced or
-    written to after a question opened it is a FileChangedError for the next. It may be pickled, shared by threads
-    and used in forked processes. Functions take it in the place of paths, too.
+    written to after a question opened it is a FileChangedError for the next: a chmod, a new hard link and filters
+    that a commit put behind it on the same path count too. It may be pickled, shared by threads and used in forked
+    processes; a pickled copy looks for files again, keeps the version of a Delta or DuckLake table, and looks for the
+    latest snapshot of an Iceberg table. Functions that read or inspect take it in the place of paths, too.
     """
 
     def __init__(

@@ -23,6 +23,7 @@ import pytest
 from iceberg_log import SCHEMA, Warehouse, append
 
 import parquet_bloom
+import parquet_bloom.lance
 from parquet_bloom import FileChangedError, RequestError, Source, TableFormatError
 from parquet_bloom.source import pinned
 from parquet_bloom.storage.shown import without_secret
@@ -214,10 +215,59 @@ def test_an_iceberg_table_stays_at_its_snapshot(tmp_path: Path) -> None:
     assert source.count() == 2
     assert len(source.inspect().files) == 1
     copy = pickle.loads(pickle.dumps(source))
-    assert copy.count("id = 3") == 0
-    copy.refresh()
-    assert copy.count("id = 3") == 1
+    assert copy.count("id = 3") == 1, "a copy looks for the latest snapshot"
     warehouse.close()
+
+
+def test_a_renamed_column_of_an_iceberg_table_keeps_its_name(tmp_path: Path) -> None:
+    """A new schema makes no snapshot: the snapshot by its number has the older one."""
+    warehouse = Warehouse(tmp_path)
+    append(warehouse.create(SCHEMA), [{"id": 1, "name": "a"}])
+    with warehouse.load().update_schema() as update:
+        update.rename_column("name", "called")
+    source = Source("iceberg:cat/ns.t", catalog_properties=warehouse.properties)
+    assert source.count("called = 'a'") == 1
+    assert len(source.inspect(columns="called").files) == 1
+    assert pickle.loads(pickle.dumps(source)).count("called = 'a'") == 1
+    warehouse.close()
+
+
+def test_an_iceberg_table_without_a_snapshot(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    warehouse.create(SCHEMA)
+    source = Source("iceberg:cat/ns.t", catalog_properties=warehouse.properties)
+    assert source.count() == 0
+    assert source.inspect().files == []
+    assert pickle.loads(pickle.dumps(source)).count() == 0
+    warehouse.close()
+
+
+def test_what_changes_files_takes_no_source(folder: Path, tmp_path: Path) -> None:
+    """Its catalog and its file system would be lost, and another table of that name be changed."""
+    for function in (parquet_bloom.add_filters, parquet_bloom.remove_filters):
+        with pytest.raises(RequestError, match=rf"call its own {function.__name__}\(\.\.\.\)"):
+            function(Source(folder), in_place=True)
+    with pytest.raises(RequestError, match="give build_index the paths"):
+        parquet_bloom.lance.build_index(Source(folder), "id", tmp_path / "index")
+
+
+def test_a_cache_is_pickled_without_its_footers(folder: Path) -> None:
+    source = Source(folder, cache=parquet_bloom.FooterCache(5000))
+    source.check(KEY)
+    copy = pickle.loads(pickle.dumps(source))
+    assert (len(copy.cache), copy.cache.max_row_groups) == (0, 5000)
+    assert copy.count(KEY) == 1
+    assert len(copy.cache) == 3
+
+
+def test_a_forked_child_waits_for_no_lock_of_its_parent(folder: Path) -> None:
+    source = Source(folder, cache=parquet_bloom.FooterCache())
+    source.check(KEY)
+    with source.cache._lock:  # as another thread would have it
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if source.cache._lock.acquire(timeout=5) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_files_of_a_table_are_refused_as_by_the_functions(tmp_path: Path) -> None:
@@ -265,6 +315,8 @@ def test_what_a_source_has_is_not_given_again(folder: Path) -> None:
             source.check(KEY, **{name: value})
     with pytest.raises(RequestError, match=r"give them to Source\(\.\.\.\)"):
         parquet_bloom.check(source, KEY, filesystem=pa.fs.LocalFileSystem())
+    with pytest.raises(RequestError, match=r"a Source has raw_files=True itself"):
+        parquet_bloom.count(source, KEY, raw_files=True)
     with pytest.raises(TypeError, match="misspelt"):
         source.check(KEY, misspelt=1)
     with pytest.raises(RequestError, match="a table is read alone"):

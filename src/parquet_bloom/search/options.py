@@ -5,11 +5,13 @@ check, prune, count, read_table, ... (**options: SearchOptions) -> Options -> Se
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
+from weakref import WeakSet
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
@@ -31,6 +33,19 @@ def _store(source: OpenFile) -> Any:
     return None if not source.is_remote else repr(getattr(source.location.filesystem, "__reduce__", lambda: None)())
 
 
+_CACHES: WeakSet[FooterCache] = WeakSet()
+
+
+def _unlock_all() -> None:
+    """In a forked child: a lock that another thread of the parent had will never be let go."""
+    for cache in _CACHES:
+        cache._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_all)
+
+
 class FooterCache:
     """Outlines of footers by path, size, modification time and inode; the least used ones leave.
 
@@ -45,6 +60,10 @@ class FooterCache:
         self._held = 0
         self._outlines: OrderedDict[tuple[Any, str], tuple[Any, Outline]] = OrderedDict()
         self._lock = threading.Lock()
+        _CACHES.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FooterCache, (self.max_row_groups,)  # a copy begins without footers
 
     def __len__(self) -> int:
         return len(self._outlines)

@@ -86,6 +86,8 @@ def find(
         if filesystem is not None or access.properties or access.allow_roots:
             both = parameter("catalog_properties") + " and " + parameter("allow_roots")
             raise RequestError(f"a Source has its file system, {both} itself; give them to Source(...)")
+        if tables is None and not sources.raw_files:
+            raise RequestError("a Source has " + RAW_FILES + " itself; give it to Source(...)")
         return sources.found(stored_only, tables)
     name = named_table(sources)
     if name is None:
@@ -105,6 +107,12 @@ def find(
     if tables is None:
         raise RequestError(RAW_FILES + " reads what lies in a folder; name that, or leave it away")
     return _through_log(open_table(name, access, filesystem), stored_only)
+
+
+def refuse_pinned(source: object, instead: str) -> None:
+    """Raise RequestError for a Pinned where its file system and its access to a table would be lost."""
+    if isinstance(source, Pinned):
+        raise RequestError(f"a Source is no list of paths here; {instead}")
 
 
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
@@ -162,9 +170,11 @@ class Pinned(Named):
     filesystem, raw_files, catalog_properties, allow_roots  as the functions have them
 
     Nothing is looked up before the first question. A file that was replaced or written to after a question opened it
-    is a FileChangedError for the next one, as far as its storage tells versions apart. Threads may share it; it needs
-    no lock, so a process that is forked meanwhile goes on. A copy that was pickled keeps the version of a table, and
-    looks for files again: tokens of one machine mean nothing on another.
+    is a FileChangedError for the next one, as far as its storage tells versions apart: a chmod, a new hard link and
+    filters that a commit put behind it on the same path count too. Threads may share it; it needs no lock, so a process
+    that is forked meanwhile goes on. A copy that was pickled looks again: for files, since tokens of one machine mean
+    nothing on another; for the same version of a Delta or DuckLake table; for the latest snapshot of an Iceberg table
+    that was named without one.
     """
 
     def __init__(
@@ -210,8 +220,10 @@ class Pinned(Named):
             new = _Looked(None if snapshot is None else snapshot.version, pins, {stored_only: first})
             looked = cast(_Looked, self.__dict__.setdefault("_look", new))  # of two threads one is first
         if stored_only not in looked.found:
-            [(one, seen)] = looked.found.values()
-            again = (one, seen) if one.snapshot is None else self._find(stored_only, looked.version, looked.pins)
+            one, seen = looked.found[not stored_only]
+            # Only DuckLake's log holds rows itself. Elsewhere a version that is named may have an older schema.
+            same = self._name is None or self._name.kind != "ducklake"
+            again = (one, seen) if same else self._find(stored_only, looked.version, looked.pins)
             looked.found.setdefault(stored_only, again)
         found, seen = looked.found[stored_only]
         if tables is not None and seen is not None and found.snapshot is None:
@@ -247,4 +259,6 @@ class Pinned(Named):
         return line(type(self).__name__, parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**{key: value for key, value in self.__dict__.items() if key != "_look"}, "_kept_version": self.version}
+        iceberg = self._name is not None and self._name.kind == "iceberg"  # whose schema may be newer than its snapshot
+        kept = None if iceberg else self.version
+        return {**{key: value for key, value in self.__dict__.items() if key != "_look"}, "_kept_version": kept}

@@ -187,11 +187,20 @@ class OpenFile:
         except Exception as error:  # fsspec's file systems raise whatever their libraries do
             raise storage_error(self.path, error) from error
         self.size = self._file.size
-        if (
-            pins is not None
-            and (token := self.version_token) is not None
-            and pins.setdefault(self.path, token) != token
-        ):
+        if pins is not None:
+            self._hold_to(pins)
+
+    def _hold_to(self, pins: dict[str, object]) -> None:
+        """Remember a file's version token, or compare it with the one that was remembered. Raises FileChangedError.
+
+        Listings and answers of one store may tell one time or ETag in two spellings: what proves equal bytes is equal.
+        """
+        token = self.version_token
+        if token is None:
+            return
+        facts = self._file.facts()
+        before: Any = pins.setdefault(self.path, (token, facts))
+        if before[0] != token and not proves(before[1], facts):
             self.close()
             raise FileChangedError(self.path, "was changed by another program since this source opened it; refresh it")
 

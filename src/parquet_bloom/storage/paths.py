@@ -30,8 +30,8 @@ class DataFile(Location):
 
     relative    its place in an output folder
     partitions  the key=value folders it lies in, Hive's way, outermost first; None is null
-    pins        path -> version token of the first time that it was opened, shared by all files of a source that holds
-                them to it; None: nobody does
+    pins        path -> version token and facts of the first time that it was opened, shared by all files of a source
+                that holds them to it; None: nobody does
     """
 
     relative: str = ""

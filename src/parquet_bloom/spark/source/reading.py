@@ -38,8 +38,6 @@ from parquet_bloom.spark.storages import paths_of
 from parquet_bloom.storage.table_folders import refusing
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pyspark.sql import DataFrame
 
     from parquet_bloom.spark.source.table_rows import TableReader
