@@ -25,8 +25,7 @@ from parquet_bloom.edit.table_remove import remove_on_table
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing, outputs_of
-from parquet_bloom.source.names import named_table
-from parquet_bloom.source.pinned import refuse_pinned
+from parquet_bloom.source.names import named_table, refuse_named
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.progress import ProgressCallback
 
@@ -68,7 +67,7 @@ def add_filters(
     it did.
     """
     refuse_unknown("add_filters", options, AddOptions)
-    refuse_pinned(source, "call its own add_filters(...)")
+    refuse_named(source, "call its own add_filters(...)")
     asked = part(RequestOptions, options)
     written = Writing.of(part(WriteOptions, options))
     name, access = named_table(source), TableAccess.asked(options, written.force)
@@ -106,7 +105,7 @@ def remove_filters(
                 catalog_properties, allow_roots
     """
     refuse_unknown("remove_filters", options, RemoveOptions)
-    refuse_pinned(source, "call its own remove_filters(...)")
+    refuse_named(source, "call its own remove_filters(...)")
     written = Writing.of(part(WriteOptions, options))
     name, access = named_table(source), TableAccess.asked(options, written.force)
     filesystem = options.get("filesystem")

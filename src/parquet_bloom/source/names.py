@@ -43,6 +43,12 @@ def words_of(source: Any) -> Any:
     return source.paths if isinstance(source, Named) else source
 
 
+def refuse_named(source: object, instead: str) -> None:
+    """Raise RequestError for a Source where its file system and its access to a table would be lost."""
+    if isinstance(source, Named):
+        raise RequestError(f"a Source is no list of paths here; {instead}")
+
+
 class TableName(NamedTuple):
     """A table as it is named.
 

@@ -109,12 +109,6 @@ def find(
     return _through_log(open_table(name, access, filesystem), stored_only)
 
 
-def refuse_pinned(source: object, instead: str) -> None:
-    """Raise RequestError for a Pinned where its file system and its access to a table would be lost."""
-    if isinstance(source, Pinned):
-        raise RequestError(f"a Source is no list of paths here; {instead}")
-
-
 def _delta_folder(sources: Any, tables: Tables | None) -> str | None:
     """The Delta table that was named alone, by its folder, as people are told it."""
     many = sources if isinstance(sources, list | tuple) else [sources]

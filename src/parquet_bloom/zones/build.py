@@ -29,7 +29,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import BLOCK_BYTES, insert_hashes
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import local_target
-from parquet_bloom.source.pinned import refuse_pinned
+from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -204,7 +204,7 @@ def build_index(
     TableFormatError for files of a table without raw_files. Nothing is left of an index that could not be finished.
     """
     refuse_unknown("build_index", options, ReadOptions)
-    refuse_pinned(source, "give build_index the paths")
+    refuse_named(source, "give build_index the paths")
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
     access = TableAccess.asked(options)
