@@ -99,8 +99,10 @@ class Source(Pinned):
         """The row groups in which a row can match: parquet_bloom.prune."""
         from parquet_bloom.read import prune
 
-        keys: dict[str, Any] = {"column": column, "values": values, "count_hits": count_hits}
-        return prune(self._self, predicate, **keys, index=self.index, **self._asking(options))
+        how = self._asking(options)
+        return prune(
+            self._self, predicate, column=column, values=values, count_hits=count_hits, index=self.index, **how
+        )
 
     def count(self, predicate: Any = None, **options: Unpack[AskOptions]) -> int:
         """How many rows match: parquet_bloom.count."""
@@ -152,8 +154,14 @@ class Source(Pinned):
         """What filters there are: parquet_bloom.inspect."""
         from parquet_bloom.filters.inspect import inspect
 
-        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "assert_filters": assert_filters}
-        return inspect(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+        return inspect(
+            self._self,
+            columns=columns,
+            exclude=exclude,
+            assert_filters=assert_filters,
+            progress=progress,
+            raw_files=self.raw_files,
+        )
 
     def verify(
         self,
@@ -166,8 +174,14 @@ class Source(Pinned):
         """Whether the filters are right: parquet_bloom.verify."""
         from parquet_bloom.filters.verify import verify
 
-        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "sample": sample}
-        return verify(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+        return verify(
+            self._self,
+            columns=columns,
+            exclude=exclude,
+            sample=sample,
+            progress=progress,
+            raw_files=self.raw_files,
+        )
 
     def status(
         self,
@@ -180,8 +194,14 @@ class Source(Pinned):
         """Which columns lack filters, or have lost them: parquet_bloom.status."""
         from parquet_bloom.filters.status import status
 
-        chosen: dict[str, Any] = {"columns": columns, "exclude": exclude, "assert_filters": assert_filters}
-        return status(self._self, **chosen, raw_files=self.raw_files, progress=progress)
+        return status(
+            self._self,
+            columns=columns,
+            exclude=exclude,
+            assert_filters=assert_filters,
+            progress=progress,
+            raw_files=self.raw_files,
+        )
 
     def advise(
         self,
