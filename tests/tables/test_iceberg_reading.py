@@ -46,8 +46,8 @@ from parquet_bloom.extras import SQL_CATALOG, to_install
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.tables.iceberg import deletes
-from parquet_bloom.tables.iceberg.deletes import PositionFile
+from parquet_bloom.tables.iceberg import row_deletes
+from parquet_bloom.tables.iceberg.row_deletes import PositionFile
 from parquet_bloom.tables.iceberg.table import open_iceberg
 
 
@@ -518,7 +518,7 @@ def test_position_deletes_in_other_formats(warehouse: Warehouse, kind: str) -> N
         orc.write_table(rows, path)
     else:
         output = table.io.new_output(made.file_path)
-        with AvroOutputFile[Record](output, deletes.avro_schema(), "deletes") as sink:
+        with AvroOutputFile[Record](output, row_deletes.avro_schema(), "deletes") as sink:
             sink.write_block([Record(*row.values()) for row in rows.to_pylist()])
     made._data[2] = kind
     add_deletes(table, made)
@@ -532,7 +532,7 @@ def test_a_cut_path_bound_still_stands_for_the_file(warehouse: Warehouse, length
     [entry] = entries(table)
     made = position_deletes(table, {entry.data_file.file_path: [1]}, entry.data_file)
     path = entry.data_file.file_path.encode()
-    made._data[10], made._data[11] = {deletes.PATH: path[:16]}, {deletes.PATH: path[:length]}
+    made._data[10], made._data[11] = {row_deletes.PATH: path[:16]}, {row_deletes.PATH: path[:length]}
     add_deletes(table, made)
     assert ids(warehouse.read()) == [0, 2, 3, 4]
     ours = warehouse.open()

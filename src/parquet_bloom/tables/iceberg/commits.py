@@ -43,9 +43,10 @@ from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, bes
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, telling
-from parquet_bloom.tables.iceberg.deletes import RowDeletes, filesystem_of, first_named
+from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of
 
 # --- producer -------------------------------------------------------------------------------------
 #
