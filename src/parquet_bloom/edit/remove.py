@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.finish import check_written, write_footer
 from parquet_bloom.edit.plan import Run
-from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
+from parquet_bloom.edit.reports import AddedFile, RemovedFile
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
+from parquet_bloom.edit.table_commit import Worked
 from parquet_bloom.edit.writer import BuiltElsewhere
 from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
 from parquet_bloom.filters.locate import spans_of
@@ -24,10 +25,8 @@ from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import Target, Writing
-from parquet_bloom.source.results import each
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile, Outputs
-from parquet_bloom.storage.progress import Meter, ProgressCallback
+from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
 
@@ -160,18 +159,16 @@ class RemoveRequest:
             raise RequestError(parameter("append", True) + " is for " + parameter("in_place", True))
 
 
-def remove_as(
-    request: RemoveRequest, outputs: Outputs, notes: list[str], progress: ProgressCallback | None = None
-) -> RemoveReport:
-    """Carry it out for files whose outputs are known."""
+@dataclass(frozen=True, slots=True)
+class RemoveFromFile:
+    """The work of `remove` on each of several files, as edit.table_commit.FileWork has it."""
 
-    def work(file: DataFile) -> RemovedFile:
-        with opened(file, request.how.in_place and not request.how.dry_run) as source:
-            return remove_from(source, outputs.targets[file], request)
+    request: RemoveRequest
 
-    files = list(outputs.targets)
-    results = each(files, work, outputs.single, outputs.failed, Meter(progress, files))
-    return RemoveReport(list(results), results.failed, notes)
+    def __call__(self, file: DataFile, target: Location, look_only: bool) -> Worked[RemovedFile]:
+        """Take filters out of one file: its rename is its commit. Raises as remove_filters does for one file."""
+        with opened(file, self.request.how.in_place and not self.request.how.dry_run) as source:
+            return Worked(remove_from(source, target, self.request))
 
 
 def chunks_of(footer: Footer, wanted: Collection[int]) -> list[ChunkKey]:

@@ -88,7 +88,7 @@ class Question:
     pairs    the partition values of the file
     literal  literal_outcome of the predicate
     log      what the predicate may give over the file's rows by the log of its table
-    absent   (leaf, n) -> statistics of n row groups of a leaf that the file lacks; None: NULL in all rows
+    absent   (leaf, n) -> statistics of n row groups of a leaf that the file lacks
     """
 
     bound: Bound
@@ -96,7 +96,7 @@ class Question:
     pairs: Pairs = ()
     literal: int = TRUE | FALSE | NULL
     log: int = ANY
-    absent: Callable[[Leaf, int], ColumnStatistics] | None = None
+    absent: Callable[[Leaf, int], ColumnStatistics] = lambda leaf, n: all_null_statistics(n)
 
     def combine(self, masks: Sequence[Masks], n: int) -> Masks:
         """What the predicate may give in n row groups, from what its terms may give."""
@@ -156,9 +156,7 @@ def _statistics(term: Term, outline: Outline, question: Question) -> ColumnStati
     if leaf.index < 0:
         return _partition_statistics(leaf, n, question.pairs)
     if leaf.index >= len(outline.leaves) or outline.leaves[leaf.index] != leaf:
-        if question.absent is not None:
-            return question.absent(leaf, n)
-        return all_null_statistics(n)  # a column of other files of the data set
+        return question.absent(leaf, n)  # a column of the table, or of other files of the data set
     return statistics_of(outline, leaf)
 
 

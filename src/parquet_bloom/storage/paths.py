@@ -38,6 +38,33 @@ class DataFile(Location):
     partitions: Partitions = ()
     pins: dict[str, object] | None = field(default=None, compare=False, repr=False, kw_only=True)
 
+    # What a log says of a file: of one without a log, nothing. source.snapshot.TableFile has the answers.
+
+    @property
+    def has_log(self) -> bool:
+        """Whether it is a table's."""
+        return False
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that it stores; None: not known before it is opened."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """Its bytes by the log; 0: as many as it has."""
+        return 0
+
+    @property
+    def deletes(self) -> Any:
+        """Its rows that are deleted; None: none is."""
+        return None
+
+    @property
+    def stored(self) -> bool:
+        """Whether it is a file, and no rows that a log holds itself."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FailedFile(Brief):

@@ -34,7 +34,7 @@ from parquet_bloom.report.text import plural, size
 from parquet_bloom.report.written import ReportPage
 from parquet_bloom.search.check import totals
 from parquet_bloom.source.results import plain
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.trials.ask import EngineInfo
 
@@ -212,8 +212,7 @@ def write_report(
     """
     refuse_unknown("write_report", options, ReadOptions)
     path = new_target(output, overwrite)
-    access = TableAccess.asked(options)
-    asked = Request(source, where, filesystem, options.get("raw_files", False), count_rows, progress, access)
+    asked = Request(source_of(source, filesystem, options), where, count_rows, progress)
     content = gather(asked, path)
     text = page_of(content).encode("utf-8")
     with new_output(path, overwrite) as out:

@@ -1,7 +1,7 @@
-"""The files of a table without their filters: a copy takes a file's place, or the log has the size before its tails.
+"""Filters leave all files of a source; of a table by a copy without them, or by the size that its log names.
 
-No file is cut: versions of the table that name its larger size go on reading it. The bytes go with the file, or with
-the next copy of it.
+No file of a table is cut: versions of the table that name its larger size go on reading it. The bytes go with the file,
+or with the next copy of it.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from parquet_bloom.edit.remove import RemoveRequest, chunks_of, peeled, remove_from
+from parquet_bloom.edit.remove import RemoveFromFile, RemoveRequest, chunks_of, peeled, remove_from
 from parquet_bloom.edit.reports import RemovedFile, RemoveReport
-from parquet_bloom.edit.table_commit import THROUGH_LOG, Committing, Worked, change_table, check_size, footer_bytes
-from parquet_bloom.edit.table_names import TableNames
+from parquet_bloom.edit.table_columns import TableColumns
+from parquet_bloom.edit.table_commit import FileWork, Worked, check_size, footer_bytes
+from parquet_bloom.edit.to_change import ToChange
 from parquet_bloom.errors import TableFormatError, parameter
 from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 
 
-def remove_on_table(
-    table: Table, request: RemoveRequest, how: Committing, progress: ProgressCallback | None = None
-) -> RemoveReport:
-    """Remove filters of the files of a table, and commit. Raises as remove_filters does for a table."""
-    snapshot = table.snapshot(stored_only=True)
-    select_leaves(TableNames(snapshot).leaves, request.columns, request.exclude)
-    request = dataclasses.replace(request, tables=THROUGH_LOG)
+def remove_from_source(to: ToChange, request: RemoveRequest, progress: ProgressCallback | None = None) -> RemoveReport:
+    """Remove filters of files, or of those of a table. Raises as remove_filters."""
+    snapshot = to.snapshot()
+    request = dataclasses.replace(request, tables=to.tables)
+    if snapshot.has_log:
+        select_leaves(TableColumns(snapshot).leaves, request.columns, request.exclude)
 
-    def work_on(one: Snapshot) -> Removing:
-        return Removing(TableNames(one), request)
+    def work_on(one: Snapshot) -> FileWork[RemovedFile]:
+        return Removing(TableColumns(one), request) if one.has_log else RemoveFromFile(request)
 
-    changed = change_table(table, snapshot, work_on, how, Meter(progress, snapshot.files))
-    return RemoveReport(changed.files, changed.failed, changed.notes, changed.commits)
+    changed = to.change(snapshot, work_on, Meter(progress, snapshot.files))
+    return RemoveReport(changed.files, changed.failed, [*to.notes, *changed.notes], changed.commits)
 
 
 @dataclass(frozen=True, slots=True)
 class Removing:
     """Takes filters out of one file, which is as long as the table's log says."""
 
-    names: TableNames
+    names: TableColumns
     request: RemoveRequest
 
     def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[RemovedFile]:
