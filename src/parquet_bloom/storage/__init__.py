@@ -42,9 +42,9 @@ One function turns names into files.
     HEAD and GET, not two HEADs. pyarrow's own local file systems become local paths.
 
 One set of methods for all storages.
-    `store.Store` declares open, version, kinds, names, folders above, entries. `local_store` and `remote_store`
-    implement it, and `stores.store_of` alone chooses. `is_local` is tested only where the work itself differs: locks,
-    links, requests side by side.
+    `store.Store` declares open, version, kinds, names, folders above, entries. `store.LocalStore` and
+    `stores.RemoteStore` implement it, and `stores.store_of` alone chooses. `is_local` is tested only where the work
+    itself differs: locks, links, requests side by side.
 
 The last 64 KiB of a remote file stay in memory, because the checks read them again.
     A chunk reaches pyarrow through a file object that reads ahead. With `pre_buffer` pyarrow would keep whole row
