@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.options import AddOptions, FilesystemOption, Form, PathLike, ReadOptions, RemoveOptions
-from parquet_bloom.source.pinned import Pinned
+from parquet_bloom.source.source import Pinned
 from parquet_bloom.storage.progress import ProgressCallback
 
 if TYPE_CHECKING:
@@ -70,13 +70,12 @@ class Source(Pinned):
         index: PathLike | Sequence[PathLike] | None = None,
     ) -> None:
         """Raises RequestError for names that cannot be meant, such as two tables."""
-        super().__init__(
-            paths,
-            filesystem=filesystem,
-            raw_files=raw_files,
-            catalog_properties=catalog_properties,
-            allow_roots=allow_roots,
-        )
+        own: ReadOptions = {
+            "raw_files": raw_files,
+            "catalog_properties": catalog_properties,
+            "allow_roots": allow_roots,
+        }
+        super().__init__(paths, filesystem, own)
         self.cache, self.index = cache, index
 
     # --- rows -------------------------------------------------------------------------------------
@@ -160,7 +159,6 @@ class Source(Pinned):
             exclude=exclude,
             assert_filters=assert_filters,
             progress=progress,
-            raw_files=self.raw_files,
         )
 
     def verify(
@@ -180,7 +178,6 @@ class Source(Pinned):
             exclude=exclude,
             sample=sample,
             progress=progress,
-            raw_files=self.raw_files,
         )
 
     def status(
@@ -200,7 +197,6 @@ class Source(Pinned):
             exclude=exclude,
             assert_filters=assert_filters,
             progress=progress,
-            raw_files=self.raw_files,
         )
 
     def advise(
@@ -213,7 +209,7 @@ class Source(Pinned):
         """Which columns gain by filters: parquet_bloom.advise."""
         from parquet_bloom.advice.advise import advise
 
-        return advise(self._self, queries=queries, engine=engine, raw_files=self.raw_files, progress=progress)
+        return advise(self._self, queries=queries, engine=engine, progress=progress)
 
     # --- changes ----------------------------------------------------------------------------------
 
@@ -267,18 +263,11 @@ class Source(Pinned):
 
     def _asking(self, options: AskOptions) -> SearchOptions:
         self._refuse_own(options)
-        asked: SearchOptions = {"raw_files": self.raw_files}
-        if self.cache is not None:
-            asked["cache"] = self.cache
+        asked: SearchOptions = {} if self.cache is None else {"cache": self.cache}
         return {**asked, **options}
 
     def _own(self) -> OwnOptions:
-        return {
-            "filesystem": self.filesystem,
-            "raw_files": self.raw_files,
-            "catalog_properties": self.catalog_properties,
-            "allow_roots": self.allow_roots,
-        }
+        return {"filesystem": self.filesystem, **self.options}
 
     def _refuse_own(self, options: Mapping[str, Any]) -> None:
         for name in (*OwnOptions.__annotations__, "index"):

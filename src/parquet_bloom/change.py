@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from parquet_bloom.arguments import column_names, part, refuse_unknown
-from parquet_bloom.edit.add import add_as
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest, remove_as
+from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
-from parquet_bloom.edit.table_add import add_on_table
-from parquet_bloom.edit.table_commit import (
-    Committing,
-    check_append,
-    check_placement,
-    latest,
-    refuse_commits,
-    refuse_outputs,
-    refuse_tails,
-)
-from parquet_bloom.edit.table_remove import remove_on_table
+from parquet_bloom.edit.to_change import check_append, check_placement, committing, refuse_tails, to_change
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
-from parquet_bloom.output.target import Writing, outputs_of
-from parquet_bloom.source.names import named_table, refuse_named
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.output.target import Writing
+from parquet_bloom.source.names import TableAccess, refuse_named
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.progress import ProgressCallback
 
 
@@ -70,18 +59,14 @@ def add_filters(
     refuse_named(source, "call its own add_filters(...)")
     asked = part(RequestOptions, options)
     written = Writing.of(part(WriteOptions, options))
-    name, access = named_table(source), TableAccess.asked(options, written.force)
-    if name is not None:
-        how = Committing.checked("add", options, written)
-        refuse_outputs(name, output, options, written)
-        check_append(how)
-        check_placement(options.get("placement"), how)
+    about = _changed(source, options, written)
+    commits = committing("add", about, output, options, written)
+    if commits is not None:
+        check_append(commits)
+        check_placement(options.get("placement"), commits)
         asked["append"] = False  # not of each file: only of those that keep their path
-        request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, **asked)
-        return add_on_table(latest(name, access, options.get("filesystem")), request, how, progress)
-    refuse_commits(options, access)
     request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, **asked)
-    return add_as(request, source, output, options.get("raw_files", False), options.get("filesystem"), progress)
+    return add_to_source(to_change(about, output, written, commits), request, progress)
 
 
 def remove_filters(
@@ -107,21 +92,21 @@ def remove_filters(
     refuse_unknown("remove_filters", options, RemoveOptions)
     refuse_named(source, "call its own remove_filters(...)")
     written = Writing.of(part(WriteOptions, options))
-    name, access = named_table(source), TableAccess.asked(options, written.force)
-    filesystem = options.get("filesystem")
-    if name is not None:
-        how = Committing.checked("remove", options, written)
-        refuse_outputs(name, output, options, written)
-        refuse_tails(name, options)
-    else:
-        refuse_commits(options, access)
+    about = _changed(source, options, written)
+    commits = committing("remove", about, output, options, written)
+    if about.table_name is not None:
+        refuse_tails(about.table_name, options)
     request = RemoveRequest(
         columns=column_names(columns, "columns"),
         exclude=column_names(exclude, "exclude"),
         last=options.get("last", False),
         how=written,
     )
-    if name is not None:
-        return remove_on_table(latest(name, access, filesystem), request, how, progress)
-    outputs, tables, notes = outputs_of(source, output, written, options.get("raw_files", False), filesystem)
-    return remove_as(dataclasses.replace(request, tables=tables), outputs, notes, progress)
+    return remove_from_source(to_change(about, output, written, commits), request, progress)
+
+
+def _changed(
+    source: PathLike | Sequence[PathLike], options: AddOptions | RemoveOptions, written: Writing
+) -> CallSource:
+    access = TableAccess.asked(options, written.force)
+    return CallSource(source, options.get("filesystem"), options.get("raw_files", False), access)

@@ -10,7 +10,6 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.source.results import Printed
-from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.storage.shown import counted, line
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def prune(
         keys_of_file,
         partition_hits,
     )
-    from parquet_bloom.search.search import leaf_of, statistics_of_absent
+    from parquet_bloom.search.search import leaf_of
 
     pruned = PrunedFiles()
     known: dict[Any, Keys] = {}
@@ -221,7 +220,7 @@ def prune(
         leaf, first = leaf_of(file, column, scan.first_leaves, scan.keys)
         hits: list[int | None]
         if leaf is None:
-            known_of_it = statistics_of_absent(file, first, scan.table)
+            known_of_it = scan.log.absent(first, file.outline.n_row_groups, file.file)
             hits = hits_by_statistics(known_of_it, file.outline, first, keys_of_file(values, first, first))
         else:
             if leaf.index < 0:
@@ -246,5 +245,5 @@ def prune(
 
 def _with_deletes(scan: Scan, pruned: PrunedFiles) -> list[str]:
     """The files among these of which a table has deleted rows."""
-    deleted = {str(f.file) for f in scan.files if isinstance(f.file, TableFile) and f.file.deletes is not None}
+    deleted = {str(f.file) for f in scan.files if f.file.deletes is not None}
     return [path for path, _ in pruned if path in deleted]

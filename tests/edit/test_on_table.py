@@ -12,11 +12,11 @@ from plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest
-from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.table_remove import remove_on_table
+from parquet_bloom.edit.to_change import TableToChange
 from parquet_bloom.errors import (
     ConflictError,
     RefusedTypeError,
@@ -55,12 +55,14 @@ def table(tmp_path) -> PlainTable:
 
 def add(table: PlainTable, columns=("id",), how: Committing | None = None, **arguments):
     given = Request.checked(columns=columns and list(columns), **arguments)
-    return add_on_table(table, given, how or Committing("add"))
+    return add_to_source(TableToChange(table, how or Committing("add")), given)
 
 
 def remove(table: PlainTable, columns=None, how: Committing | None = None):
     how = how or Committing("remove")
-    return remove_on_table(table, RemoveRequest(columns=columns, how=Writing(dry_run=how.dry_run)), how)
+    return remove_from_source(
+        TableToChange(table, how), RemoveRequest(columns=columns, how=Writing(dry_run=how.dry_run))
+    )
 
 
 def filters(table: PlainTable) -> dict[str, set[str]]:
@@ -497,7 +499,7 @@ def test_a_run_that_grows_the_file_meanwhile_is_waited_out(table):
             done.append(1)
             add_filters(str(table.folder / first), columns=["user"], placement="tail", in_place=True)
 
-    report = add_on_table(table, Request.checked(columns=["id"]), Committing("add"), grow)
+    report = add_to_source(TableToChange(table, Committing("add")), Request.checked(columns=["id"]), grow)
     assert done
     assert report.failed == []
     assert [commit.files for commit in report.commits] == [3]
@@ -627,7 +629,7 @@ def test_control_c_takes_what_was_built(table):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        add_on_table(table, Request.checked(columns=["id"]), Committing("add"), stop)
+        add_to_source(TableToChange(table, Committing("add")), Request.checked(columns=["id"]), stop)
     assert seen
     assert table.files() == files
 

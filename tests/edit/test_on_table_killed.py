@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from plain_table import PlainTable
 
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest
-from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
-from parquet_bloom.edit.table_remove import remove_on_table
+from parquet_bloom.edit.to_change import TableToChange
 
 TESTS = Path(__file__).resolve().parents[1]
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -26,8 +26,9 @@ from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
+from parquet_bloom.edit.to_change import TableToChange
 
 folder, way, point = sys.argv[1:]
 table = PlainTable(Path(folder), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
@@ -47,7 +48,7 @@ def put_and_die(entries):
     die()
 
 table.put = put_and_die
-add_on_table(table, Request.checked(columns=["id"]), Committing("add", way), progress)
+add_to_source(TableToChange(table, Committing("add", way)), Request.checked(columns=["id"]), progress)
 """
 
 
@@ -58,8 +59,9 @@ from pathlib import Path
 import pyarrow as pa
 from plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.table_add import add_on_table
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
+from parquet_bloom.edit.to_change import TableToChange
 from parquet_bloom.output import append
 
 whole, calls = append.copy_range, []
@@ -70,7 +72,7 @@ def copy_range(*arguments):
 
 append.copy_range = copy_range
 table = PlainTable(Path(sys.argv[1]), pa.schema([("id", pa.int64()), ("n", pa.int64())]))
-add_on_table(table, Request.checked(columns=["id"]), Committing("add", "same-path", append=True))
+add_to_source(TableToChange(table, Committing("add", "same-path", append=True)), Request.checked(columns=["id"]))
 """
 
 
@@ -109,7 +111,7 @@ def test_killed(tmp_path, way, point):
     assert table.version == version + committed
     for at in range(1, table.version + 1):
         assert table.rows(at).num_rows == 2000 * min(at, 3), "every version reads the rows it read"
-    add = add_on_table(table, Request.checked(columns=["id"]), Committing("add", way))
+    add = add_to_source(TableToChange(table, Committing("add", way)), Request.checked(columns=["id"]))
     assert len(add.commits) == (0 if committed else 1)
     assert table.rows().sort_by("id") == rows.sort_by("id")
     left = table.files() - named - set(table.entries())
@@ -121,7 +123,7 @@ def test_killed(tmp_path, way, point):
 @pytest.mark.parametrize(("way", "dry_run"), [("new-path", False), ("same-path", True), ("same-path", False)])
 def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     table = made(tmp_path / "table")
-    add_on_table(table, Request.checked(columns=["n"]), Committing("add", "same-path"))
+    add_to_source(TableToChange(table, Committing("add", "same-path")), Request.checked(columns=["n"]))
     rows = table.rows()
     done = subprocess.run(
         [sys.executable, "-c", TEARS, str(table.folder)],
@@ -132,9 +134,11 @@ def test_a_torn_file_is_what_the_log_says(tmp_path, way, dry_run):
     torn = [name for name, size in table.entries().items() if (table.folder / name).stat().st_size > size]
     assert len(torn) == 1
     options = RemoveRequest()
-    looked = remove_on_table(table, options, Committing("remove", way, dry_run=True))
+    looked = remove_from_source(TableToChange(table, Committing("remove", way, dry_run=True)), options)
     assert (looked.failed, [one.removed for one in looked.files]) == ([], [4] * 3)
-    report = add_on_table(table, Request.checked(columns=["id"]), Committing("add", way, dry_run=dry_run))
+    report = add_to_source(
+        TableToChange(table, Committing("add", way, dry_run=dry_run)), Request.checked(columns=["id"])
+    )
     assert report.failed == []
     assert [commit.files for commit in report.commits] == ([] if dry_run else [3])
     assert table.rows() == rows

@@ -15,7 +15,7 @@ from shares import more_then_slow
 import parquet_bloom
 from parquet_bloom.errors import RequestError
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.source import pinned
+from parquet_bloom.source import source
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
                 return snapshot
 
         snapshot = table.snapshot()
-        monkeypatch.setattr(pinned, "open_table", lambda *_: Made())
+        monkeypatch.setattr(source, "open_table", lambda *_: Made())
         return "delta:made"
 
     return name

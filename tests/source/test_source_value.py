@@ -25,7 +25,7 @@ from iceberg_log import SCHEMA, Warehouse, append
 import parquet_bloom
 import parquet_bloom.lance
 from parquet_bloom import FileChangedError, RequestError, Source, TableFormatError
-from parquet_bloom.source import pinned
+from parquet_bloom.source import source as looked_up
 from parquet_bloom.storage.shown import without_secret
 
 ROWS = 400
@@ -99,8 +99,8 @@ def test_every_function_over_paths_is_a_method() -> None:
 
 def test_the_files_are_listed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    locate = pinned.locate
-    monkeypatch.setattr(pinned, "locate", lambda *words: looks.append(1) or locate(*words))
+    locate = looked_up.locate
+    monkeypatch.setattr(looked_up, "locate", lambda *words: looks.append(1) or locate(*words))
     source = Source(folder)
     assert looks == [], "cheap to make"
     for _ in range(3):

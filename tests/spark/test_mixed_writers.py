@@ -18,6 +18,7 @@ from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.format.values import described
 from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.search import Search
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.open_file import OpenFile
 
 pytestmark = pytest.mark.spark
@@ -75,7 +76,11 @@ def test_other_columns(folder: Path) -> None:
     with OpenFile(paths[0]) as source:
         known = DatasetSchema(source.outline().leaves, (), str(paths[0]))
     for column in COLUMNS:
-        found = Search(paths, text_of(column, ABSENT), None, Options("largest", dataset_schema=known, ignore_case=True))
+        found = Search(
+            CallSource(paths).found(),
+            text_of(column, ABSENT),
+            Options("largest", dataset_schema=known, ignore_case=True),
+        )
         kept = {Path(one.file.path).name for one in found if one.decision.open.any()}
         expected = {"4-fastparquet.parquet"} if column.startswith("dec") else set()
         assert kept == expected | ({"5-spark.parquet"} if column == "at" else set()), column

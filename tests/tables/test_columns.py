@@ -8,8 +8,8 @@ import pytest
 
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement, Type
 from parquet_bloom.errors import TableFormatError
-from parquet_bloom.source.columns import file_leaves
-from parquet_bloom.source.snapshot import Field
+from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
+from parquet_bloom.source.view import FileView
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 
@@ -19,6 +19,12 @@ REQUIRED, OPTIONAL, REPEATED = (
     FieldRepetitionType.OPTIONAL,
     FieldRepetitionType.REPEATED,
 )
+
+
+def file_leaves(fields, by_id: bool, schema, name: str) -> dict[tuple[str, ...], int]:
+    """Where a file has the leaves of its table."""
+    table = Snapshot("t", "1", tuple(fields), by_id, [])
+    return dict(FileView(table, TableFile(name), schema).places)
 
 
 def schema_of_file(tmp_path, schema: pa.Schema):

@@ -7,8 +7,9 @@ import pytest
 
 from parquet_bloom._thrift.parquet.ttypes import SchemaElement, Type
 from parquet_bloom.format.statistics import domain_of
-from parquet_bloom.source.columns import file_leaves, leaves_of, schema_of
-from parquet_bloom.source.snapshot import Field, TableFile
+from parquet_bloom.source.columns import leaves_of, schema_of
+from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
+from parquet_bloom.source.view import FileView
 
 TYPES = {
     "int64": (pa.int64(), [("x",)], "integer"),
@@ -38,7 +39,8 @@ def test_a_struct_without_fields_has_no_leaves() -> None:
     leaves = leaves_of(fields)
     assert [leaf.path for leaf in leaves] == [("x", "a"), ("l", "list", "element", "a"), ("y",)]
     schema = [SchemaElement(name="root", num_children=1), SchemaElement(name="y", type=Type.INT64)]
-    assert file_leaves(fields, False, schema, "a file") == {("y",): 0}, "each leaf has its own place"
+    view = FileView(Snapshot("t", "1", tuple(fields), False, []), TableFile("a file"), schema)
+    assert view.places == {("y",): 0}, "each leaf has its own place"
 
 
 def test_a_required_field_stays_required() -> None:

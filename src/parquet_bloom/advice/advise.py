@@ -36,10 +36,10 @@ from parquet_bloom.errors import (
     first_line,
     parameter,
 )
-from parquet_bloom.facts.advice import check_engine, danger_of, engines_for, notes_of
+from parquet_bloom.facts.known import check_engine, danger_of, engines_for, notes_of
+from parquet_bloom.filters.each_file import open_logged
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilters
-from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.forms.form import Sizing
 from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.format.outline import Outline
@@ -48,18 +48,16 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
-from parquet_bloom.source.columns import named_leaves
-from parquet_bloom.source.names import add_command, check_command, named_table, words_of
-from parquet_bloom.source.pinned import Sources, find
+from parquet_bloom.source.names import add_command, check_command, words_of
 from parquet_bloom.source.results import Printed
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.source import Found, source_of
 from parquet_bloom.storage.paths import DataFile, FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.shown import counted, line
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import RAW_FILES
 
-# --- flags ----------------------------------------------------------------------------------------
+# --- what is wrong today --------------------------------------------------------------------------
 #
 # What is wrong with a data set's filters today, and where filters are not the answer.
 
@@ -141,7 +139,7 @@ def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, floa
             return
 
 
-# --- queries --------------------------------------------------------------------------------------
+# --- the log of queries ---------------------------------------------------------------------------
 #
 # A log of queries: how often each column is asked for values, which is where a filter can answer.
 
@@ -360,14 +358,13 @@ def advise(
     log = None if queries is None else read_queries(os.fspath(queries))
     if engine is not None:
         check_engine(engine)
-    access = TableAccess.asked(options)
-    found = find(source, filesystem, refusing(options.get("raw_files", False)), access, stored_only=True)
+    found = source_of(source, filesystem, options).found(stored_only=True, refuses=RAW_FILES)
     return advise_on(found, source, log=log, engine=engine, progress=progress)
 
 
 def advise_on(
-    found: Sources,
-    named: PathLike | Sequence[PathLike],
+    found: Found,
+    named: Any,
     *,
     log: QueryLog | None = None,
     engine: str | None = None,
@@ -398,26 +395,24 @@ def advise_on(
     return advice
 
 
-def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
-    file_set, snapshot = found.file_set, found.snapshot
-    files, outlines, failed = [], [], list(file_set.failed)
+def _read(found: Found) -> tuple[Survey, list[FailedFile]]:
+    names = found.names
+    files, outlines, failed = [], [], list(found.failed)
 
     def outline(file: DataFile) -> Outline | ParquetBloomError:
         try:
             with open_logged(file) as opened:
                 own = opened.outline()
-            if snapshot is None:
-                return own
-            # Columns have the names that the table has for them; what it does not have is nameless.
-            named = named_leaves(own.leaves, snapshot, own.metadata.schema, file)
-            return replace(own, leaves=tuple(named), memory={})
+            # Columns have the names that a table has for them; what it does not have is nameless.
+            named = names.named(own.leaves, own.metadata.schema, file)
+            return own if named is own.leaves else replace(own, leaves=named, memory={})
         except ParquetBloomError as error:
             return error
 
-    some = spread(file_set.files)
+    some = spread(found.files)
     for file, seen in zip(some, side_by_side(outline, some), strict=True):
         if isinstance(seen, ParquetBloomError):
-            if file_set.single:
+            if found.single:
                 raise seen
             failed.append(FailedFile(str(file), seen))
         elif seen.n_row_groups:
@@ -427,7 +422,7 @@ def _read(found: Sources) -> tuple[Survey, list[FailedFile]]:
         if failed:
             raise failed[0].error
         raise RequestError("no file has a row group; there is nothing to advise on")
-    return Survey(len(file_set.files), files, outlines, _columns(outlines, snapshot is not None)), failed
+    return Survey(len(found.files), files, outlines, _columns(outlines, found.has_log)), failed
 
 
 def _columns(outlines: Sequence[Outline], is_table: bool) -> tuple[Leaf, ...]:
@@ -488,17 +483,14 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     if not advised:
         return []
     paths = several(words_of(source))
-    table = named_table(source)
-    changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
     # The rates that the table names. --fpp auto would choose again for each file, and another one than this.
     rates = Counter(f"{column.fpp:g}" for column in advised)
     [(most, _)] = rates.most_common(1)
     others = {column.column: rate for column in advised if (rate := f"{column.fpp:g}") != most}
     return [
         add_command(
-            [os.fspath(path) for path in changed],
+            [os.fspath(path) for path in paths],
             [column.column for column in advised],
-            in_place=table is None,
             rate=float(most),
             rates={name: float(rate) for name, rate in others.items()},
         ),

@@ -10,49 +10,34 @@ At no time is more than `threads` x one column of one row group in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from parquet_bloom.edit.finish import check_filters, check_texts, check_written
-from parquet_bloom.edit.plan import Plan, Request, Run, planned, upper_bound
-from parquet_bloom.edit.reports import AddedFile, AddReport
+from parquet_bloom.edit.plan import Plan, Run, planned, upper_bound
+from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import check_movable, check_undoable
+from parquet_bloom.edit.table_commit import Worked
 from parquet_bloom.edit.writer import BuiltElsewhere, Writer
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.footer import Footer
-from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.output.recovery import opened
-from parquet_bloom.output.target import Target, outputs_of
-from parquet_bloom.source.results import each
+from parquet_bloom.output.target import Target
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.workers import Workers, processors
 
 
-def add_as(
-    request: Request,
-    source: PathLike | Sequence[PathLike],
-    output: PathLike | None,
-    raw_files: bool = False,
-    filesystem: Any = None,
-    progress: ProgressCallback | None = None,
-) -> AddReport:
-    """Carry out a checked request; the other parameters are those of add_filters."""
-    outputs, tables, notes = outputs_of(source, output, request.how, raw_files, filesystem)
-    meter = Meter(progress, list(outputs.targets), unit="filters")
-    with Workers(request.threads or processors()) as workers:
-        run = Run(request, workers, tables, lambda _, done, parts: meter.part(done, parts))
-        results = each(
-            list(outputs.targets),
-            lambda file: add_file(file, outputs.targets[file], run),
-            outputs.single,
-            outputs.failed,
-            meter,
-        )
-    return AddReport(list(results), results.failed, notes)
+@dataclass(frozen=True, slots=True)
+class AddToFile:
+    """The work of `add` on each of several files, as edit.table_commit.FileWork has it."""
+
+    run: Run
+
+    def __call__(self, file: DataFile, target: Location, look_only: bool) -> Worked[AddedFile]:
+        """Add filters to one file: its rename is its commit. Raises as add_filters does for one file."""
+        return Worked(add_file(file, target, self.run))
 
 
 def add_file(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from parquet_bloom._version import __version__
 from parquet_bloom.edit.reports import FileReport, TableCommit
@@ -27,17 +27,13 @@ from parquet_bloom.errors import (
     parameter,
 )
 from parquet_bloom.filters.tails import as_it_was
-from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions, Way
+from parquet_bloom.options import CommitOptions, Way
 from parquet_bloom.output.target import Writing, remove_unnamed, size_of
-from parquet_bloom.source.names import TableName
-from parquet_bloom.source.pinned import open_table
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Change, Field, Snapshot, Table, TableFile, Ways
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import signals_wait
 
@@ -347,7 +343,7 @@ def _is_as_it_was(change: Change, now: TableFile, ways: Ways, wanted: Way | None
     return way == ("same-path" if change.same_path else "new-path")
 
 
-# --- files ----------------------------------------------------------------------------------------
+# --- one file of a table, and its log -------------------------------------------------------------
 #
 # One file of a table: whether it is what the log says, and what the log is to say of its new version.
 
@@ -378,69 +374,3 @@ def footer_bytes(at: Location) -> int:
     """Bytes of a file's Thrift footer."""
     with OpenFile(at) as source:
         return len(source.footer().data)
-
-
-# --- requests -------------------------------------------------------------------------------------
-#
-# What may be asked of a table that gets new versions of its files, and what of files alone.
-
-
-def refuse_outputs(name: TableName, output: PathLike | None, options: ReadOptions, how: Writing) -> None:
-    """Raise RequestError for what is said of files, where a table is named."""
-    given = [
-        (output is not None, parameter("output")),
-        (how.in_place, parameter("in_place", True)),
-        (how.overwrite, parameter("overwrite", True)),
-        (options.get("raw_files"), parameter("raw_files", True)),
-    ]
-    for is_given, option in given:
-        if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; a table's change is its commit")
-
-
-def refuse_commits(options: CommitOptions, access: TableAccess) -> None:
-    """Raise RequestError for what is said of tables, where files are named."""
-    given = [
-        (options.get("commit"), parameter("commit")),
-        (options.get("files_per_commit"), parameter("files_per_commit")),
-        (access.properties, parameter("catalog_properties")),
-        (access.allow_roots or None, parameter("allow_roots")),
-    ]
-    for value, option in given:
-        if value is not None:
-            raise RequestError(option + " is for tables, as delta:PATH or iceberg:CATALOG/namespace.table")
-
-
-def check_append(how: Committing) -> None:
-    """Raise RequestError where a table could get copies, behind which nothing is written."""
-    if how.append and how.way != "same-path":
-        raise RequestError(parameter("append", True) + " is, of a table, for " + parameter("commit", "same-path"))
-
-
-def check_placement(placement: Placement | None, how: Committing) -> None:
-    """Raise RequestError where filters are wanted at a place that a file which keeps its path has not."""
-    if how.way == "same-path" and placement not in (None, "tail"):
-        where, way = parameter("placement", placement), parameter("commit", "same-path")
-        reason = ", which puts filters behind the file; leave it out, or see " + parameter("commit", "new-path")
-        raise RequestError(where + " is not for " + way + reason)
-
-
-def refuse_tails(name: TableName, options: RemoveOptions) -> None:
-    """Raise RequestError for what cuts files."""
-    for is_given, option in (
-        (options.get("last"), parameter("last", True)),
-        (options.get("append"), parameter("append", True)),
-    ):
-        if is_given:
-            raise RequestError(f"{_shown(name)}: " + option + " is for files; no file of a table is cut")
-
-
-def latest(name: TableName, access: TableAccess, filesystem: Any) -> Table:
-    """Open a table that is to be changed. Raises RequestError for a version of the past, and as open_table."""
-    if name.version is not None:
-        raise RequestError(f"{_shown(name)}: leave out @{name.version}; only the latest version can be changed")
-    return open_table(name, access, filesystem)
-
-
-def _shown(name: TableName) -> str:
-    return without_secret(name.unversioned)

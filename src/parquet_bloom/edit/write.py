@@ -17,15 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquet_bloom.arguments import part, refuse_unknown
-from parquet_bloom.edit.add import add_as
+from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request, plan, with_properties
 from parquet_bloom.edit.reports import AddedFile
+from parquet_bloom.edit.to_change import FilesToChange
 from parquet_bloom.errors import FileError, FooterError, RequestError
 from parquet_bloom.format.footer import TAIL_BYTES, decode_footer, footer_length
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.format.forms.known import asked_form
 from parquet_bloom.options import BuildOptions, EngineOption, Form, PathLike, SyncOption
 from parquet_bloom.output.atomic_file import AtomicFile, followed, local_target, new_target
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import storage_error
 from parquet_bloom.storage.shown import brief, line
@@ -85,7 +87,7 @@ class NewFileOptions(FilterOptions, WriterOptions, total=False):
     """Keywords of FilterWriter and `write_table`, beside those that they name; each has a default."""
 
 
-# --- write ----------------------------------------------------------------------------------------
+# --- new files with filters -----------------------------------------------------------------------
 
 BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own
@@ -193,7 +195,8 @@ class FilterWriter:
         try:
             writer.close()
             if self._filters:
-                self.report = add_as(self._request, self._data.path, self._where).files[0]
+                to = FilesToChange(CallSource(self._data.path), self._where, self._request.how)
+                self.report = add_to_source(to, self._request).files[0]
                 self.report.source = self.report.output
                 if self._sync:
                     self._data.sync_made()

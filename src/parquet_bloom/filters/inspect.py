@@ -13,24 +13,22 @@ from typing import Any, ClassVar, Unpack
 import pyarrow as pa
 
 from parquet_bloom.arguments import column_names, refuse_unknown
+from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters, is_sound
-from parquet_bloom.filters.tails import older_footers, open_logged, tails_of
+from parquet_bloom.filters.tails import older_footers, tails_of
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.format.statistics import counts_in
 from parquet_bloom.kernels.block import BLOCK_BYTES
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.columns import shown_leaves
-from parquet_bloom.source.pinned import find
-from parquet_bloom.source.results import Printed, each, filters_table, table_of
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.results import Printed, filters_table, table_of
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.shown import counted, line_of
-from parquet_bloom.storage.table_folders import Tables
 
-# --- lacking --------------------------------------------------------------------------------------
+# --- row groups without a filter ------------------------------------------------------------------
 #
 # Which row groups lack a filter that somebody counts on.
 
@@ -189,28 +187,21 @@ def inspect(
     Raises FileError for one file that cannot be read; UnknownColumnError where the first file lacks a column
     that was named.
     """
-
-    def work(file: DataFile) -> FileInfo:
-        with open_logged(file) as opened:
-            if found.snapshot is None:
-                tables.see(opened.path, opened.footer())
-            named = shown_leaves(opened.footer(), found.snapshot, file)
-            info = _inspect(opened, select_leaves(named, wanted, left_out), meter)
-            info.lacking = lacking_filters(opened.footer(), named, info.filters, asserted, left_out)
-            return info
-
     refuse_unknown("inspect", options, ReadOptions)
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
     asserted = column_names(assert_filters, "assert_filters")
     if wanted is not None and asserted is not None:
         wanted += asserted
-    tables = Tables()
-    access = TableAccess.asked(options)
-    found = find(source, filesystem, None if options.get("raw_files") else tables, access, stored_only=True)
-    file_set = found.file_set
-    meter = Meter(progress, file_set.files, unit="row groups")
-    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return InspectReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
+    found = source_of(source, filesystem, options).found(stored_only=True)
+    meter = Meter(progress, found.files, unit="row groups")
+
+    def work(opened: OpenFile, leaves: Sequence[Leaf]) -> FileInfo:
+        info = _inspect(opened, select_leaves(leaves, wanted, left_out), meter)
+        info.lacking = lacking_filters(opened.footer(), leaves, info.filters, asserted, left_out)
+        return info
+
+    results = each_file(found, work, meter)
+    return InspectReport(list(results), results.failed, found.notes)
 
 
 def _inspect(source: OpenFile, leaves: Sequence[Leaf], meter: Meter) -> FileInfo:

@@ -19,29 +19,26 @@ import pyarrow as pa
 
 from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, ParquetBloomError, UnknownFilterError
+from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.locate import contradiction, filter_ranges_of, read_header
 from parquet_bloom.filters.stored import InBody, StoredFilter, StoredFilters, is_sound
-from parquet_bloom.filters.tails import older_footers, open_logged
+from parquet_bloom.filters.tails import older_footers
 from parquet_bloom.format.filters import HEADER_BYTES
 from parquet_bloom.format.footer import ChunkKey
 from parquet_bloom.format.forms.known import FORMATS, format_named
 from parquet_bloom.format.outline import NONE, Slot
-from parquet_bloom.format.schema import Leaf, select_leaves
+from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
-from parquet_bloom.source.columns import leaves_of, shown_leaves
 from parquet_bloom.source.history import FilterOptions, History, Version
-from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources
-from parquet_bloom.source.pinned import Sources, find
-from parquet_bloom.source.results import Printed, each, table_of
-from parquet_bloom.source.roots import ORDINARY, TableAccess
-from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.names import ORDINARY, TableAccess, Typed, add_command, typed_sources
+from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.source import CallSource, Found, source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.table_folders import Tables
 
-# --- glance ---------------------------------------------------------------------------------------
+# --- one filter by its first bytes ----------------------------------------------------------------
 #
 # Whether a filter is sound, how large it is and how full, by its header and at most its first 16 KiB.
 #
@@ -240,57 +237,34 @@ def status(
     DuckLake's catalog does not.
     Raises as `inspect`.
     """
-
-    def work(file: DataFile) -> _File:
-        with open_logged(file) as opened:
-            if found.snapshot is None:
-                tables.see(opened.path, opened.footer())
-            named = shown_leaves(opened.footer(), found.snapshot, file)
-            if found.snapshot is None:
-                asserted = [] if must_have is None else select_leaves(named, must_have, None)
-                wanted = select_leaves(named, names, left_out)
-            else:
-                asserted = [leaf for leaf in named if leaf.name in to_assert]
-                wanted = [leaf for leaf in named if leaf.path and leaf.name in chosen]
-            leaves = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
-            return _looked_at(opened, leaves, [leaf.name for leaf in asserted])
-
     refuse_unknown("status", options, ReadOptions)
-    raw_files = options.get("raw_files", False)
-    names, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
+    columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
     must_have = column_names(assert_filters, "assert_filters")
-    tables = Tables()
-    access = TableAccess.asked(options)
-    found = find(source, filesystem, None if raw_files else tables, access, stored_only=True)
-    to_assert, chosen = _of_table(found.snapshot, names, left_out, must_have)
-    file_set = found.file_set
-    meter = Meter(progress, file_set.files)
-    results = each(file_set.files, work, file_set.single, file_set.failed, meter, ahead=file_set.filesystem is not None)
+    about = source_of(source, filesystem, options)
+    found = about.found(stored_only=True)
+    names = found.names
+
+    def work(opened: OpenFile, leaves: Sequence[Leaf]) -> _File:
+        asserted = [] if must_have is None else names.select(leaves, must_have, None)
+        wanted = names.select(leaves, columns, exclude)
+        chosen = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
+        return _looked_at(opened, chosen, [leaf.name for leaf in asserted])
+
+    table_asserted: list[Leaf] = []
+    if found.has_log:  # names are held against its schema, before any file is opened
+        names.select(names.leaves, columns, exclude)
+        table_asserted = [] if must_have is None else names.select(names.leaves, must_have, None)
+    results = each_file(found, work, Meter(progress, found.files), ahead=found.snapshot.filesystem is not None)
     report = StatusReport([], results.failed, len(results), sum(one.row_groups for one in results))
     history = _history(found, report)
-    if found.snapshot is None:
-        report.notes += tables.notes()
-        report.asserted = list(dict.fromkeys(name for one in results for name in one.asserted))
-    else:
-        report.table, report.version = found.snapshot.table, found.snapshot.version
-        report.asserted = [name for name in chosen if name in to_assert]
-    shown = _shown(results, found.snapshot, history, names is not None, report.asserted)
+    report.notes += found.notes
+    report.table, report.version = found.snapshot.table or None, found.snapshot.version or None
+    of_files = (name for one in results for name in one.asserted)
+    report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
+    shown = _shown(results, found, history, columns is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
-    named = _Named.of(source, found, filesystem, raw_files, access)
-    report.mend += _mend(report.columns, results, named, history.options())
+    report.mend += _mend(report.columns, results, _Named.of(about, found), history.options())
     return report
-
-
-def _of_table(
-    snapshot: Snapshot | None, columns: list[str] | None, exclude: list[str] | None, assert_filters: list[str] | None
-) -> tuple[set[str], dict[str, None]]:
-    """The columns of a table that must have filters, and all that are to be looked at. Raises UnknownColumnError."""
-    if snapshot is None:
-        return set(), {}
-    leaves = leaves_of(snapshot.fields)
-    asserted = {} if assert_filters is None else {leaf.name for leaf in select_leaves(leaves, assert_filters, None)}
-    wanted = {leaf.name for leaf in select_leaves(leaves, columns, exclude)}
-    return set(asserted), {leaf.name: None for leaf in leaves if leaf.name in wanted or leaf.name in asserted}
 
 
 def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
@@ -318,29 +292,23 @@ def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]
     return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
 
 
-def _history(found: Sources, report: StatusReport) -> History:
+def _history(found: Found, report: StatusReport) -> History:
     """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
-    if found.table is None or found.snapshot is None:
-        return History()
     try:
-        return found.table.history(found.snapshot)
+        return found.history()
     except ParquetBloomError as error:
         report.notes.append(f"nobody can tell what was lost, as the older part of the log cannot be read: {error}")
         return History()
 
 
-def _shown(
-    files: Iterable[_File], snapshot: Snapshot | None, history: History, named: bool, asserted: Sequence[str]
-) -> list[str]:
+def _shown(files: Iterable[_File], found: Found, history: History, named: bool, asserted: Sequence[str]) -> list[str]:
     """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
-    known: dict[str, bool] = (
-        dict.fromkeys((leaf.name for leaf in leaves_of(snapshot.fields)), False) if snapshot else {}
-    )
+    known = dict.fromkeys((leaf.name for leaf in found.names.leaves), False)
     for file in files:
         for name, chunks in file.columns.items():
             known[name] = known.get(name, False) or named or chunks.filters > 0 or chunks.unsound > 0
     there = {name for file in files for name in file.columns}
-    wished = snapshot.wishes.get("columns", []) if snapshot is not None else []
+    wished = found.snapshot.wishes.get("columns", [])
     expected = {name for name in known if _had_since(name, (), history) is not None}
     return [
         name
@@ -396,18 +364,17 @@ class _Named:
     """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
 
     sources: Sequence[str] = ()
-    is_table: bool = False
     access: TableAccess = ORDINARY
 
     @classmethod
-    def of(cls, source: Any, found: Sources, filesystem: Any, raw_files: bool, access: TableAccess) -> _Named:
-        texts = [] if raw_files else typed_sources(source, filesystem)
-        table = named_table(source)
+    def of(cls, source: CallSource, found: Found) -> _Named:
+        texts = [] if source.raw_files else typed_sources(source, None)
+        table = source.table_name
         if not texts or (table is not None and table.version is not None):  # the past does not change
             return cls()
-        if table is None and found.snapshot is not None:  # a Delta table's folder
+        if table is None and found.has_log:  # a Delta table's folder
             texts = [f"delta:{texts[0]}"]
-        return cls(texts, found.snapshot is not None, access)
+        return cls(texts, source.access)
 
     def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
         """An `add` of these columns, which share all options but the rate."""
@@ -418,7 +385,6 @@ class _Named:
         return add_command(
             self.sources,
             list(columns),
-            in_place=not self.is_table,
             replace=replace,
             spec=None if first is None or first.spec == DEFAULT_FORM else first.spec,
             rate=None if shared == usual else shared,

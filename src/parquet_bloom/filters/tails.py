@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 
 from parquet_bloom.errors import DamagedFileError, EncryptedFileError, FooterError, LimitError, NotParquetError
@@ -25,9 +25,7 @@ from parquet_bloom.format.edits import FooterEdit, edit_footer
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import changes_of, footer_filters
 from parquet_bloom.format.provenance import KEY, all_ranges, read_entries, tails_told
-from parquet_bloom.source.snapshot import TableFile
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile
 
 _NO_FOOTER = (DamagedFileError, EncryptedFileError, LimitError, NotParquetError)
 
@@ -135,22 +133,3 @@ def _without_filters(footer: Footer, keep_empty: bool) -> bytes:
         texts=changes_of(footer, footer_filters(footer)),
     )
     return edit_footer(footer.data, edit)
-
-
-# --- logged ---------------------------------------------------------------------------------------
-#
-# A file of a table, as long as its table's log says.
-
-
-@contextmanager
-def open_logged(file: DataFile) -> Iterator[OpenFile]:
-    """Open what a version of a table has of a file: without tails of ours that this version does not name.
-
-    A file whose size is another one for another reason, or that is of no table, is taken as it is. Raises as OpenFile,
-    and of a table's file as OpenFile.footer.
-    """
-    with OpenFile(file) as source:
-        if isinstance(file, TableFile) and file.size:
-            yield as_it_was(source, file.size) or source
-        else:
-            yield source

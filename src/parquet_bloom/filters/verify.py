@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import FilterFormatError, RequestError, UnknownFilterError
 from parquet_bloom.filters.decode import ColumnReader
+from parquet_bloom.filters.each_file import each_file
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
-from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms.form import BATCH_ROWS, Filter
 from parquet_bloom.format.schema import BYTE_ARRAY, Leaf, select_leaves
@@ -28,17 +28,14 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.columns import shown_leaves
-from parquet_bloom.source.pinned import find
-from parquet_bloom.source.results import Printed, each, filters_table, table_of
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.results import Printed, filters_table, table_of
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile
-from parquet_bloom.storage.paths import DataFile, FailedFile
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.shown import counted, line_of
-from parquet_bloom.storage.table_folders import Tables
 
-# --- absent ---------------------------------------------------------------------------------------
+# --- values that no row has -----------------------------------------------------------------------
 #
 # Random values that a column chunk does not hold, and how many of them its filter admits.
 #
@@ -204,20 +201,14 @@ def verify(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
 
-    def work(file: DataFile) -> VerifiedFile:
-        with open_logged(file) as opened:
-            if found.snapshot is None:
-                tables.see(opened.path, opened.footer())
-            leaves = select_leaves(shown_leaves(opened.footer(), found.snapshot, file), wanted, left_out)
-            return _verify(opened, leaves, sample, meter)
+    found = source_of(source, filesystem, options).found(stored_only=True)
+    meter = Meter(progress, found.files, unit="column chunks")
 
-    tables = Tables()
-    access = TableAccess.asked(options)
-    found = find(source, filesystem, None if options.get("raw_files") else tables, access, stored_only=True)
-    file_set = found.file_set
-    meter = Meter(progress, file_set.files, unit="column chunks")
-    results = each(file_set.files, work, file_set.single, file_set.failed, meter)
-    return VerifyReport(list(results), results.failed, tables.notes() if found.snapshot is None else [])
+    def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:
+        return _verify(opened, select_leaves(leaves, wanted, left_out), sample, meter)
+
+    results = each_file(found, work, meter)
+    return VerifyReport(list(results), results.failed, found.notes)
 
 
 def _verify(source: OpenFile, leaves: Sequence[Leaf], sample: int | None, meter: Meter) -> VerifiedFile:

@@ -13,16 +13,15 @@ import ctypes
 import importlib.util
 import os
 import posixpath
-import re
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from parquet_bloom.errors import EXISTS, ConflictError, RequestError, StorageError, parameter
+from parquet_bloom.errors import EXISTS, ConflictError, StorageError, parameter
 from parquet_bloom.extras import to_install
-from parquet_bloom.options import PathLike, WriteOptions
+from parquet_bloom.options import WriteOptions
 from parquet_bloom.output import s3
 from parquet_bloom.output.append import AppendedFile, check_links, cut_off
 from parquet_bloom.output.atomic_file import AtomicFile, check_regular
@@ -31,10 +30,9 @@ from parquet_bloom.output.folder import SUFFIX
 from parquet_bloom.output.s3 import can_speak_for, client_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import require_space
-from parquet_bloom.storage.paths import Outputs, targets
 from parquet_bloom.storage.remote import Location, fsspec_of, storage_error
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.table_folders import Tables
 from parquet_bloom.storage.workers import undisturbed
 
 WITHOUT_BOTO3 = f"boto3 is not installed ({to_install('s3')}), with which S3 copies unchanged bytes inside the store"
@@ -43,7 +41,6 @@ WITH_A_ROLE = (
     "has no credentials; give access_key, secret_key and session_token of the role instead"
 )
 WITHOUT_COPIES = "this file system cannot put files together from parts of others"
-_HALF_URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,25 +151,6 @@ class Target:
         if not self.is_local:
             reason = "is not on a local disk, where alone " + parameter("append") + " can be done"
             raise StorageError(self.at, reason)
-
-
-def outputs_of(
-    source: PathLike | Sequence[PathLike], output: PathLike | None, how: Writing, raw_files: bool, filesystem: Any
-) -> tuple[Outputs, Tables, list[str]]:
-    """Where each file's new version goes, for Target.check the folders that were looked at, and notes.
-
-    notes  what is to be said of tables whose files change, as was forced; a TableWarning says it too
-    Raises as paths.targets; TableFormatError where files of a table would be copied elsewhere, dead
-    ones too, without raw_files or force, and as Tables.change.
-    """
-    if output is not None and filesystem is None and _HALF_URI.match(os.fspath(output)):
-        name = os.fspath(output)
-        raise RequestError(f"{name}: a URI has two slashes after its scheme; a folder of that name here is ./{name}")
-    tables = look_before(output is not None, raw_files, how.force)
-    outputs = targets(source, output, how.in_place, how.overwrite, filesystem, tables)
-    if tables is None:
-        return outputs, Tables(), []
-    return outputs, tables, tables.change(how.force) if how.in_place else []
 
 
 def size_of(at: Location) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pyarrow as pa
 
+from parquet_bloom.arguments import refuse_unknown
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.format.compact import uncollected
 from parquet_bloom.format.derived import derived
@@ -29,15 +30,16 @@ from parquet_bloom.predicates.outcomes import TRUE, Outcomes
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search
+from parquet_bloom.search.search import FileResult, Search, as_predicate
 from parquet_bloom.source.names import typed_sources
 from parquet_bloom.source.results import Printed, plain, table_of
-from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.shown import counted, line, line_of
+from parquet_bloom.storage.table_folders import RAW_FILES
 
-# --- verdicts -------------------------------------------------------------------------------------
+# --- verdicts as values ---------------------------------------------------------------------------
 #
 # What a search found out, as values: a verdict a row group, files that were not opened, parts that told nothing.
 
@@ -92,8 +94,7 @@ def excluded_file(searched: FileResult) -> ExcludedFile | None:
     why, file = searched.excluded, searched.file
     if why is None:
         return None
-    rows, size = (file.rows, file.size) if isinstance(file, TableFile) else (None, None)
-    return ExcludedFile(str(file), why.decided_by, why.reason, rows, size)
+    return ExcludedFile(str(file), why.decided_by, why.reason, file.rows, file.size if file.has_log else None)
 
 
 class UnusedParts:
@@ -333,12 +334,14 @@ def check(
     Raises TextError with the spot marked, UnknownColumnError; FileError for one file alone;
     TableFormatError for files of a table that are not read through its log, without raw_files.
     """
-    search = Search(source, predicate, filesystem, Options(**options))
+    refuse_unknown("check", options, SearchOptions)
+    how, predicate = Options.of(options), as_predicate(predicate)
+    found = source_of(source, filesystem, options).found(refuses=RAW_FILES)
+    search = Search(found, predicate, how)
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)
-    verdicts.failed += search.file_set.failed
-    if search.table is not None:
-        verdicts.table, verdicts.version = search.table.snapshot.table, search.table.snapshot.version
+    verdicts.failed += found.failed
+    verdicts.table, verdicts.version = found.snapshot.table or None, found.snapshot.version or None
     unused = UnusedParts()
     columns: dict[str, ColumnFilters] = {}
     silent: dict[str, None] = {}
@@ -347,10 +350,10 @@ def check(
         for one in search:
             meter.finish()
             if isinstance(one, tuple):
-                found, error = one
-                if search.file_set.single:
+                file, error = one
+                if found.single:
                     raise error
-                verdicts.failed.append(FailedFile(str(found), error))
+                verdicts.failed.append(FailedFile(str(file), error))
                 continue
             if (excluded := excluded_file(one)) is not None:
                 verdicts.excluded.append(excluded)
@@ -358,7 +361,7 @@ def check(
             verdicts.extend(verdicts_of(one))
             _count_filters(one, columns, silent)
             unused.add(one)
-    verdicts.unused, verdicts.notes = unused.parts, search.notes
+    verdicts.unused, verdicts.notes = unused.parts, found.notes
     verdicts.columns = list(columns.values())
     if mute := [name for name in silent if name not in columns]:
         which = f"filters on {', '.join(mute[:_MUTE])}{', ...' * (len(mute) > _MUTE)} tell nothing of this predicate"

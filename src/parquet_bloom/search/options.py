@@ -1,6 +1,7 @@
 """How a predicate is asked of files: the keywords of all functions that take one, and what they become.
 
-check, prune, count, read_table, ... (**options: SearchOptions) -> Options -> Search, evidence.Question
+check, prune, count, read_table, ... (**options: SearchOptions) -> Options    -> Search, evidence.Question
+                                                                -> CallSource -> Found -> Search
 """
 
 from __future__ import annotations
@@ -8,22 +9,21 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from weakref import WeakSet
 
+from parquet_bloom.arguments import part
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
-from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.options import ReadOptions
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.shown import counted, line
 
-# --- footer cache ---------------------------------------------------------------------------------
+# --- footers kept between calls -------------------------------------------------------------------
 #
 # Footers that a caller keeps between calls: asking the same files again then reads filters only.
 
@@ -97,7 +97,7 @@ class FooterCache:
         return outline
 
 
-# --- options --------------------------------------------------------------------------------------
+# --- options of a question ------------------------------------------------------------------------
 
 Nan = Literal["ieee", "largest"]
 
@@ -129,7 +129,7 @@ class DatasetSchema:
     """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as source.hive.partition_keys gives them
+    keys    the partition columns, as search.evidence.partition_keys gives them
     path    of the file whose columns these are, for messages
     """
 
@@ -140,23 +140,20 @@ class DatasetSchema:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """SearchOptions, checked, and what only our own functions set.
+    """AskOptions, checked, and what only our own functions set.
 
     decide_true  ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
     skip_files   files that their folders' names exclude are not opened; their decision is None
     known        in the place of what the first file and all folders' names tell
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
 
-    Raises RequestError for a `nan` that is neither, and roots that are no names.
+    Raises RequestError for a `nan` that is neither.
     """
 
     nan: Nan = "ieee"
     use_filters: bool = True
     range_values: int = RANGE_VALUES
     cache: FooterCache | None = None
-    raw_files: bool = False
-    catalog_properties: Mapping[str, str] | None = None
-    allow_roots: PathLike | Sequence[PathLike] = ()
     progress: ProgressCallback | None = None
     decide_true: bool = False
     skip_files: bool = False
@@ -164,11 +161,10 @@ class Options:
     ignore_case: bool = False
 
     def __post_init__(self) -> None:
-        TableAccess.of(None, self.allow_roots)
         if self.nan not in ("ieee", "largest"):
             raise RequestError(f"nan {self.nan!r} is neither 'ieee' nor 'largest'")
 
-    @property
-    def access(self) -> TableAccess:
-        """What the user says of a table beside its name."""
-        return TableAccess.of(self.catalog_properties, self.allow_roots)
+    @classmethod
+    def of(cls, options: SearchOptions, decide_true: bool = False, skip_files: bool = False) -> Options:
+        """The same from a function's options."""
+        return cls(**part(AskOptions, options), decide_true=decide_true, skip_files=skip_files)

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
-import pyarrow.parquet as pq
 
-from parquet_bloom.arguments import column_names
+from parquet_bloom.arguments import column_names, refuse_unknown
 from parquet_bloom.errors import RequestError, UnknownColumnError, first_line, parameter
 from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.schema import Leaf
@@ -34,41 +33,23 @@ from parquet_bloom.search.check import (
     sizes_of,
     verdicts_of,
 )
-from parquet_bloom.search.in_table import InTable
-from parquet_bloom.search.layouts import (
-    check_fields,
-    dataset_schema,
-    file_format,
-    finished,
-    for_scanner,
-    format_for,
-    fragment,
-    partition_expression,
-    path_of,
-    with_partitions,
-)
+from parquet_bloom.search.layouts import check_fields, dataset_schema, file_format, finished, for_scanner, path_of
+from parquet_bloom.search.log import Log
 from parquet_bloom.search.options import DatasetSchema, Options, SearchOptions
-from parquet_bloom.search.search import FileResult, Search, open_groups, sure_groups, undecided_groups
-from parquet_bloom.search.table_rows import FilePart, TableRows
-from parquet_bloom.search.unchanged import (
-    PYARROW_ERRORS,
-    ChangeGuard,
-    SearchedDataset,
-    for_arrow,
-    narrowing_of,
-    opened_same,
-    read_error,
-    version_of,
-)
+from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups, sure_groups, undecided_groups
+from parquet_bloom.search.source_rows import FilePart, FileRows, SourceRows, TableRows
+from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, RowMeter
 from parquet_bloom.storage.shown import brief, counted, line
+from parquet_bloom.storage.table_folders import RAW_FILES
 
 if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
 
 
-# --- expression filter ----------------------------------------------------------------------------
+# --- rows filtered by the caller's Expression -----------------------------------------------------
 #
 # A predicate that came as a pyarrow Expression filters rows as it is, where pyarrow can do that.
 
@@ -136,7 +117,7 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
     return is_view(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
-# --- scan -----------------------------------------------------------------------------------------
+# --- the scan -------------------------------------------------------------------------------------
 
 
 class Scan:
@@ -155,16 +136,18 @@ class Scan:
         decide_true: bool = False,
         **options: Unpack[SearchOptions],
     ) -> None:
+        refuse_unknown(type(self).__name__, options, SearchOptions)
         self._given = predicate
-        how = Options(**options, decide_true=decide_true, skip_files=True)
+        how = Options.of(options, decide_true, skip_files=True)
+        tree = And(()) if predicate is None else as_predicate(predicate)
         self.progress = how.progress
-        self._search = Search(source, And(()) if predicate is None else predicate, filesystem, how)
-        if self._search.file_set.failed:  # rows must not be missing in silence
-            raise self._search.file_set.failed[0].error
+        found = source_of(source, filesystem, options).found(refuses=RAW_FILES)
+        self._search = Search(found, tree, how)
+        found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
-        self.filesystem = self._search.file_set.filesystem or pyarrow.fs.LocalFileSystem()
-        table = self._search.table
-        self._rows = TableRows(table.snapshot, for_arrow) if table is not None else None
+        self.filesystem = found.snapshot.filesystem or pyarrow.fs.LocalFileSystem()
+        own = FileRows(found.files, self.keys, self.filesystem)
+        self._rows: SourceRows = TableRows(found.snapshot) if found.has_log else own
 
     def __repr__(self) -> str:
         """What is scanned, and which row groups are left once that is known: this opens no file."""
@@ -177,9 +160,9 @@ class Scan:
         return line(type(self).__name__, parts)
 
     @property
-    def table(self) -> InTable | None:
-        """The table that is read; None: files."""
-        return self._search.table
+    def log(self) -> Log:
+        """The log of the table that is read; files have one that tells nothing."""
+        return self._search.log
 
     @property
     def predicate(self) -> Predicate:
@@ -210,8 +193,8 @@ class Scan:
         leaf     the name of one leaf, or of a folder's key
         """
         self._search.columns, self._search.leaf = list(columns or ()), leaf
-        if self._search.table is not None:
-            self._search.hold_names(self._search.table.leaves, self._search.table.first.name)
+        if self.log.first is not None:
+            self._search.hold_names(self.log.leaves, self.log.first.name)
             return
         first = self.files[0]
         assert first.outline is not None
@@ -240,7 +223,7 @@ class Scan:
     @property
     def notes(self) -> list[str]:
         """Notes on tables that footers name but no log shows, and other notes of the search."""
-        return self._search.notes if self.files else []
+        return self._search.found.notes if self.files else []
 
     @property
     def kept(self) -> list[tuple[str, list[int]]]:
@@ -263,8 +246,8 @@ class Scan:
     @property
     def first_leaves(self) -> tuple[Leaf, ...]:
         """The columns that names are held against: the first file's, or the table's."""
-        if self._search.table is not None:
-            return self._search.table.leaves
+        if self.log.has_log:
+            return self.log.leaves
         first = self.files[0].outline if self.files else None
         return first.leaves if first is not None else ()
 
@@ -273,17 +256,7 @@ class Scan:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the first file, as pyarrow has it, then the partition columns; of a table its own."""
-        if self._rows is not None:
-            return self._rows.schema
-        found = self._search.files[0]
-        try:
-            with OpenFile(found) as source:
-                source.outline()  # what is wrong with the file is said by us, not by pyarrow
-                with source.arrow_file() as file:
-                    schema = pq.read_schema(file)
-        except PYARROW_ERRORS as error:
-            raise read_error(str(found), error) from error
-        return with_partitions(schema, self._search.keys, found)
+        return self._rows.schema
 
     def projected_schema(self, columns: str | Sequence[str] | None = None) -> pa.Schema:
         """The schema of the rows that to_table and to_batches give."""
@@ -298,43 +271,28 @@ class Scan:
         One of its files that was changed since is a FileChangedError when the data set is scanned.
         Raises RequestError for a table's file with row-level deletes, or whose columns have other names.
         """
-        parts = self._open()
-        if self._rows is not None:
-            self._rows.check_whole([file for file, _ in parts])
-        return self._dataset(parts, guarded=True)
+        parts, rows, how = self._open(), self._rows, self._search.options
+        rows.check_whole([file for file, _ in parts])
+        schema = dataset_schema(self.schema, (file.outline for file, _ in parts if file.outline is not None))
+        fragments = [rows.fragment(part, schema, filtered=True) for part in parts]
+        made_of = (fragments, schema, file_format(), self.filesystem, [version_of(file) for file, _ in parts])
+        if isinstance(rows, TableRows) and any(rows.constants(file) is not None for file, _ in parts):
+            return SearchedDataset(*made_of)
+        path = str(self.files[0].file) if self.files else ""
+        return SearchedDataset(*made_of, narrowing_of(parts, DatasetSchema(self.first_leaves, self.keys, path), how))
 
     def _open(self) -> list[FilePart]:
         return [(file, groups) for file in self.files if (groups := open_groups(file))]
 
-    def _dataset(self, parts: Sequence[FilePart], guarded: bool = False) -> ds.FileSystemDataset:
-        """guarded  whether the data set looks itself for changed files; without that `_reading` does."""
-        keys, fragments, rows, schema = self._search.keys, [], self._rows, self.schema
-        if guarded:
-            schema = dataset_schema(schema, (file.outline for file, _ in parts if file.outline is not None))
-        for file, groups in parts:
-            assert file.outline is not None
-            constants = rows.constants(file) if rows else partition_expression(keys, file.file.partitions)
-            form = format_for(file.outline, schema, of_table=rows is not None, filtered=guarded)
-            fragments.append(fragment(for_arrow(file), file.file, constants, groups, form))
-        made_of = (fragments, schema, file_format(), self.filesystem)
-        if not guarded:
-            return ds.FileSystemDataset(*made_of)
-        versions, how = [version_of(file) for file, _ in parts], self._search.options
-        if rows is not None and any(rows.constants(file) is not None for file, _ in parts):
-            return SearchedDataset(*made_of, versions)
-        path = str(self.files[0].file) if self.files else ""
-        schema = DatasetSchema(self.first_leaves, self.keys, path)
-        return SearchedDataset(*made_of, versions, narrowing_of(parts, schema, how))
-
     def to_table(self, columns: str | Sequence[str] | None = None) -> pa.Table:
         """The rows that match, of the columns named, one or a list (None: all)."""
         columns = column_names(columns, "columns")
-        if self.progress is not None or self._rows is not None:
+        if self.progress is not None or not isinstance(self._rows, FileRows):
             return pa.Table.from_batches(list(self.to_batches(columns)), self.projected_schema(columns))
         schema = self.projected_schema(columns)
         rows = self._row_filter()
         with self._reading():
-            dataset = self._dataset(self._open())
+            dataset = self._rows.dataset(self._open())
             if rows is None:
                 return dataset.to_table(columns=columns)
             scanner = dataset.scanner(columns=for_scanner(self._with(columns, rows), self.schema))
@@ -385,19 +343,14 @@ class Scan:
 
     def _batches(self, parts: Sequence[FilePart], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, in order; never more than a few row groups in memory."""
-        if self._rows is not None:
-            yield from self._rows.batches(parts, names, batch_rows)
-        elif parts:
-            options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
-            wanted = for_scanner(names, self.schema)
-            yield from self._dataset(parts).scanner(columns=wanted, **options).to_batches()
+        return self._rows.batches(parts, names, batch_rows)
 
     def _living(self, file: FileResult) -> int:
         """The rows of the row groups that match whole."""
         sure = sure_groups(file)
         if not sure or file.outline is None:
             return 0
-        return self._rows.living(file, sure) if self._rows is not None else int(file.outline.rows[sure].sum())
+        return self._rows.living(file, sure)
 
     def row_meter(self) -> RowMeter:
         """Tells `progress` about the row groups that are left, as their rows are read."""
@@ -434,7 +387,8 @@ class Scan:
         try:
             check_fields(columns or (), self.schema)
         except UnknownColumnError as error:
-            raise self._search.refusal(self.table.first.name if self.table else self._search.files[0], error) from error
+            first = self._search.files[0] if self.log.first is None else self.log.first.name
+            raise self._search.refusal(first, error) from error
 
     def _with(self, columns: Sequence[str] | None, rows: RowFilter | ExpressionFilter | None) -> list[str] | None:
         """The columns to read, each once, those that rows are filtered by among them."""

@@ -17,19 +17,15 @@ from typing import Any
 from parquet_bloom.errors import FilterWarning, ParquetBloomError, RequestError, UnknownColumnError
 from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf, find_leaf, split_path
-from parquet_bloom.format.statistics import ColumnStatistics, all_null_statistics
-from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
-from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
-from parquet_bloom.search.in_table import BY_FOLDER, Excluded, InTable
+from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_keys, partition_outcome
+from parquet_bloom.search.log import BY_FOLDER, Excluded, Log, log_of
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.hive import partition_keys
-from parquet_bloom.source.pinned import find
+from parquet_bloom.source.source import Found
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.table_folders import refusing
 
 logger = logging.getLogger("parquet_bloom")
 logger.addHandler(logging.NullHandler())  # whoever wants the lines adds a handler; the warning is enough
@@ -85,13 +81,6 @@ def leaf_of(file: FileResult, column: str, first: Sequence[Leaf], keys: Sequence
         raise UnknownColumnError(f"{file.file}: " + error.message) from error
 
 
-def statistics_of_absent(file: FileResult, leaf: Leaf, table: InTable | None) -> ColumnStatistics:
-    """What is known of a column, in each row group, of a file that lacks it."""
-    assert file.outline is not None
-    n = file.outline.n_row_groups
-    return all_null_statistics(n) if table is None else table.absent(leaf, n, file.file)
-
-
 def as_predicate(predicate: Any) -> Predicate:
     """SQL text, DNF lists, a pyarrow Expression or a tree -> a tree.
 
@@ -112,23 +101,18 @@ def as_predicate(predicate: Any) -> Predicate:
 
 
 class Search:
-    """A predicate over a file set. Iterating gives one FileResult or one error a file, in order.
+    """A predicate over the files of a source. Iterating gives one FileResult or one error a file, in order.
 
+    log            of these files, where it was asked before
     columns, leaf  names beside the predicate's that the first file must have, see hold_names
     """
 
-    def __init__(
-        self, sources: PathLike | Sequence[PathLike] | InTable, predicate: Any, filesystem: Any, options: Options
-    ) -> None:
+    def __init__(self, found: Found, predicate: Any, options: Options, log: Log | None = None) -> None:
         self.predicate = as_predicate(predicate)
-        tables = refusing(options.raw_files)
-        asked = sources if isinstance(sources, InTable) else None
-        found = find(asked.snapshot if asked else sources, filesystem, tables, options.access)
-        self.file_set = found.file_set
-        self.table = InTable(found.snapshot) if found.snapshot is not None and asked is None else asked
-        self._tables = tables if self.table is None else None
+        self.found, self.files = found, found.files
+        self.log = log_of(found.snapshot) if log is None else log
         self.options = options
-        self._first = self.table.first if self.table is not None else None
+        self._first = self.log.first
         self._refused: RequestError | None = None
         self._noted = False
         self.columns: list[str] = []
@@ -137,13 +121,8 @@ class Search:
             self.keys = options.dataset_schema.keys
             self._first = FirstFile(options.dataset_schema.leaves, options.dataset_schema.path, options.ignore_case)
         else:
-            self.keys = partition_keys(data_file.partitions for data_file in self.file_set.files)
+            self.keys = partition_keys(data_file.partitions for data_file in self.files)
         self._bound: tuple[Any, Bound, int] | None = None
-
-    @property
-    def files(self) -> list[DataFile]:
-        """The data files, in the order of their paths."""
-        return self.file_set.files
 
     def __iter__(self) -> Iterator[FileResult | tuple[DataFile, ParquetBloomError]]:
         """Raises RequestError for what is wrong with the predicate, by the first footer that can be read.
@@ -160,14 +139,14 @@ class Search:
             yield from pool.map(self._try, rest)
 
     def ask_log(self) -> None:
-        """Ask the log of a table, if it was not asked before. Raises RequestError for what does not fit its schema."""
-        if self.table is None or self.table.asked:
+        """Ask the log, if it was not asked before. Raises RequestError for what does not fit its schema."""
+        if self.log.first is None:
             return
         try:
-            self.table.ask_log(self.predicate, self.options.nan)
+            self.log.ask(self.predicate, self.options.nan)
         except RequestError as error:
-            raise self.refusal(self.table.first.name, error) from error
-        self.hold_names(self.table.leaves, self.table.first.name)
+            raise self.refusal(self.log.first.name, error) from error
+        self.hold_names(self.log.leaves, self.log.first.name)
 
     def _try(self, data_file: DataFile) -> FileResult | tuple[DataFile, ParquetBloomError]:
         try:
@@ -184,16 +163,15 @@ class Search:
             outcome = partition_outcome(self._question(self._first.leaves, data_file))
             if not outcome & TRUE:
                 return FileResult(data_file, excluded=BY_FOLDER)
-        if self.table is not None and (excluded := self.table.excluded(data_file)) is not None:
+        if (excluded := self.log.excluded(data_file)) is not None:
             return FileResult(data_file, excluded=excluded)
         with OpenFile(data_file) as source:
             cache = self.options.cache
             outline = cache.outline(source) if cache is not None else source.outline()
-            if self._tables is not None and (note := self._tables.see(source.path, outline)) is not None:
+            if (note := self.found.see(source.path, outline)) is not None:
                 logger.warning(note)
-            if self.table is not None:
-                outline = self.table.outline(outline, data_file)
-                self._note(outline, data_file)
+            outline = self.log.outline(outline, data_file)
+            self._note(outline, data_file)
             question = self._question(outline.leaves, data_file)
             decision = decide(source, outline, question)
             searched = FileResult(
@@ -210,25 +188,16 @@ class Search:
             warn_of_damage(str(data_file), decision.damaged)
         return searched
 
-    @property
-    def notes(self) -> list[str]:
-        """Notes on tables that footers name but no folder shows, one for each kind of table."""
-        return [] if self._tables is None else self._tables.notes()
-
     def _question(self, leaves: Sequence[Leaf], data_file: DataFile) -> Question:
         bound, literal = self._bind(leaves, data_file)
-        table = self.table
-        if table is None:
-            return Question(bound, self.options, data_file.partitions, literal)
-        absent = partial(table.absent, file=data_file)
+        absent = partial(self.log.absent, file=data_file)
         # The log excludes files. Which rows of an opened one match is told by the values that it shows.
-        return Question(bound, self.options, (), literal, table.outcome(data_file) | FALSE | NULL, absent)
+        log = self.log.outcome(data_file) | FALSE | NULL
+        return Question(bound, self.options, data_file.partitions, literal, log, absent)
 
     def _note(self, outline: Outline, data_file: DataFile) -> None:
         """Warn, once for a table, of a file that contradicts the log."""
-        if self.table is None or self._noted:
-            return
-        found = self.table.contradiction(outline, data_file)
+        found = None if self._noted else self.log.contradiction(outline, data_file)
         if found is not None:
             self._noted = True
             message = f"{found}; rows are read and filtered as files have them"
@@ -260,9 +229,7 @@ class Search:
         `columns` are top-level names, as pyarrow takes them; `leaf` is the name of one leaf.
         """
         try:
-            names = list(dict.fromkeys(leaf.path[0] for leaf in [*leaves, *self.keys]))
-            if self.table is not None:  # a struct without fields has no leaf
-                names = [field.name for field in self.table.snapshot.fields]
+            names = self.log.columns([*leaves, *self.keys])
             for name in self.columns:
                 if name not in names and name.split(".")[0] not in names:
                     find_leaf([Leaf(at, (there,), 0) for at, there in enumerate(names)], (name,))
@@ -274,7 +241,7 @@ class Search:
 
     def refusal(self, data_file: object, error: RequestError) -> RequestError:
         """An error about names or types, which says by which file, or table, it was found out."""
-        count = len(self.files) if self.table is None else 1
+        count = 1 if self.log.has_log else len(self.files)
         of_many = f" (the first of {count:,} files)" if count > 1 else ""
         return type(error)(f"{data_file}{of_many}: " + error.message)
 

@@ -32,14 +32,14 @@ from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
 from parquet_bloom.search.search import FileResult, Search, open_groups
-from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.source.source import found_files
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.stores import store_of
 
-# --- narrowing ------------------------------------------------------------------------------------
+# --- data sets that engines filter ----------------------------------------------------------------
 #
 # A data set that an engine scans with a filter of its own: the filter chooses row groups before they are read.
 #
@@ -69,7 +69,7 @@ class Narrowing:
             return None
         chosen = []
         try:
-            for at, one in enumerate(Search(list(self.files), tree, None, self.options)):
+            for at, one in enumerate(Search(found_files(self.files), tree, self.options)):
                 if isinstance(one, tuple):
                     raise one[1]
                 may = set(open_groups(one))
@@ -110,7 +110,6 @@ def narrowing(
         use_filters=use_filters,
         range_values=range_values,
         cache=FooterCache(),
-        raw_files=True,
         skip_files=True,
         dataset_schema=schema,
     )
@@ -118,7 +117,7 @@ def narrowing(
     return Narrowing(tuple(bare), tuple(map(tuple, groups)), options)
 
 
-# --- unchanged ------------------------------------------------------------------------------------
+# --- files that stay what they were ---------------------------------------------------------------
 
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 
@@ -225,7 +224,7 @@ class FileVersion:
 def version_of(file: FileResult) -> FileVersion:
     """The version of a file that a search saw."""
     at = Location(path_of(file), file.file.filesystem, str(file.file))
-    outline = file.outline if isinstance(file.file, TableFile) else None
+    outline = file.outline if file.file.has_log else None
     return FileVersion(at, file.size, file.version_token, None if outline is None else _row_groups(outline))
 
 

@@ -10,7 +10,7 @@ rules for files of older writers; Iceberg's spec, "Column Projection"; Delta's p
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -19,11 +19,11 @@ import pyarrow as pa
 from parquet_bloom._thrift.parquet.ttypes import FieldRepetitionType, SchemaElement
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.format.arrow_types import fields_of, is_list, with_fields
-from parquet_bloom.format.footer import Footer, decode_footer
+from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.source.snapshot import Field, LeafPath, Snapshot, TableFile
+from parquet_bloom.source.snapshot import Field, TableFile
 
-# --- fields ---------------------------------------------------------------------------------------
+# --- a table's fields as leaves -------------------------------------------------------------------
 #
 # A table's fields as the Arrow schema of its rows, and as leaves that predicates can be bound to.
 
@@ -62,10 +62,7 @@ def _leaves_of(fields: tuple[Field, ...]) -> tuple[Leaf, ...]:
     return decode_footer(data[-8 - length : -8], len(data) - 8 - length).leaves
 
 
-# --- columns --------------------------------------------------------------------------------------
-
-_GONE = " (no column of the table)"
-_LOGGED = " (the table has its log's values)"
+# --- a table's fields in a file -------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -146,49 +143,6 @@ def _named_alike(found: Sequence[Match], group: _Node) -> tuple[Match, ...]:
         replace(one, same_name=one.name == one.field.name if one.at is not None else one.field.name not in names)
         for one in found
     )
-
-
-def file_leaves(
-    fields: Sequence[Field],
-    by_id: bool,
-    schema: Sequence[SchemaElement],
-    file: object,
-    logged: Collection[str] = (),
-) -> Mapping[LeafPath, int]:
-    """The leaves of a table that a file has -> their place among the file's leaves. Arguments, errors: `matches`."""
-    found = [place for one in matches(fields, by_id, schema, file, logged) for place in one.leaves()]
-    return {leaf.path: place for leaf, place in zip(leaves_of(fields), found, strict=True) if place is not None}
-
-
-def named_leaves(
-    leaves: Sequence[Leaf], snapshot: Snapshot, schema: Sequence[SchemaElement], file: object
-) -> list[Leaf]:
-    """The leaves of a file under the table's names; the path is () where the table has no such leaf.
-
-    Arguments and errors of `matches`.
-    """
-    places = file_leaves(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
-    paths = {place: path for path, place in places.items()}
-    return [replace(leaf, path=paths.get(leaf.index, ())) for leaf in leaves]
-
-
-def shown_leaves(footer: Footer, snapshot: Snapshot | None, file: object) -> Sequence[Leaf]:
-    """The leaves of a file as people name them: those that its table lacks, and of a file without one, as they are.
-
-    One that the table lacks, or has in its log, is marked where it has the name of another: each name means one.
-    """
-    if snapshot is None:
-        return footer.leaves
-    named = named_leaves(footer.leaves, snapshot, footer.metadata.schema, file)
-    taken = {one.path for one in named}
-    shown = []
-    for one, own in zip(named, footer.leaves, strict=True):
-        if not one.path and own.path[0] in snapshot.logged:
-            one = replace(own, path=(own.path[0] + _LOGGED, *own.path[1:]))
-        elif not one.path:
-            one = own if own.path not in taken else replace(own, path=(*own.path[:-1], own.path[-1] + _GONE))
-        shown.append(one)
-    return shown
 
 
 def identities(fields: Sequence[Field]) -> dict[str, tuple[str, ...]]:

@@ -128,6 +128,11 @@ class TableFile(DataFile):
     stored: bool = field(default=True, compare=False)
     doubtful: Collection[str] = field(default=(), compare=False)
 
+    @property
+    def has_log(self) -> bool:
+        """Whether it is a table's: it is."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -146,6 +151,8 @@ class Snapshot:
                 "max_bytes" -> why it cannot be meant; only what is set
     filesystem  of all files
     identity    tells the table from another that was at the same place before; "" where the name alone is enough
+    has_log     False: files without a log, the simplest table. It has no name, version and schema; `files` are
+                DataFiles, each with its own columns
     """
 
     table: str
@@ -157,6 +164,7 @@ class Snapshot:
     filesystem: Any = None
     logged: frozenset[str] = frozenset()
     identity: str = ""
+    has_log: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,19 +22,13 @@ import pyarrow as pa
 
 from parquet_bloom.arguments import part, refuse_unknown
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.table_commit import (
-    Committing,
-    check_placement,
-    latest,
-    refuse_commits,
-    refuse_outputs,
-)
+from parquet_bloom.edit.to_change import check_placement, committing
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing
-from parquet_bloom.source.names import named_table
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.source import CallSource, open_table
 from parquet_bloom.spark import tasks
 from parquet_bloom.spark.dataset import dealt, packed
 from parquet_bloom.spark.failures import explained
@@ -139,15 +133,14 @@ def add_filters(
     sources = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
     asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
-    name, access = named_table(sources), TableAccess.asked(options, written.force)
-    if name is not None:
-        refuse_outputs(name, output, options, written)
-        how = Committing.checked("add", options, written)
+    access = TableAccess.asked(options, written.force)
+    about = CallSource(sources, None, options.get("raw_files", False), access)
+    how = committing("add", about, output, options, written)
+    if how is not None and about.table_name is not None:
         check_placement(options.get("placement"), how)
         request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
-        rows, _ = add_on_table(spark, latest(name, access, None), request, how, progress)
+        rows, _ = add_on_table(spark, open_table(about.table_name, access), request, how, progress)
         return _as_report(spark, rows, progress)
-    refuse_commits(options, access)
     asked["in_place"] = output is None
     request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
     task_bytes, split_bytes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)

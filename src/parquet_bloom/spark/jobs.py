@@ -26,13 +26,13 @@ from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.source import CallSource, found_files
 from parquet_bloom.spark import table_jobs
 from parquet_bloom.spark.dataset import Dataset, by_name, data_file, dataset, packed, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import mapped
 from parquet_bloom.spark.listing import FILE
-from parquet_bloom.spark.named_tables import live_files, table_of
+from parquet_bloom.spark.named_tables import live_files, spark_source
 from parquet_bloom.spark.result_rows import (
     CHECKED,
     INSPECTED,
@@ -84,9 +84,9 @@ def inspect_filters(
     paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_inspected, columns=columns, exclude=exclude)
     names = [*(columns or ()), *(exclude or ())]
-    access = TableAccess.asked(options)
-    if (name := table_of(paths, access)) is not None:
-        return _look_at_table(spark, name, access, names, INSPECTED, rows_of)
+    source = spark_source(paths, options)
+    if source.table_name is not None:
+        return _look_at_table(spark, source, names, INSPECTED, rows_of)
     data = _looked_at(spark, paths, names)
     return _rows(data, INSPECTED, functools.partial(_each_alone, rows_of=rows_of))
 
@@ -111,9 +111,9 @@ def verify_filters(
     paths, columns, exclude = paths_of(paths), column_names(columns, "columns"), column_names(exclude, "exclude")
     rows_of = functools.partial(_verified, columns=columns, exclude=exclude, sample=sample)
     names = [*(columns or ()), *(exclude or ())]
-    access = TableAccess.asked(options)
-    if (name := table_of(paths, access)) is not None:
-        return _look_at_table(spark, name, access, names, VERIFIED, rows_of, packed)
+    source = spark_source(paths, options)
+    if source.table_name is not None:
+        return _look_at_table(spark, source, names, VERIFIED, rows_of, packed)
     data = _looked_at(spark, paths, names)
     return _rows(data, VERIFIED, functools.partial(_each_alone, rows_of=rows_of), packed(data.listed, spark))
 
@@ -142,11 +142,11 @@ def check(
     """
     refuse_unknown("check", options, ReadOptions)
     tree, paths = as_predicate(predicate), paths_of(paths)
-    how = Options(nan, use_filters, range_values=range_values, **options)
-    if (name := table_of(paths, how.access)) is not None:
-        return table_jobs.search(spark, name, tree, how, CHECKED, verdicts)
+    how, source = Options(nan, use_filters, range_values=range_values), spark_source(paths, options)
+    if source.table_name is not None:
+        return table_jobs.search(spark, live_files(source), tree, how, CHECKED, verdicts)
     how = replace(how, ignore_case=True)
-    data = dataset(spark, paths, refusing(how.raw_files))
+    data = dataset(spark, paths, refusing(source.raw_files))
     return _rows(data, CHECKED, _searching(data, tree, how, verdicts), together=TOGETHER)
 
 
@@ -170,10 +170,10 @@ def prune(
     """
     refuse_unknown("prune", options, ReadOptions)
     tree, paths = as_predicate(predicate), paths_of(paths)
-    how = Options(nan, use_filters, range_values=range_values, **options)
-    if (name := table_of(paths, how.access)) is not None:
-        return table_jobs.search(spark, name, tree, how, PRUNED, kept)
-    return pruned(dataset(spark, paths, refusing(how.raw_files)), tree, replace(how, ignore_case=True))
+    how, source = Options(nan, use_filters, range_values=range_values), spark_source(paths, options)
+    if source.table_name is not None:
+        return table_jobs.search(spark, live_files(source), tree, how, PRUNED, kept)
+    return pruned(dataset(spark, paths, refusing(source.raw_files)), tree, replace(how, ignore_case=True))
 
 
 def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
@@ -221,14 +221,13 @@ def _looked_at(spark: Any, paths: Sequence[str], names: Sequence[str]) -> Datase
 
 def _look_at_table(
     spark: Any,
-    name: str,
-    access: TableAccess,
+    source: CallSource,
     names: Sequence[str],
     schema: pa.Schema,
     rows_of: RowsOfSource,
     packing: table_jobs.Packing = by_name,
 ) -> DataFrame:
-    snapshot = live_files(name, access, stored_only=True)
+    snapshot = live_files(source, stored_only=True)
     if names:
         table_jobs.hold_columns(snapshot, names)
     return table_jobs.look(spark, snapshot, schema, functools.partial(table_jobs.each_alone, rows_of=rows_of), packing)
@@ -259,4 +258,4 @@ def _searching(data: Dataset, predicate: Predicate, options: Options, rows_of: R
 
 
 def _searched(files: Sequence[DataFile], predicate: Predicate, options: Options, rows_of: RowsOf) -> Iterator[Row]:
-    return searched(Search(files, predicate, None, options), rows_of)
+    return searched(Search(found_files(files), predicate, options), rows_of)

@@ -16,13 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquet_bloom.errors import RequestError
-from parquet_bloom.source.names import named_table
-from parquet_bloom.source.pinned import find
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.options import ReadOptions, TableOptions
 from parquet_bloom.source.snapshot import Snapshot, TableFile
+from parquet_bloom.source.source import CallSource, source_of
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.shown import without_secret
-from parquet_bloom.storage.table_folders import Tables
 
 _SHARED = "file system"  # stands for the snapshot's, which travels once
 
@@ -43,25 +41,17 @@ class Asked:
         return str(self.file)
 
 
-def table_of(paths: Sequence[str], access: TableAccess) -> str | None:
-    """The name of the table that paths are; None where they are files. Raises RequestError for both at once."""
-    if named_table(list(paths)) is not None:
-        return paths[0]
-    access.refuse_files()
-    return None
+def spark_source(paths: Sequence[str], options: ReadOptions | TableOptions) -> CallSource:
+    """What a function of Spark works on. Raises RequestError for a table among several names, or options of tables."""
+    source = source_of(list(paths), None, options)
+    if source.table_name is None:
+        source.access.refuse_files()
+    return source
 
 
-def live_files(
-    name: str, access: TableAccess = ORDINARY, raw_files: bool = False, stored_only: bool = False
-) -> Snapshot:
-    """The snapshot of a table.
-
-    stored_only  as source.snapshot.Table.snapshot has it
-    Raises as source.pinned.find, also for a table without its log: raw_files.
-    """
-    snapshot = find(name, None, None if raw_files else Tables(), access, stored_only).snapshot
-    assert snapshot is not None
-    return snapshot
+def live_files(source: CallSource, stored_only: bool = False) -> Snapshot:
+    """The snapshot of a table. Arguments and errors as CallSource.found has them."""
+    return source.found(stored_only).snapshot
 
 
 def bare(file: TableFile, outcome: int, deletes: bool = False) -> Asked:

@@ -1,6 +1,6 @@
 """add_filters of a table on Spark: executors make the new versions of its files, the driver commits them.
 
-    snapshot -> (file, where its new version goes) -> executors: edit.table_add.Adding, one file after the other
+    snapshot -> (file, where its new version goes) -> executors: edit.add_to_source.Adding, one file after the other
              -> sizes, and rows of the report      -> driver: edit.table_commit.change_table
 
 A task that runs twice makes the same file twice, or finds its tail there. Files are not split: a table's are of some
@@ -14,13 +14,14 @@ import functools
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from parquet_bloom.edit.add_to_source import Adding, asked_of
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
-from parquet_bloom.edit.table_add import Adding, asked_of
+from parquet_bloom.edit.table_columns import TableColumns
 from parquet_bloom.edit.table_commit import (
     Changed,
     Committing,
@@ -29,7 +30,6 @@ from parquet_bloom.edit.table_commit import (
     target_of,
     way_of,
 )
-from parquet_bloom.edit.table_names import TableNames
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.output.target import remove_unnamed
 from parquet_bloom.source.history import History
@@ -39,10 +39,6 @@ from parquet_bloom.spark.tasks import DONE, UNCHANGED, Row, failed_row, report_r
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.workers import Workers
-
-if TYPE_CHECKING:
-    pass
-
 
 _MADE = pa.schema([("place", pa.int64()), ("result", pa.binary())])
 _Planned = tuple[TableFile, Location, bool]  # a file, where its new version goes, whether it is only looked at
@@ -62,7 +58,8 @@ def add_on_table(
 
     Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
     """
-    snapshot, request, _ = asked_of(table, request)
+    snapshot = table.snapshot(stored_only=True)
+    request, _ = asked_of(snapshot, request)
     left = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(left), sum(file.size for file in snapshot.files))
@@ -194,7 +191,7 @@ class _Local:
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
         with Workers(request.threads or 1) as workers:
-            worked = Adding(TableNames(self.snapshot), request, workers, self.append)(file, target, look_only)
+            worked = Adding(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = DONE if worked.size else UNCHANGED
         row = report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
         return Worked(

@@ -22,11 +22,13 @@ from parquet_bloom.errors import ParquetBloomError, UnknownColumnError
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.search.check import excluded_file
-from parquet_bloom.search.in_table import InTable
+from parquet_bloom.search.log import TableLog
 from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.search import FileResult, Search
-from parquet_bloom.source.columns import leaves_of, shown_leaves
+from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Snapshot, TableFile
+from parquet_bloom.source.source import Found
+from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.dataset import by_name, unresolved_of
 from parquet_bloom.spark.frames import ddl, frame_of, mapped, try_workers
 from parquet_bloom.spark.listing import Listing
@@ -71,7 +73,7 @@ def _first_shown(snapshot: Snapshot) -> tuple[Leaf, ...] | None:
     for file in snapshot.files[:_TRIED]:
         try:
             with OpenFile(file) as source:
-                return tuple(shown_leaves(source.footer(), snapshot, file))
+                return names_of(snapshot).shown(source.footer(), file)
         except ParquetBloomError:
             continue
     return None
@@ -82,12 +84,14 @@ def look(spark: Any, snapshot: Snapshot, schema: pa.Schema, work: Work, packing:
     return _rows(spark, snapshot, [(file, ANY) for file in snapshot.files], schema, work, packing)
 
 
-def search(spark: Any, name: str, predicate: Any, options: Options, schema: pa.Schema, rows_of: RowsOf) -> DataFrame:
+def search(
+    spark: Any, snapshot: Snapshot, predicate: Any, options: Options, schema: pa.Schema, rows_of: RowsOf
+) -> DataFrame:
     """Rows of the files that the log leaves; and, where the schema has these columns, a row for each other file.
 
     Raises as search.search.Search does, for what is wrong with the predicate by the table's schema.
     """
-    asked = ask(name, predicate, options, rows_of)
+    asked = ask(snapshot, predicate, options, rows_of)
     found = _rows(spark, asked.snapshot, asked.left, schema, asked.work, by_name)
     if not asked.told or "skipped" not in schema.names:
         return found
@@ -110,22 +114,19 @@ class AskedLog:
     work: Work
 
 
-def ask(source: Any, predicate: Any, options: Options, rows_of: RowsOf) -> AskedLog:
-    """Ask the log of a table, by its name or Snapshot. Raises as `search`."""
-    asked = Search(source, predicate, None, options)
+def ask(snapshot: Snapshot, predicate: Any, options: Options, rows_of: RowsOf) -> AskedLog:
+    """Ask the log of a table. Raises as `search`."""
+    asked = Search(Found(snapshot), predicate, options)
     asked.ask_log()
-    table = asked.table
-    assert table is not None
     left, told = [], []
-    for file in table.snapshot.files:
-        why = table.excluded(file)
+    for file in snapshot.files:
+        why = asked.log.excluded(file)
         if why is None:
-            left.append((file, table.outcome(file)))
+            left.append((file, asked.log.outcome(file)))
         elif (one := excluded_file(FileResult(file, excluded=why))) is not None:
             told.append(excluded(one))
-    plain = replace(options, catalog_properties=None, allow_roots=(), raw_files=False)
-    work = functools.partial(_searched, predicate=asked.predicate, options=plain, rows_of=rows_of)
-    return AskedLog(table.snapshot, left, told, work)
+    work = functools.partial(_searched, predicate=asked.predicate, options=options, rows_of=rows_of)
+    return AskedLog(snapshot, left, told, work)
 
 
 def _rows(
@@ -168,5 +169,6 @@ def _searched(
 ) -> Iterator[Row]:
     part = replace(snapshot, files=[one.file for one in files])
     with_deletes = {str(one) for one in files if one.has_deletes}
-    for row in searched(Search(InTable(part, [one.outcome for one in files]), predicate, None, options), rows_of):
+    log = TableLog(part, [one.outcome for one in files])
+    for row in searched(Search(Found(part), predicate, options, log), rows_of):
         yield row | {"has_deletes": row["path"] in with_deletes}

@@ -21,13 +21,13 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.format import lance as form
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.outcomes import ANY
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.dataset import dataset
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.named_tables import bare, sendable, table_of
+from parquet_bloom.spark.named_tables import bare, sendable, spark_source
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
@@ -65,21 +65,19 @@ def build_zone_index(
     Raises as build_index; RequestError for Lance data sets, which build_index is for.
     """
     refuse_unknown("build_zone_index", options, ReadOptions)
-    raw_files = options.get("raw_files", False)
     paths, columns = paths_of(paths), index_columns(columns)
     for path in paths:
         if is_lance(path):
             raise RequestError(f"{path} is a Lance data set; build its index with parquet-bloom index build")
     parameters = form.Parameters(items, probability)
-    access = TableAccess.asked(options)
-    name = table_of(paths, access)
+    source = spark_source(paths, options)
     output = path_text(output, "output")
-    where = storages(spark, [] if name is not None else paths, output)
+    where = storages(spark, [] if source.table_name is not None else paths, output)
     output = where.absolute(output)
-    if name is None:
-        data = _listed(spark, where, paths, columns, raw_files)
+    if source.table_name is None:
+        data = _listed(spark, where, paths, columns, source.raw_files)
     else:
-        data = _live(name, columns, raw_files, access)
+        data = _live(source, columns)
     store, folder = where.open(output)
     if not store.is_local:
         raise RequestError(f"{output}: an index is written to a local or mounted folder")
@@ -100,18 +98,18 @@ def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)
-    return open_data([where.data_file(row["path"], row["root"]) for row in listed], columns)
+    return open_data(CallSource([where.data_file(row["path"], row["root"]) for row in listed]), columns)
 
 
-def _live(name: str, columns: Sequence[str], raw_files: bool, access: TableAccess) -> Data:
+def _live(source: CallSource, columns: Sequence[str]) -> Data:
     """The live files of a table, as executors can reach them."""
-    data = open_data(name, columns, None, raw_files, access)
+    data = open_data(source, columns)
     fragments = []
     for fragment in data.fragments:
         assert isinstance(fragment, ParquetFragment)
         assert isinstance(fragment.data_file, TableFile)
         fragments.append(replace(fragment, data_file=bare(fragment.data_file, ANY).file))
-    return replace(data, fragments=[pickle.loads(sendable(one, name)) for one in fragments])
+    return replace(data, fragments=[pickle.loads(sendable(one, source.paths[0])) for one in fragments])
 
 
 def _make(batches: Iterator[pa.RecordBatch], columns: Any, parameters: form.Parameters) -> Iterator[pa.RecordBatch]:

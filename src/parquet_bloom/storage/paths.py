@@ -12,12 +12,10 @@ from urllib.parse import unquote
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import EXISTS, ParquetBloomError, RequestError, StorageError, TableFormatError, parameter
 from parquet_bloom.options import PathLike
-from parquet_bloom.storage.local_store import near_names
 from parquet_bloom.storage.remote import Location, open_remote, storage_error
-from parquet_bloom.storage.remote_store import RemoteStore
 from parquet_bloom.storage.shown import Brief, without_secret
-from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data
-from parquet_bloom.storage.stores import Stores, store_of, store_on
+from parquet_bloom.storage.store import GLOB, SUFFIXES, Kind, Store, is_data, near_names
+from parquet_bloom.storage.stores import RemoteStore, Stores, store_of, store_on
 from parquet_bloom.storage.table_folders import Tables, named_as_files, without_data
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # in the place of a folder's value
@@ -37,6 +35,33 @@ class DataFile(Location):
     relative: str = ""
     partitions: Partitions = ()
     pins: dict[str, object] | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    # What a log says of a file: of one without a log, nothing. source.snapshot.TableFile has the answers.
+
+    @property
+    def has_log(self) -> bool:
+        """Whether it is a table's."""
+        return False
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that it stores; None: not known before it is opened."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """Its bytes by the log; 0: as many as it has."""
+        return 0
+
+    @property
+    def deletes(self) -> Any:
+        """Its rows that are deleted; None: none is."""
+        return None
+
+    @property
+    def stored(self) -> bool:
+        """Whether it is a file, and no rows that a log holds itself."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -31,7 +31,7 @@ from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.output.atomic_file import local_target
 from parquet_bloom.source.names import refuse_named
 from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.source import source_of
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.workers import chained, processors
 from parquet_bloom.zones.container import COLUMN, FRAGMENTS, ZoneWriter
@@ -207,8 +207,7 @@ def build_index(
     refuse_named(source, "give build_index the paths")
     begun = time.perf_counter()
     parameters = form.Parameters(items, probability)
-    access = TableAccess.asked(options)
-    data = open_data(source, index_columns(columns), filesystem, options.get("raw_files", False), access)
+    data = open_data(source_of(source, filesystem, options), index_columns(columns))
     report = BuildReport(fragments=len(data.fragments), filter_bytes=parameters.num_bytes)
 
     def work(fragment: Fragment) -> Iterator[ZoneBatch]:

@@ -35,18 +35,17 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.search.evidence import INDEX
+from parquet_bloom.search.evidence import INDEX, partition_value
 from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.search import FileResult, open_groups
-from parquet_bloom.search.table_rows import FilePart
-from parquet_bloom.source.hive import partition_value
+from parquet_bloom.search.source_rows import FilePart, FileRows
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
-# --- pages ----------------------------------------------------------------------------------------
+# --- reading by pages -----------------------------------------------------------------------------
 #
 # Some rows of a row group from only the pages that hold them.
 #
@@ -271,7 +270,7 @@ def _cut(column: pa.ChunkedArray, held: NDArray[np.int64], ranges: RowRanges) ->
     return parts
 
 
-# --- scan -----------------------------------------------------------------------------------------
+# --- a scan with indexes --------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -308,8 +307,8 @@ class IndexedScan(Scan):
         files = super()._searched()
         opened = [file for file in files if file.decision is not None]
         covers = [cover_of(path) for path in find_indexes(self._indexes)]
-        if self.table is not None:  # an index knows the files' own values alone
-            covers = [cover for cover in covers if cover.path[0] not in self.table.snapshot.logged]
+        logged = self._search.found.snapshot.logged  # of which an index would know the files' own values
+        covers = [cover for cover in covers if cover.path[0] not in logged]
         numbers = [numbers_of(cover.file, [file.file for file in opened]) for cover in covers]
         left = [file for file in opened if open_groups(file)]
         covers = [
@@ -322,7 +321,7 @@ class IndexedScan(Scan):
             named = {cover.file.path: known[file.file] for cover, known in pairs if file.file in known}
             if not named:
                 continue
-            if self._rows is not None and not self._rows.same_names(file):
+            if not self._rows.same_names(file):
                 raise RequestError(
                     f"{file.file}: has columns under other names than its table; read it without an index"
                 )
@@ -367,7 +366,7 @@ class IndexedScan(Scan):
 
     def _batches(self, parts: Sequence[FilePart], names: list[str] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of row groups, in order; neighbours that are read whole go through one scanner."""
-        if self._rows is not None:  # a table's rows are counted by their positions: no pages are left out
+        if not isinstance(self._rows, FileRows):  # a table's rows are counted by their positions: no pages are left out
             yield from super()._batches(parts, names, batch_rows)
             return
         waiting: list[FilePart] = []
@@ -382,7 +381,7 @@ class IndexedScan(Scan):
                     continue
                 yield from super()._batches(waiting, names, batch_rows)
                 waiting = []
-                yield from self._by_pages(file, plan, names).to_batches(batch_rows)
+                yield from self._by_pages(self._rows, file, plan, names).to_batches(batch_rows)
         yield from super()._batches(waiting, names, batch_rows)
 
     def _plan(self, file: FileResult, group: int, names: list[str] | None) -> PagePlan | None:
@@ -395,23 +394,23 @@ class IndexedScan(Scan):
         with self.reopen(file) as source:
             return plan_pages(source, group, wanted, ranges)
 
-    def _by_pages(self, file: FileResult, plan: PagePlan, names: list[str] | None) -> pa.Table:
+    def _by_pages(self, rows: FileRows, file: FileResult, plan: PagePlan, names: list[str] | None) -> pa.Table:
         with self.reopen(file) as source:
             found = read_pages(source, plan, self.schema)
         if plan.whole:
-            table = self._dataset([(file, [plan.row_group])]).to_table(columns=plan.whole)
+            table = rows.dataset([(file, [plan.row_group])]).to_table(columns=plan.whole)
             pieces = [table.slice(a, b - a) for a, b in plan.ranges.tolist()]
             table = pa.concat_tables(pieces)
             found |= {name: table.column(name) for name in plan.whole}
-        rows = int((plan.ranges[:, 1] - plan.ranges[:, 0]).sum())
+        n = int((plan.ranges[:, 1] - plan.ranges[:, 0]).sum())
         wanted = self.schema.names if names is None else names
-        columns = [found[name] if name in found else self._constant(file, name, rows) for name in wanted]
+        columns = [found[name] if name in found else self._constant(file, name, n) for name in wanted]
         self.pages.read += plan.pages_read
         self.pages.left += plan.pages_left
         self.pages.bytes_left += plan.bytes_left
         schema = pa.schema([self.schema.field(name) for name in wanted])
         if not columns:
-            return pa.table({"": pa.nulls(rows)}).select([])
+            return pa.table({"": pa.nulls(n)}).select([])
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _constant(self, file: FileResult, name: str, rows: int) -> pa.Array:

@@ -38,35 +38,30 @@ from parquet_bloom.format.arrow_types import is_view
 from parquet_bloom.format.footer import decode_footer, footer_length
 from parquet_bloom.format.schema import Leaf, find_leaf, select_leaves
 from parquet_bloom.options import PathLike
-from parquet_bloom.source.columns import matches
-from parquet_bloom.source.pinned import find
-from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.source import CallSource
+from parquet_bloom.source.view import FileView
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.stores import store_of
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.zones.reader import lance_errors, pylance
 
-# --- files ----------------------------------------------------------------------------------------
+# --- files that are indexed -----------------------------------------------------------------------
 #
 # The Parquet files that an index is of: those that were named, or the live ones of a table.
 
 
-def files_of(
-    sources: Any, filesystem: Any, raw_files: bool, access: TableAccess
-) -> tuple[list[DataFile], frozenset[str]]:
+def files_of(source: CallSource) -> tuple[Sequence[DataFile], frozenset[str]]:
     """The files, and columns whose values a table has in its log, whatever its files have.
 
     The first name among several that gives none is an error; see zones.sources.open_data.
     """
-    found = find(sources, filesystem, refusing(raw_files), access)
-    if found.file_set.failed:
-        raise found.file_set.failed[0].error
-    if found.snapshot is None:
-        return found.file_set.files, frozenset()
-    _check_names(found.snapshot)
-    return found.file_set.files, found.snapshot.logged
+    found = source.found(refuses=RAW_FILES)
+    found.raise_failed()
+    if found.has_log:
+        _check_names(found.snapshot)
+    return found.files, found.snapshot.logged
 
 
 def _check_names(snapshot: Snapshot) -> None:
@@ -82,13 +77,12 @@ def _check_names(snapshot: Snapshot) -> None:
     for file in snapshot.files:
         with OpenFile(file) as source:
             schema = source.footer().metadata.schema
-        found = matches(snapshot.fields, snapshot.by_id, schema, file, snapshot.logged)
-        if not all(match.same_names for match in found):
+        if not FileView(snapshot, file, schema).same_names():
             reason = "has columns under other names than its table, and an index is of files' own columns"
             raise RequestError(f"{file}: {reason}; rewrite it through the table first")
 
 
-# --- sources --------------------------------------------------------------------------------------
+# --- data of an index -----------------------------------------------------------------------------
 
 BATCH_ROWS = 1 << 16
 
@@ -164,23 +158,16 @@ def is_lance(path: PathLike) -> bool:
     return os.path.isdir(os.path.join(text, "_versions")) or (text.endswith(".lance") and not os.path.isfile(text))
 
 
-def open_data(
-    sources: PathLike | Sequence[PathLike],
-    columns: Sequence[str] | None = None,
-    filesystem: Any = None,
-    raw_files: bool = False,
-    access: TableAccess = ORDINARY,
-) -> Data:
+def open_data(source: CallSource, columns: Sequence[str] | None = None) -> Data:
     """Find the fragments of Parquet files or of one Lance data set, and columns by name or pattern (None: no column).
 
-    raw_files  also files of an Iceberg, Delta or Hudi table, dead ones too
-    Raises UnknownColumnError, RefusedTypeError, RequestError, FileError; TableFormatError without raw_files.
+    Raises UnknownColumnError, RefusedTypeError, RequestError, FileError; TableFormatError for files of a table that are
+    not read through its log, without raw_files.
     """
-    many = several(sources)
+    many = several(source.paths)
     named = [path for path in many if is_lance(path)]
     if not named:
-        alone = many[0] if len(many) == 1 else many
-        return _parquet_data(*files_of(alone, filesystem, raw_files, access), columns)
+        return _parquet_data(*files_of(source), columns)
     if len(many) > 1:
         raise RequestError(f"{named[0]} is a Lance data set; an index is of one data set, or of Parquet files")
     return _lance_data(os.fspath(named[0]), columns)

@@ -17,25 +17,22 @@ from parquet_bloom.advice.advise import Advice, advise_on
 from parquet_bloom.advice.survey import spread
 from parquet_bloom.arguments import several
 from parquet_bloom.errors import ParquetBloomError, RequestError
+from parquet_bloom.filters.each_file import open_logged
 from parquet_bloom.filters.inspect import FileInfo, FilterInfo, inspect
-from parquet_bloom.filters.tails import open_logged
 from parquet_bloom.format.outline import NONE, Outline, Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import Outcomes
 from parquet_bloom.read import count
 from parquet_bloom.search.check import RowGroupVerdict, Verdicts, check
-from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.source.names import words_of
-from parquet_bloom.source.pinned import Sources, find
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.source import CallSource, Found
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.remote import side_by_side
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.trials.ask import EnginesReport, engines
 
-# --- heat -----------------------------------------------------------------------------------------
+# --- filters by column and row group --------------------------------------------------------------
 #
 # The filters of a file by column and row group, binned; and where each lies between size and rate.
 
@@ -166,7 +163,7 @@ def points_of(file: FileInfo) -> tuple[list[Point], int]:
     return points, len(file.filters) - places.total()
 
 
-# --- layout ---------------------------------------------------------------------------------------
+# --- where filters lie ----------------------------------------------------------------------------
 #
 # Where the bytes of a file lie: column chunks, filters, page indexes, footer, as spans that follow each other.
 
@@ -265,7 +262,7 @@ def _without_gaps(spans: Integers, size: int, indexes: Integers) -> Integers:
     return ordered
 
 
-# --- gather ---------------------------------------------------------------------------------------
+# --- all that a page shows ------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -296,30 +293,26 @@ class Content:
 class Request:
     """What a page is asked for; fields as `write_report` has them."""
 
-    source: PathLike | Sequence[PathLike]
+    source: CallSource
     where: Any
-    filesystem: Any
-    raw_files: bool
     count_rows: bool
     progress: ProgressCallback | None
-    access: TableAccess = ORDINARY
 
 
 def gather(request: Request, output: str) -> Content:
     """Look at a data set; errors as `advise` and `check` have them, RequestError where output is one of its files."""
-    source, filesystem = request.source, request.filesystem
-    options: SearchOptions = {"raw_files": request.raw_files, "progress": request.progress}
-    found = find(source, filesystem, refusing(request.raw_files), request.access)
+    source = request.source
+    found = source.found(refuses=RAW_FILES)
     stored = _stored(found)
-    files = stored.file_set.files
+    files = stored.files
     _refuse_source(files, output)
     advice = advise_on(stored, source, progress=request.progress)
     verdicts = matching = None
     if request.where is not None:
         # A table may change meanwhile: all of a page is of one version of it.
-        same: Any = source if found.snapshot is None else found.snapshot
-        verdicts = check(same, request.where, filesystem=filesystem, **options)
-        matching = count(same, request.where, filesystem, **options) if request.count_rows else None
+        same: Any = found.snapshot if found.has_log else source
+        verdicts = check(same, request.where, progress=request.progress)
+        matching = count(same, request.where, progress=request.progress) if request.count_rows else None
     some = spread(files)
     largest = _largest(some)
     file = inspect([largest], raw_files=True, progress=request.progress).files[0]
@@ -342,13 +335,10 @@ def gather(request: Request, output: str) -> Content:
     )
 
 
-def _stored(found: Sources) -> Sources:
+def _stored(found: Found) -> Found:
     """Without rows that a table's log holds itself, of which no file can be shown or changed."""
-    if found.snapshot is None:
-        return found
     files = [file for file in found.snapshot.files if file.stored]
-    same = replace(found.file_set, files=list(files))
-    return replace(found, file_set=same, snapshot=replace(found.snapshot, files=files))
+    return replace(found, snapshot=replace(found.snapshot, files=files))
 
 
 def _refuse_source(files: Sequence[DataFile], output: str) -> None:

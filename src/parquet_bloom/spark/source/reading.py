@@ -26,14 +26,13 @@ from parquet_bloom.predicates.tree import (
 )
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.spark.dataset import Dataset, dataset, literal_path
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import frame_of, mapped, try_workers
 from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
-from parquet_bloom.spark.named_tables import live_files, table_of
+from parquet_bloom.spark.named_tables import live_files, spark_source
 from parquet_bloom.spark.storages import paths_of
 from parquet_bloom.storage.table_folders import refusing
 
@@ -118,14 +117,14 @@ def read(
     a table without raw_files.
     """
     refuse_unknown("read", options, ReadOptions)
-    raw_files = options.get("raw_files", False)
     tree = as_predicate(predicate)
     paths, columns = paths_of(paths), column_names(columns, "columns")
-    access = TableAccess.asked(options)
-    if (name := table_of(paths, access)) is not None:
-        snapshot = live_files(name, access, raw_files)
-        return living_rows(spark, snapshot, tree, columns, Options("largest", use_filters, range_values=range_values))
-    data = dataset(spark, paths, refusing(raw_files))
+    source = spark_source(paths, options)
+    if source.table_name is not None:
+        return living_rows(
+            spark, live_files(source), tree, columns, Options("largest", use_filters, range_values=range_values)
+        )
+    data = dataset(spark, paths, refusing(source.raw_files))
     failed = data.files.filter(data.files.kind == FAILED).first()
     if failed is not None:
         raise not_listed(failed)

@@ -21,14 +21,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from parquet_bloom.errors import RequestError
+from parquet_bloom.options import TableOptions
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate
 from parquet_bloom.search.search import as_predicate
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.spark.failures import in_one_line
 from parquet_bloom.spark.frames import try_workers
 from parquet_bloom.spark.listing import look_around
-from parquet_bloom.spark.named_tables import table_of
+from parquet_bloom.spark.named_tables import spark_source
 from parquet_bloom.spark.sessions import adopt_python, is_own, own_python
 from parquet_bloom.spark.source.file_rows import RowReader
 from parquet_bloom.spark.source.table_source import TableRequest, TableScan, columns_of
@@ -98,12 +98,12 @@ def request_of(options: Mapping[str, str], settings: Mapping[str, str], default:
     predicate, partitions = as_predicate(text) if text else None, _count(options, "partitions")
     merge, raw_files = _flag(options, "mergeschema", False), _flag(options, "rawfiles", False)
     roots = _texts(options.get("allowroots"), "allowRoots")
-    access = TableAccess.of(_properties(options.get("catalogproperties")), roots)
-    name = table_of(names, access)
-    if name is not None:
+    of_table: TableOptions = {"catalog_properties": _properties(options.get("catalogproperties")), "allow_roots": roots}
+    source = spark_source(names, of_table)
+    if source.table_name is not None:
         if merge or raw_files:
-            raise RequestError(f"{without_secret(name)} is a table: mergeSchema and rawFiles are for files")
-        return TableRequest(name, access, predicate, columns, partitions)
+            raise RequestError(f"{without_secret(names[0])} is a table: mergeSchema and rawFiles are for files")
+        return TableRequest(source, predicate, columns, partitions)
     return FileRequest(tuple(map(where.absolute, names)), where, predicate, columns, merge, partitions, raw_files)
 
 

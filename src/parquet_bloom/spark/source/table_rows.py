@@ -18,13 +18,14 @@ import pyarrow as pa
 from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import Predicate
-from parquet_bloom.search.in_table import InTable
+from parquet_bloom.search.log import TableLog
 from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import FileResult, Search, open_groups
-from parquet_bloom.search.table_rows import TableRows
-from parquet_bloom.search.unchanged import ChangeGuard, for_arrow
+from parquet_bloom.search.source_rows import TableRows
+from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot, TableFile
+from parquet_bloom.source.source import Found
 from parquet_bloom.spark.named_tables import Asked, bare, received, sent, sent_table
 from parquet_bloom.spark.source.file_rows import BATCH_ROWS, check_nulls, check_type, converted, for_leaves, settle
 from parquet_bloom.spark.source.types import InferredSchema
@@ -110,12 +111,10 @@ def plan_table(snapshot: Snapshot, asked: RowsAsked, partitions: int | None = No
     asked.check(snapshot)
     leaves = leaves_of(snapshot.fields)
     predicate = settle(asked.predicate, lambda part: for_leaves(part, leaves, asked.wide))
-    search = Search(InTable(snapshot), predicate, None, asked.options)
+    search = Search(Found(snapshot), predicate, asked.options)
     search.ask_log()
-    table = search.table
-    assert table is not None
-    left = [file for file in snapshot.files if table.excluded(file) is None]
-    parts = [TablePart(file, table.outcome(file), file.size) for file in left]
+    left = [file for file in snapshot.files if search.log.excluded(file) is None]
+    parts = [TablePart(file, search.log.outcome(file), file.size) for file in left]
     if partitions is None:
         shared: list[list[TablePart]] = packed_parts(parts)
     else:
@@ -163,15 +162,16 @@ class TableReader:
         groups = [group for group in open_groups(found) if group in mine]
         if not groups:
             return
-        rows = TableRows(snapshot, for_arrow)
+        rows = TableRows(snapshot)
         with ChangeGuard([found]):
             for batch in rows.batches([(found, groups)], self.asked.wide.names, BATCH_ROWS):
                 yield self._as_spark(file, batch)
 
     def _searched(self, snapshot: Snapshot, file: Asked) -> FileResult:
         """A file and its row groups. Raises what is wrong with it."""
-        table = InTable(replace(snapshot, files=[file.file]), [file.outcome])
-        [found] = Search(table, self.predicate, None, self.asked.options)
+        alone = replace(snapshot, files=[file.file])
+        log = TableLog(alone, [file.outcome])
+        [found] = Search(Found(alone), self.predicate, self.asked.options, log)
         if isinstance(found, tuple):
             raise found[1]
         return found

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from parquet_bloom.errors import UnknownColumnError
 from parquet_bloom.predicates.rows import row_filter
 from parquet_bloom.predicates.tree import And, Predicate, leaves_of
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.named_tables import live_files
 from parquet_bloom.spark.source.table_rows import RowsAsked, TablePlan, plan_table, schema_in_spark
 from parquet_bloom.spark.source.types import arrow_schema, spark_schema
@@ -24,20 +24,18 @@ from parquet_bloom.spark.source.types import arrow_schema, spark_schema
 class TableRequest:
     """What the options of a read say, where a table is named.
 
-    name        delta:, iceberg: or ducklake:, absolute
-    access      what the user says of it beside that
+    source      names one table
     predicate, columns, partitions  as FileRequest has them
     """
 
-    name: str
-    access: TableAccess
+    source: CallSource
     predicate: Predicate | None
     columns: tuple[str, ...] | None
     partitions: int | None
 
     def snapshot(self) -> Snapshot:
         """Read the log."""
-        return live_files(self.name, self.access)
+        return live_files(self.source)
 
     def schema(self) -> StructType:
         """Of the table, at the version that was named or the latest. Checks the predicate."""

@@ -1,4 +1,4 @@
-"""Filters for the files of a table, by the names that the table has for its columns."""
+"""Filters for all files of a source; for those of a table, by the names that the table has for its columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from parquet_bloom.edit.add import add_to
+from parquet_bloom.edit.add import AddToFile, add_to
 from parquet_bloom.edit.plan import (
     HAS_FILTER,
     NO_VALUE,
@@ -21,16 +21,15 @@ from parquet_bloom.edit.plan import (
     rates_of,
 )
 from parquet_bloom.edit.reports import AddedFile, AddedFilter, AddReport
+from parquet_bloom.edit.table_columns import CONSTANT, LACKS, TableColumns
 from parquet_bloom.edit.table_commit import (
     THROUGH_LOG,
-    Committing,
     FileWork,
     Worked,
-    change_table,
     check_size,
     footer_bytes,
 )
-from parquet_bloom.edit.table_names import CONSTANT, LACKS, FileNames, TableNames
+from parquet_bloom.edit.to_change import TableToChange, ToChange
 from parquet_bloom.errors import (
     DamagedFileError,
     FilterFormatError,
@@ -48,6 +47,7 @@ from parquet_bloom.format.provenance import all_ranges
 from parquet_bloom.format.schema import Leaf, select_leaves
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
+from parquet_bloom.source.view import FileNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import AHEAD, Location, in_order
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions
 
 
-# --- left -----------------------------------------------------------------------------------------
+# --- filters behind the logged size ---------------------------------------------------------------
 #
 # Filters of a tail that lies behind the size which the log names: whether they are what an `add` would give.
 
@@ -110,7 +110,7 @@ def _as_sized(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[Added
     return filters
 
 
-# --- settled --------------------------------------------------------------------------------------
+# --- files that need no more filters --------------------------------------------------------------
 #
 # Files of a table that need no filter more: most of them, where `add` runs again and again.
 #
@@ -135,7 +135,7 @@ class Settled:
         """How many files were not opened."""
         return len(self._by_log or ())
 
-    def of(self, snapshot: Snapshot, names: TableNames) -> Mapping[str, AddedFile]:
+    def of(self, snapshot: Snapshot, names: TableColumns) -> Mapping[str, AddedFile]:
         """The path of each such file of a snapshot, whose columns' names these are -> its report: nothing is added."""
         if self._request.replace or not snapshot.files:
             return {}
@@ -149,7 +149,7 @@ class Settled:
         known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
 
-    def _told(self, snapshot: Snapshot, names: TableNames) -> dict[tuple[str, int], AddedFile]:
+    def _told(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
         try:
             history = self._table.history(snapshot)
         except ParquetBloomError:  # of what is older than the snapshot: then the files tell
@@ -165,7 +165,7 @@ class Settled:
             whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
-    def _look_at(self, names: TableNames, files: Sequence[TableFile]) -> None:
+    def _look_at(self, names: TableColumns, files: Sequence[TableFile]) -> None:
         """Read the footers of files in a store, side by side; what cannot be read is left for its turn.
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
@@ -181,7 +181,7 @@ class Settled:
                 self._looked |= dict.fromkeys(unseen.keys() - self._looked.keys())
                 return
 
-    def _look(self, names: TableNames, file: TableFile) -> AddedFile | None:
+    def _look(self, names: TableColumns, file: TableFile) -> AddedFile | None:
         with OpenFile(file) as source:
             if check_size(file, source):
                 return None  # a tail lies behind what the log has
@@ -202,29 +202,32 @@ class Settled:
         return report
 
 
-# --- adding ---------------------------------------------------------------------------------------
+# --- all files of a source ------------------------------------------------------------------------
 
 
-def add_on_table(
-    table: Table, request: Request, how: Committing, progress: ProgressCallback | None = None
-) -> AddReport:
-    """Add filters to the files of a table that lack them, and commit. Raises as add_filters does for a table."""
-    snapshot, request, notes = asked_of(table, request)
+def add_to_source(to: ToChange, request: Request, progress: ProgressCallback | None = None) -> AddReport:
+    """Add filters to files, or to those of a table that lack them. Raises as add_filters."""
+    snapshot = to.snapshot()
+    request, notes = asked_of(snapshot, request)
     meter = Meter(progress, snapshot.files, unit="filters")
-    settled = Settled(table, request)
+    settled = Settled(to.table, request) if isinstance(to, TableToChange) else None
     with Workers(request.threads or processors()) as workers:
 
-        def work_on(one: Snapshot) -> FileWork[AddedFile]:
-            names = TableNames(one)
-            add = Adding(names, request, workers, how.append, lambda _, done, parts: meter.part(done, parts))
-            return _but_for(settled.of(one, names), add)
+        def told(path: str, done: int, parts: int) -> None:
+            meter.part(done, parts)
 
-        changed = change_table(table, snapshot, work_on, how, meter)
-    if settled.unopened:
+        def work_on(one: Snapshot) -> FileWork[AddedFile]:
+            if settled is None or not isinstance(to, TableToChange):
+                return AddToFile(Run(request, workers, to.tables, told))
+            columns = TableColumns(one)
+            return _but_for(settled.of(one, columns), Adding(columns, request, workers, to.how.append, told))
+
+        changed = to.change(snapshot, work_on, meter)
+    if settled is not None and settled.unopened:
         some = f"{settled.unopened:,} of {len(changed.files) + len(changed.failed):,} files were not opened"
         all_of = "what such an `add` gives" if request.columns is None else "all of these filters"
         notes.append(f"{some}: by the log, the commits of ours that brought them gave them {all_of}")
-    return AddReport(changed.files, changed.failed, [*notes, *changed.notes], changed.commits)
+    return AddReport(changed.files, changed.failed, [*to.notes, *notes, *changed.notes], changed.commits)
 
 
 def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> FileWork[AddedFile]:
@@ -237,12 +240,12 @@ def _but_for(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> File
     return work
 
 
-def asked_of(table: Table, request: Request) -> tuple[Snapshot, Request, list[str]]:
-    """A table as it is now, what its files get by a request and its properties, and notes on that."""
-    snapshot = table.snapshot(stored_only=True)
+def asked_of(snapshot: Snapshot, request: Request) -> tuple[Request, list[str]]:
+    """What files get by a request and the properties of their table, and notes on that."""
     request, notes = _with_wishes(request, snapshot)
-    TableNames(snapshot).check(request)
-    return snapshot, request, notes
+    if snapshot.has_log:
+        TableColumns(snapshot).check(request)
+    return request, notes
 
 
 def _with_wishes(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
@@ -250,7 +253,7 @@ def _with_wishes(request: Request, snapshot: Snapshot) -> tuple[Request, list[st
     wishes = snapshot.wishes
     if request.columns is not None or not wishes.get("columns"):
         return request, []
-    names = TableNames(snapshot)
+    names = TableColumns(snapshot)
     wished_rates = _wish(snapshot, "fpp") or {}
     leaves = {name: names.wish(name) for name in [*wishes["columns"], *wished_rates]}
     known = {name: leaf for name, leaf in leaves.items() if leaf is not None and request.form.refusal(leaf) is None}
@@ -280,7 +283,7 @@ def _why_not(leaf: Leaf | None) -> str:
 class Adding:
     """Adds filters to one file: to a copy that takes its place, or as a tail behind it."""
 
-    names: TableNames
+    names: TableColumns
     request: Request
     workers: Workers
     append: bool = False

@@ -1,16 +1,18 @@
-"""A table that is searched: its schema names the columns, its log is asked first, its files are read under its names.
+"""What a log tells a predicate before a file is opened, and of columns that a file lacks.
 
 predicate, bound to the table's schema --> log: files in which a row can match
                                             |
 the same, bound to a file's columns    <----+--> footer, filters: row groups in which a row can match
 under the table's names
+
+Files without a log have a NoLog, which excludes nothing: a search sees the same of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,22 +31,21 @@ from parquet_bloom.format.statistics import (
     statistics_of,
     unknown_statistics,
 )
-from parquet_bloom.format.statistics import all_null_statistics as all_null
 from parquet_bloom.format.values import operand
 from parquet_bloom.predicates.bind import Bound, FirstFile, Members, Opaque, Schema, Term, bind, terms_of
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
 from parquet_bloom.predicates.outcomes import ANY, TRUE, Masks, combine, denied, term_masks
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.evidence import literal_outcome
-from parquet_bloom.source.columns import leaves_of, named_leaves
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath, Snapshot, TableFile
+from parquet_bloom.source.view import TableNames
 from parquet_bloom.storage.paths import DataFile
 
-# --- table log ------------------------------------------------------------------------------------
+# --- bounds and constants -------------------------------------------------------------------------
 #
-# What a table's log says of its files, as evidence before one of them is opened.
+# Evidence before a file is opened, for all files at once:
 #
-#    partition values -> bounds and null counts -> buckets, for all files at once
+#    partition values -> bounds and null counts -> buckets
 #
 # The same statistics and tables as for row groups (predicates.outcomes): here a row of the arrays is a file.
 
@@ -72,7 +73,7 @@ def statistics_of_constant(scalar: pa.Scalar, leaf: Leaf, n: int) -> ColumnStati
     """The statistics of n row groups in which every row holds this value."""
     said = _of_scalar(scalar, leaf)
     if not said.has_values:
-        return all_null(n)
+        return all_null_statistics(n)
     return unknown_statistics(n) if said.lower is None else one_value_statistics(n, said.lower)
 
 
@@ -183,7 +184,7 @@ def _bucketed(term: Term, mask: Masks, files: Sequence[TableFile]) -> Masks:
     return np.where(excluded, denied(term, mask), mask).astype(np.uint8) if any(excluded) else mask
 
 
-# --- in table -------------------------------------------------------------------------------------
+# --- logs -----------------------------------------------------------------------------------------
 
 _SCHEMAS = 64  # of files, whose leaves under the table's names are kept
 
@@ -208,91 +209,169 @@ _REASONS = {
 }
 
 
-class InTable:
-    """A snapshot of a table, and what its log says to a predicate."""
+class Log(Protocol):
+    """What a log tells of the files of one snapshot.
 
-    def __init__(self, snapshot: Snapshot, outcomes: Sequence[int] | None = None) -> None:
-        """outcomes  what the log of each file said to the predicate, where it was asked before; no file is excluded."""
-        self.snapshot = snapshot
-        self.asked = outcomes is not None
-        self.leaves = leaves_of(snapshot.fields)
-        self.first = FirstFile(self.leaves, snapshot.table, is_table=True)
-        self._fields = {field.name: field for field in snapshot.fields}
-        known = zip(snapshot.files, outcomes, strict=True) if outcomes is not None else ()
-        self._outcomes = {id(file): outcome for file, outcome in known}  # by id: a path may be there twice
-        self._excluded: dict[int, Excluded] = {}
-        self._named: list[tuple[Sequence[SchemaElement], tuple[Field, ...], tuple[Leaf, ...]]] = []
+    has_log    False: there is none, and nothing is known
+    leaves     of the table's schema; () where each file has its own
+    first      what names of columns are held against; None: the first file that is opened
+    """
 
-    def ask_log(self, predicate: Predicate, nan: str) -> Bound:
-        """Ask the log about all files. Raises RequestError for a name or literal that does not fit the schema."""
-        bound = bind(predicate, Schema(self.leaves))
-        files = self.snapshot.files
-        if not literal_outcome(bound, nan) & TRUE:
-            self._excluded = {id(file): Excluded("literal", _REASONS["literal"]) for file in files}
-            return bound
-        outcomes, stages = log_outcomes(bound, files, nan)
-        for file, outcome, stage in zip(files, outcomes.tolist(), stages, strict=True):
-            self._outcomes[id(file)] = outcome
-            if stage is not None:
-                self._excluded[id(file)] = Excluded(stage, _REASONS[stage])
-        return bound
+    has_log: bool
+    leaves: tuple[Leaf, ...]
+    first: FirstFile | None
+
+    def ask(self, predicate: Predicate, nan: str) -> None:
+        """Ask about all files. Raises RequestError for a name or literal that does not fit the schema."""
 
     def excluded(self, file: DataFile) -> Excluded | None:
         """Why no row of a file can match; None where one may."""
-        return self._excluded.get(id(file))
 
     def outcome(self, file: DataFile) -> int:
-        """What the predicate may give over a file's rows, by the log."""
-        return self._outcomes.get(id(file), ANY)
+        """What the predicate may give over a file's rows."""
+
+    def outline(self, outline: Outline, file: DataFile) -> Outline:
+        """A file's outline with the source's names of its leaves; those that the source does not have are nameless.
+
+        Raises TableFormatError where it cannot be told which column of the file is meant.
+        """
+
+    def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:
+        """The statistics of n row groups for a leaf that the file lacks: a constant, a default, or NULL."""
 
     def contradiction(self, outline: Outline, file: DataFile) -> str | None:
         """What the log says of all rows of a file, and the file's own statistics deny, in words.
 
         outline  under the table's names
         """
-        if not isinstance(file, TableFile):
-            return None
-        constants = {  # a value that may be another column's denies nothing
-            name: value
-            for name, value in file.constants.items()
-            if name not in self.snapshot.logged and not (value.is_valid and name in file.doubtful)
-        }
-        for leaf in outline.leaves if constants else ():
-            value = constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
-            if value is not None and contradicts(value, statistics_of(outline, leaf), leaf, outline.rows):
-                said = shown(value.as_py()) if value.is_valid else "NULL"
-                return (
-                    f"{file}: the table's log says that {leaf.path[0]} is {said} in all rows, and its footer denies it"
-                )
+
+    def columns(self, leaves: Sequence[Leaf]) -> list[str]:
+        """The top-level columns of the source, which has these leaves."""
+
+
+class NoLog:
+    """Files without a log: nothing is known of one before it is opened, and a column that it lacks is NULL."""
+
+    has_log = False
+    leaves: tuple[Leaf, ...] = ()
+    first: FirstFile | None = None
+
+    def ask(self, predicate: Predicate, nan: str) -> None:
+        """Nothing can be asked."""
+
+    def excluded(self, file: DataFile) -> Excluded | None:
+        """No file is excluded."""
         return None
 
-    def outline(self, outline: Outline, file: DataFile) -> Outline:
-        """A file's outline with the table's names of its leaves; those that the table does not have are nameless.
+    def outcome(self, file: DataFile) -> int:
+        """Anything."""
+        return ANY
 
-        Raises TableFormatError where it cannot be told which column of the file is meant.
-        """
-        schema = outline.metadata.schema
-        own = file.fields if isinstance(file, TableFile) else ()
+    def outline(self, outline: Outline, file: DataFile) -> Outline:
+        """The file's own names."""
+        return outline
+
+    def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:
+        """NULL in all rows."""
+        return all_null_statistics(n)
+
+    def contradiction(self, outline: Outline, file: DataFile) -> str | None:
+        """None: nothing was said."""
+        return None
+
+    def columns(self, leaves: Sequence[Leaf]) -> list[str]:
+        """Those of these leaves."""
+        return list(dict.fromkeys(leaf.path[0] for leaf in leaves))
+
+
+class TableLog:
+    """The log of a table.
+
+    outcomes  what the log of each file said to the predicate, where it was asked before; no file is excluded
+    """
+
+    has_log = True
+
+    def __init__(self, snapshot: Snapshot, outcomes: Sequence[int] | None = None) -> None:
+        self.snapshot = snapshot
+        self._names = TableNames(snapshot)
+        self.leaves = self._names.leaves
+        self.first: FirstFile | None = FirstFile(self.leaves, snapshot.table, is_table=True)
+        self._fields = {field.name: field for field in snapshot.fields}
+        self._asked = outcomes is not None
+        known = zip(snapshot.files, outcomes, strict=True) if outcomes is not None else ()
+        self._outcomes = {id(file): outcome for file, outcome in known}  # by id: a path may be there twice
+        self._excluded: dict[int, Excluded] = {}
+        self._named: list[tuple[Sequence[SchemaElement], tuple[Field, ...], tuple[Leaf, ...]]] = []
+
+    def ask(self, predicate: Predicate, nan: str) -> None:
+        """As Log has it. Once: what it said to the predicate stays."""
+        if self._asked:
+            return
+        bound = bind(predicate, Schema(self.leaves))
+        self._asked = True
+        files = self.snapshot.files
+        if not literal_outcome(bound, nan) & TRUE:
+            self._excluded = {id(file): Excluded("literal", _REASONS["literal"]) for file in files}
+            return
+        outcomes, stages = log_outcomes(bound, files, nan)
+        for file, outcome, stage in zip(files, outcomes.tolist(), stages, strict=True):
+            self._outcomes[id(file)] = outcome
+            if stage is not None:
+                self._excluded[id(file)] = Excluded(stage, _REASONS[stage])
+
+    def excluded(self, file: DataFile) -> Excluded | None:
+        """As Log has it."""
+        return self._excluded.get(id(file))
+
+    def outcome(self, file: DataFile) -> int:
+        """As Log has it."""
+        return self._outcomes.get(id(file), ANY)
+
+    def outline(self, outline: Outline, file: DataFile) -> Outline:
+        """As Log has it."""
+        schema, own = outline.metadata.schema, cast(TableFile, file).fields
         for known, fields, leaves in self._named:
             if fields == own and (known is schema or known == schema):
                 return replace(outline, leaves=leaves, memory={})
-        leaves = tuple(named_leaves(outline.leaves, self.snapshot, schema, file))
+        leaves = self._names.named(outline.leaves, schema, file)
         self._named = [(schema, own, leaves), *self._named[: _SCHEMAS - 1]]
         return replace(outline, leaves=leaves, memory={})
 
     def absent(self, leaf: Leaf, n: int, file: DataFile) -> ColumnStatistics:
-        """The statistics of n row groups for a leaf that the file lacks: a constant, a default, or NULL."""
+        """As Log has it."""
         field = self._fields[leaf.path[0]]
-        if len(leaf.path) == 1:
-            assert isinstance(file, TableFile)
-            scalar = file.constants.get(field.name, field.default)
-            if scalar is not None:
-                return statistics_of_constant(scalar, self._original(leaf), n)
+        if len(leaf.path) > 1:
+            return unknown_statistics(n) if _has_default(field) else all_null_statistics(n)
+        scalar = cast(TableFile, file).constants.get(field.name, field.default)
+        if scalar is None:
             return all_null_statistics(n)
-        return unknown_statistics(n) if _has_default(field) else all_null_statistics(n)
+        return statistics_of_constant(scalar, next(one for one in self.leaves if one.path == leaf.path), n)
 
-    def _original(self, leaf: Leaf) -> Leaf:
-        return next(one for one in self.leaves if one.path == leaf.path)
+    def contradiction(self, outline: Outline, file: DataFile) -> str | None:
+        """As Log has it."""
+        said = cast(TableFile, file)
+        constants = {  # a value that may be another column's denies nothing
+            name: value
+            for name, value in said.constants.items()
+            if name not in self.snapshot.logged and not (value.is_valid and name in said.doubtful)
+        }
+        for leaf in outline.leaves if constants else ():
+            value = constants.get(leaf.path[0]) if len(leaf.path) == 1 else None
+            if value is not None and contradicts(value, statistics_of(outline, leaf), leaf, outline.rows):
+                shown_value = shown(value.as_py()) if value.is_valid else "NULL"
+                says = f"the table's log says that {leaf.path[0]} is {shown_value} in all rows"
+                return f"{file}: {says}, and its footer denies it"
+        return None
+
+    def columns(self, leaves: Sequence[Leaf]) -> list[str]:
+        """Those of the schema: a struct without fields has no leaf."""
+        return list(self._fields)
+
+
+def log_of(snapshot: Snapshot) -> Log:
+    """The log of a snapshot, which was asked nothing yet."""
+    return TableLog(snapshot) if snapshot.has_log else NoLog()
 
 
 def _has_default(field: Field) -> bool:

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from parquet_bloom.edit.plan import Request, SkippedColumn
 from parquet_bloom.errors import RefusedTypeError, RequestError
-from parquet_bloom.format.footer import Footer
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.format.schema import Leaf, find_leaf, is_pattern, match_leaves, select_leaves
-from parquet_bloom.source.columns import file_leaves, leaves_of
-from parquet_bloom.source.snapshot import LeafPath, Snapshot, TableFile
+from parquet_bloom.source.snapshot import TableFile
+from parquet_bloom.source.view import FileNames, TableNames
 
 LACKS = "the file was written before the column was added"
 CONSTANT = "one value for all rows of the file, which the table's log has"
 _LEVELS = {"list", "element", "key_value", "item"}  # names between a list and its elements that people leave out
 
 
-@dataclass(frozen=True, slots=True)
-class FileNames:
-    """The columns of a table in one file.
-
-    here   the table's leaves that the file has -> the file's
-    shown  the file's name of such a leaf -> the table's
-    all    the file's names of all its leaves
-    """
-
-    here: Mapping[LeafPath, Leaf]
-    shown: Mapping[str, str]
-    all: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TableNames:
-    """The leaves of a table's schema, which names and patterns are looked up in."""
-
-    snapshot: Snapshot
-    leaves: tuple[Leaf, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "leaves", leaves_of(self.snapshot.fields))
-
-    def of(self, file: TableFile, footer: Footer) -> FileNames:
-        """The columns of one file. Raises TableFormatError where it cannot be told which is which."""
-        table = self.snapshot
-        found = file_leaves(table.fields, table.by_id, footer.head.schema, file, table.logged)
-        here = {path: footer.leaves[place] for path, place in found.items()}
-        shown = {here[leaf.path].name: leaf.name for leaf in self.leaves if leaf.path in here}
-        return FileNames(here, shown, [leaf.name for leaf in footer.leaves])
+class TableColumns(TableNames):
+    """The columns of a table, as requests name them."""
 
     def check(self, request: Request) -> None:
         """Raise UnknownColumnError, RefusedTypeError for what no file of the table could be asked for."""

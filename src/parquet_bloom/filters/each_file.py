@@ -1,0 +1,51 @@
+"""The frame of all that looks into many files: each is opened as its source has it, with the source's names.
+
+Found -> each file, at the size that the log says -> footer -> columns under their names -> a result a file
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from parquet_bloom.filters.tails import as_it_was
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.source.results import Results, each
+from parquet_bloom.source.source import Found
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.progress import Meter
+
+R = TypeVar("R")
+
+
+@contextmanager
+def open_logged(file: DataFile) -> Iterator[OpenFile]:
+    """Open what a version of a table has of a file: without tails of ours that this version does not name.
+
+    A file whose size is another one for another reason, or that is of no table, is taken as it is. Raises as OpenFile,
+    and of a table's file as OpenFile.footer.
+    """
+    with OpenFile(file) as source:
+        yield (as_it_was(source, file.size) or source) if file.size else source
+
+
+def each_file(
+    found: Found, work: Callable[[OpenFile, tuple[Leaf, ...]], R], meter: Meter, ahead: bool = False
+) -> Results[R]:
+    """The result of every file; one bad file among many does not stop the others.
+
+    work   of an open file and its columns, as people name them
+    meter, ahead  as source.results.each has them
+    Raises as source.results.each.
+    """
+    names = found.names
+
+    def one(file: DataFile) -> R:
+        with open_logged(file) as opened:
+            footer = opened.footer()
+            found.see(opened.path, footer)
+            return work(opened, names.shown(footer, file))
+
+    return each(found.files, one, found.single, found.failed, meter, ahead)

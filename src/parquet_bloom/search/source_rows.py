@@ -1,0 +1,255 @@
+"""Rows of a source's files: of the row groups that are left, as the source has them.
+
+    files without a log   one pyarrow Dataset; columns of the first file, then the folders' keys
+    a table               file by file, under the table's schema, without rows that are deleted
+
+row groups 0, 2 of a file     rows 0 .. 99, 200 .. 299 of it
+deleted: 7, 150, 205          the 7th and the 105th row that are read go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from parquet_bloom.errors import RequestError
+from parquet_bloom.format.schema import Leaf
+from parquet_bloom.search.layouts import (
+    chosen,
+    file_format,
+    for_scanner,
+    format_for,
+    fragment,
+    partition_expression,
+    path_of,
+    with_partitions,
+)
+from parquet_bloom.search.search import FileResult
+from parquet_bloom.search.unchanged import PYARROW_ERRORS, for_arrow, read_error
+from parquet_bloom.source.columns import schema_of
+from parquet_bloom.source.snapshot import Snapshot
+from parquet_bloom.source.view import FileView, TableNames
+from parquet_bloom.storage.open_file import OpenFile
+from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.workers import chained
+
+FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
+_FILES, _REMOTE_FILES, _BATCHES = 2, 4, 2  # that are read side by side, and batches of each that wait
+
+
+class SourceRows(Protocol):
+    """The rows of files of one snapshot."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of all rows. Raises FileError and its kinds."""
+
+    def batches(
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Living rows, file by file and in their order there.
+
+        names  of columns, or of fields of structs, place.x, each once; these are the batches' names. None: all columns
+        """
+
+    def living(self, file: FileResult, groups: Sequence[int]) -> int:
+        """How many rows of these row groups are not deleted."""
+
+    def check_whole(self, files: Sequence[FileResult]) -> None:
+        """Raise RequestError for the first file whose rows pyarrow alone would not read as the source has them."""
+
+    def same_names(self, file: FileResult) -> bool:
+        """Whether a file calls its columns as the source does."""
+
+    def constants(self, file: FileResult) -> pc.Expression | None:
+        """What is true of every row of a file: values of columns that are not read from it, as pyarrow sees to."""
+
+    def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
+        """Row groups of a file, as pyarrow reads them into rows of a schema.
+
+        filtered  whether pyarrow's scanner gets filters
+        """
+
+
+class FileRows:
+    """Rows of files without a log, which all have the columns of the first file.
+
+    keys  the columns of folders' names
+    """
+
+    def __init__(self, files: Sequence[DataFile], keys: tuple[Leaf, ...], filesystem: Any) -> None:
+        self._files, self._keys = files, keys
+        self.filesystem = filesystem or pyarrow.fs.LocalFileSystem()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """As SourceRows has it: the first file's as pyarrow has it, then the folders' keys."""
+        found = self._files[0]
+        try:
+            with OpenFile(found) as source:
+                source.outline()  # what is wrong with the file is said by us, not by pyarrow
+                with source.arrow_file() as file:
+                    schema = pq.read_schema(file)
+        except PYARROW_ERRORS as error:
+            raise read_error(str(found), error) from error
+        return with_partitions(schema, self._keys, found)
+
+    def dataset(self, parts: Sequence[FilePart]) -> ds.FileSystemDataset:
+        """A pyarrow Dataset of these row groups."""
+        fragments = [self.fragment(part, self.schema) for part in parts]
+        return ds.FileSystemDataset(fragments, self.schema, file_format(), self.filesystem)
+
+    def batches(
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """As SourceRows has it."""
+        if parts:
+            options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
+            wanted = for_scanner(None if names is None else list(names), self.schema)
+            yield from self.dataset(parts).scanner(columns=wanted, **options).to_batches()
+
+    def living(self, file: FileResult, groups: Sequence[int]) -> int:
+        """All of them: nothing is deleted."""
+        assert file.outline is not None
+        return int(file.outline.rows[list(groups)].sum())
+
+    def check_whole(self, files: Sequence[FileResult]) -> None:
+        """Nothing is refused."""
+
+    def same_names(self, file: FileResult) -> bool:
+        """True: columns have the files' own names."""
+        return True
+
+    def constants(self, file: FileResult) -> pc.Expression | None:
+        """The values of folders' keys."""
+        return partition_expression(self._keys, file.file.partitions)
+
+    def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
+        """As SourceRows has it."""
+        file, groups = part
+        assert file.outline is not None
+        form = format_for(file.outline, schema, of_table=False, filtered=filtered)
+        return fragment(for_arrow(file), file.file, self.constants(file), groups, form)
+
+
+class TableRows:
+    """Rows of a table's files."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._names = TableNames(snapshot)
+        self._deleted: dict[int, NDArray[np.int64]] = {}  # by id(file): a path may be there twice
+        self.schema = schema_of(snapshot.fields)
+
+    def batches(
+        self, parts: Sequence[FilePart], names: Sequence[str] | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """As SourceRows has it."""
+        wanted = self.schema.names if names is None else list(names)
+        top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
+        with closing(self._of_parts(parts, top, batch_rows)) as batches:
+            for batch in batches:
+                yield batch if wanted == top else chosen(batch, wanted)
+
+    def living(self, file: FileResult, groups: Sequence[int]) -> int:
+        """As SourceRows has it."""
+        assert file.outline is not None
+        return int(file.outline.rows[list(groups)].sum()) - len(self._deleted_among(file, groups))
+
+    def check_whole(self, files: Sequence[FileResult]) -> None:
+        """As SourceRows has it."""
+        for file in files:
+            if file.file.deletes is not None:
+                reason, advice = "has row-level deletes", "read_batches and read_table apply them"
+            elif not self.same_names(file):
+                reason, advice = "has columns under other names", "read_batches maps them"
+            elif (name := self._view(file).lacks_nested_default()) is not None:
+                reason, advice = f"lacks {name}, which has a default", "read_batches and read_table give it"
+            else:
+                continue
+            raise RequestError(f"{file.file} {reason}, which a data set of files cannot tell; {advice}")
+
+    def same_names(self, file: FileResult) -> bool:
+        """As SourceRows has it."""
+        return self._view(file).same_names()
+
+    def constants(self, file: FileResult) -> pc.Expression | None:
+        """As SourceRows has it."""
+        expression = None
+        for name, value in self._view(file).absent().items():
+            one = pc.field(name) == value if value.is_valid else pc.field(name).is_null()
+            expression = one if expression is None else expression & one
+        return expression
+
+    def fragment(self, part: FilePart, schema: pa.Schema, filtered: bool = False) -> ds.ParquetFileFragment:
+        """As SourceRows has it."""
+        file, groups = part
+        assert file.outline is not None
+        form = format_for(file.outline, schema, of_table=True, filtered=filtered)
+        return fragment(for_arrow(file), file.file, self.constants(file) if filtered else None, groups, form)
+
+    def _of_parts(self, parts: Sequence[FilePart], names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
+        """Files one after the other; the next ones are on their way."""
+        if len(parts) == 1:
+            return self._file(parts[0], names, n)
+        remote = bool(parts) and not parts[0][0].file.is_local
+        return chained(partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES)
+
+    # --- one file ---------------------------------------------------------------------------------
+
+    def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
+        file, groups = part
+        view = self._view(file)
+        stored = view.stored(names)
+        one = self.fragment(part, self.schema)
+        columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
+        scanner = one.scanner(
+            schema=one.physical_schema, columns=columns, batch_size=n, batch_readahead=2, fragment_readahead=1
+        )
+        deleted = self._deleted_among(file, groups)
+        start = 0
+        for batch in scanner.to_batches():
+            stop = start + batch.num_rows
+            gone = deleted[slice(*np.searchsorted(deleted, (start, stop)))] - start
+            start = stop
+            if len(gone) < batch.num_rows:
+                yield _without(view.batch(batch, names), gone)
+
+    def _view(self, file: FileResult) -> FileView:
+        assert file.outline is not None
+        return self._names.view(file.file, file.outline.metadata.schema)
+
+    def _deleted_among(self, file: FileResult, groups: Sequence[int]) -> NDArray[np.int64]:
+        """Deleted rows, counted among the rows of these row groups as if there were no others: int64[n], sorted."""
+        assert file.outline is not None
+        if file.file.deletes is None:
+            return np.empty(0, np.int64)
+        if id(file.file) not in self._deleted:
+            self._deleted[id(file.file)] = file.file.deletes.positions()
+        positions = self._deleted[id(file.file)]
+        rows = file.outline.rows
+        ends = np.cumsum(rows)
+        found, before = [], 0
+        for group in groups:
+            first = int(ends[group] - rows[group])
+            inside = positions[slice(*np.searchsorted(positions, (first, int(ends[group]))))]
+            found.append(inside - first + before)
+            before += int(rows[group])
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _without(batch: pa.RecordBatch, gone: NDArray[np.int64]) -> pa.RecordBatch:
+    if not len(gone):
+        return batch
+    living = np.ones(batch.num_rows, bool)
+    living[gone] = False
+    return batch.take(pa.array(np.flatnonzero(living)))
