@@ -15,7 +15,8 @@ import adversary
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import command, keys_table, leftovers, write_keys
+from samples import keys_table, leftovers, write_keys
+from support.commands import command
 from torn import KILLED, Torn
 
 import parquet_bloom
