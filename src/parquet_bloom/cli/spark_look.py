@@ -16,7 +16,7 @@ from parquet_bloom.cli.common import (
     complain,
     indexed_columns_option,
     json_option,
-    listed,
+    none_if_empty,
     print_json,
     quiet,
     range_option,
@@ -190,8 +190,8 @@ def inspect(
             inspect_filters,
             spark,
             paths,
-            listed(columns),
-            listed(exclude),
+            none_if_empty(columns),
+            none_if_empty(exclude),
             **options,
         )
         return _finish(spark, job, _Printout(shown, sums, "true", limit, report, as_json))[1]
@@ -233,8 +233,8 @@ def verify(
             verify_filters,
             spark,
             paths,
-            listed(columns),
-            listed(exclude),
+            none_if_empty(columns),
+            none_if_empty(exclude),
             sample,
             **options,
         )

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from parquet_bloom.arguments import part, refuse_unknown
+from parquet_bloom.edit.changeable import check_placement, checked_commits
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.to_change import check_placement, committing
 from parquet_bloom.errors import RequestError, StorageError
 from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
@@ -36,7 +36,7 @@ from parquet_bloom.spark.frames import computed, ddl, frame_of, mapped, mark, pa
 from parquet_bloom.spark.listing import FILE, FewFiles, Listing, find_tables, in_one_process, list_by_size, list_few
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.spark.table_add import add_on_table
-from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.table_folders import Tables, write_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,7 +135,7 @@ def add_filters(
     asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
     access = TableAccess.asked(options, written.force)
     about = CallSource(sources, None, options.get("raw_files", False), access)
-    how = committing("add", about, output, options, written)
+    how = checked_commits("add", about, output, options, written)
     if how is not None and about.table_name is not None:
         check_placement(options.get("placement"), how)
         request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
@@ -149,7 +149,7 @@ def add_filters(
     sources = [where.absolute(path) for path in sources]
     new = None if new is None else where.absolute(new)
     job = tasks.Job(where, request, new)
-    tables = look_before(new is not None, options.get("raw_files", False), written.force)
+    tables = write_guard(new is not None, options.get("raw_files", False), written.force)
     _check_places(sources, new, written, where, tables or Tables())
     if tables is not None:
         find_tables(spark, sources, where, tables)
@@ -277,7 +277,7 @@ def _check_places(paths: Sequence[str], output: str | None, how: Writing, where:
         if how.in_place and not how.force and scheme in ("hdfs", "viewfs"):
             reason = "HDFS cannot replace a file in one step; give output, or force for two renames a file"
             raise RequestError(f"{path}: {reason}")
-        tables.refuse(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
+        tables.check_target(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
 
 
 def _check_equal_targets(wanted: Any) -> None:

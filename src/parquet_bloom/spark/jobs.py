@@ -26,7 +26,7 @@ from parquet_bloom.predicates.bind import Schema, bind
 from parquet_bloom.predicates.tree import Predicate
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import Search, as_predicate
-from parquet_bloom.source.source import CallSource, found_files
+from parquet_bloom.source.source import CallSource, resolved_files
 from parquet_bloom.spark import table_jobs
 from parquet_bloom.spark.dataset import Dataset, by_name, data_file, dataset, packed, unresolved_in, unresolved_of
 from parquet_bloom.spark.failures import explained
@@ -51,7 +51,7 @@ from parquet_bloom.spark.result_rows import (
 )
 from parquet_bloom.spark.storages import Storages, paths_of
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.table_folders import Tables, refusing
+from parquet_bloom.storage.table_folders import Tables, read_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -146,7 +146,7 @@ def check(
     if source.table_name is not None:
         return table_jobs.search(spark, live_files(source), tree, how, CHECKED, verdicts)
     how = replace(how, ignore_case=True)
-    data = dataset(spark, paths, refusing(source.raw_files))
+    data = dataset(spark, paths, read_guard(source.raw_files))
     return _rows(data, CHECKED, _searching(data, tree, how, verdicts), together=TOGETHER)
 
 
@@ -173,7 +173,7 @@ def prune(
     how, source = Options(nan, use_filters, range_values=range_values), spark_source(paths, options)
     if source.table_name is not None:
         return table_jobs.search(spark, live_files(source), tree, how, PRUNED, kept)
-    return pruned(dataset(spark, paths, refusing(source.raw_files)), tree, replace(how, ignore_case=True))
+    return pruned(dataset(spark, paths, read_guard(source.raw_files)), tree, replace(how, ignore_case=True))
 
 
 def pruned(data: Dataset, predicate: Predicate, options: Options) -> Any:
@@ -258,4 +258,4 @@ def _searching(data: Dataset, predicate: Predicate, options: Options, rows_of: R
 
 
 def _searched(files: Sequence[DataFile], predicate: Predicate, options: Options, rows_of: RowsOf) -> Iterator[Row]:
-    return searched(Search(found_files(files), predicate, options), rows_of)
+    return searched(Search(resolved_files(files), predicate, options), rows_of)

@@ -196,7 +196,7 @@ def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
                 folder = where.data_file(posixpath.dirname(name))
             real = [Location(os.path.realpath(folder.path))] if folder.is_local else []
             named.append((at, [folder, *real]))
-    tables.around(named)
+    tables.check_paths(named)
 
 
 def not_listed(row: Any) -> StorageError:

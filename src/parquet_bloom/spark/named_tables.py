@@ -19,8 +19,8 @@ from parquet_bloom.errors import RequestError
 from parquet_bloom.options import ReadOptions, TableOptions
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource, source_of
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 
 _SHARED = "file system"  # stands for the snapshot's, which travels once
 
@@ -51,7 +51,7 @@ def spark_source(paths: Sequence[str], options: ReadOptions | TableOptions) -> C
 
 def live_files(source: CallSource, stored_only: bool = False) -> Snapshot:
     """The snapshot of a table. Arguments and errors as CallSource.found has them."""
-    return source.found(stored_only).snapshot
+    return source.resolve(stored_only).snapshot
 
 
 def bare(file: TableFile, outcome: int, deletes: bool = False) -> Asked:
@@ -71,7 +71,7 @@ def bare(file: TableFile, outcome: int, deletes: bool = False) -> Asked:
 
 def sent_table(snapshot: Snapshot) -> bytes:
     """A snapshot without its files. Raises RequestError for a file system that cannot be sent."""
-    return sendable(replace(snapshot, files=[], wishes={}), snapshot.table)
+    return sendable(replace(snapshot, files=[], filter_settings={}), snapshot.table)
 
 
 def sent(part: Any, snapshot: Snapshot) -> bytes:

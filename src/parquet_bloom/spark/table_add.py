@@ -1,6 +1,6 @@
 """add_filters of a table on Spark: executors make the new versions of its files, the driver commits them.
 
-    snapshot -> (file, where its new version goes) -> executors: edit.add_to_source.Adding, one file after the other
+    snapshot -> (file, where its new version goes) -> executors: edit.add_to_source.AddToTableFile, file by file
              -> sizes, and rows of the report      -> driver: edit.table_commit.change_table
 
 A task that runs twice makes the same file twice, or finds its tail there. Files are not split: a table's are of some
@@ -18,22 +18,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from parquet_bloom.edit.add_to_source import Adding, asked_of
+from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
 from parquet_bloom.edit.table_columns import TableColumns
 from parquet_bloom.edit.table_commit import (
-    Changed,
     Committing,
-    Worked,
+    FileOutcome,
+    SourceChange,
     change_table,
+    commit_mode_of,
     target_of,
-    way_of,
 )
 from parquet_bloom.errors import ParquetBloomError, StorageError
 from parquet_bloom.output.target import remove_unnamed
 from parquet_bloom.source.history import History
-from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile, Ways
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, Table, TableFile
 from parquet_bloom.spark.frames import frame_of, mapped, width
 from parquet_bloom.spark.tasks import DONE, UNCHANGED, Row, failed_row, report_row
 from parquet_bloom.storage.progress import Meter
@@ -59,7 +59,7 @@ def add_on_table(
     Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
     """
     snapshot = table.snapshot(stored_only=True)
-    request, _ = asked_of(snapshot, request)
+    request, _ = request_for_source(snapshot, request)
     left = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(left), sum(file.size for file in snapshot.files))
@@ -83,12 +83,12 @@ def _row(report: RowReport) -> Row:
 
 def _part(
     spark: Any, table: Table, snapshot: Snapshot, request: Request, how: Committing, progress: Any
-) -> Changed[RowReport]:
+) -> SourceChange[RowReport]:
     """Files of one commit."""
     planned = _planned(table, snapshot, how)
     made = _made(spark, snapshot, list(planned.values()), request, how, progress)
 
-    def work_on(one: Snapshot) -> Callable[[TableFile, Location, bool], Worked[RowReport]]:
+    def work_on(one: Snapshot) -> Callable[[TableFile, Location, bool], FileOutcome[RowReport]]:
         return functools.partial(_given, made, _Local(one, request, how.append))
 
     once = dataclasses.replace(how, files=None, newcomers=False)
@@ -96,10 +96,10 @@ def _part(
 
 
 def _planned(table: Table, snapshot: Snapshot, how: Committing) -> dict[str, _Planned]:
-    ways = table.ways(snapshot)
+    ways = table.commit_modes(snapshot)
     planned = {}
     for file in snapshot.files:
-        way, _ = way_of(ways[file.path], how.way)
+        way, _ = commit_mode_of(ways[file.path], how.way)
         planned[file.path] = (file, target_of(table, file, way), way is None)
     return planned
 
@@ -122,8 +122,8 @@ class _Decided:
     def history(self, snapshot: Snapshot) -> History:
         return self._table.history(snapshot)
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
-        return self._table.ways(snapshot)
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
+        return self._table.commit_modes(snapshot)
 
     def new_location(self, file: TableFile) -> Location:
         return self._places.pop(file.path, None) or self._table.new_location(file)
@@ -137,7 +137,7 @@ class _Decided:
 
 def _made(
     spark: Any, snapshot: Snapshot, planned: Sequence[_Planned], request: Request, how: Committing, progress: Any
-) -> dict[str, Worked[RowReport] | ParquetBloomError]:
+) -> dict[str, FileOutcome[RowReport] | ParquetBloomError]:
     """What executors made: where a new version goes -> what became of it."""
     if not planned:
         return {}
@@ -167,7 +167,7 @@ def _task(batches: Iterator[pa.RecordBatch], local: _Local, progress: Any) -> It
     for batch in batches:
         for row in batch.to_pylist():
             file, target, look_only = pickle.loads(row["result"])
-            result: Worked[RowReport] | ParquetBloomError
+            result: FileOutcome[RowReport] | ParquetBloomError
             try:
                 result = local(file, target, look_only)
             except ParquetBloomError as error:
@@ -186,15 +186,15 @@ class _Local:
     request: Request
     append: bool
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[RowReport]:
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> FileOutcome[RowReport]:
         """As commits.FileWork has it. What an earlier attempt of this task made is made again."""
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
         with Workers(request.threads or 1) as workers:
-            worked = Adding(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
+            worked = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = DONE if worked.size else UNCHANGED
         row = report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
-        return Worked(
+        return FileOutcome(
             RowReport(row=row),
             worked.size,
             worked.footer_size,
@@ -206,12 +206,12 @@ class _Local:
 
 
 def _given(
-    made: dict[str, Worked[RowReport] | ParquetBloomError],
+    made: dict[str, FileOutcome[RowReport] | ParquetBloomError],
     local: _Local,
     file: TableFile,
     target: Location,
     look_only: bool,
-) -> Worked[RowReport]:
+) -> FileOutcome[RowReport]:
     """What an executor made, or where another commit asks for another version of a file, that."""
     result = made.pop(target.path, None)
     if isinstance(result, ParquetBloomError):

@@ -27,7 +27,7 @@ from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.source.columns import leaves_of
 from parquet_bloom.source.snapshot import Snapshot, TableFile
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.dataset import by_name, unresolved_of
 from parquet_bloom.spark.frames import ddl, frame_of, mapped, try_workers
@@ -73,7 +73,7 @@ def _first_shown(snapshot: Snapshot) -> tuple[Leaf, ...] | None:
     for file in snapshot.files[:_TRIED]:
         try:
             with OpenFile(file) as source:
-                return names_of(snapshot).shown(source.footer(), file)
+                return names_of(snapshot).display_leaves(source.footer(), file)
         except ParquetBloomError:
             continue
     return None
@@ -116,11 +116,11 @@ class AskedLog:
 
 def ask(snapshot: Snapshot, predicate: Any, options: Options, rows_of: RowsOf) -> AskedLog:
     """Ask the log of a table. Raises as `search`."""
-    asked = Search(Found(snapshot), predicate, options)
+    asked = Search(ResolvedSource(snapshot), predicate, options)
     asked.ask_log()
     left, told = [], []
     for file in snapshot.files:
-        why = asked.log.excluded(file)
+        why = asked.log.exclusion(file)
         if why is None:
             left.append((file, asked.log.outcome(file)))
         elif (one := excluded_file(FileResult(file, excluded=why))) is not None:
@@ -170,5 +170,5 @@ def _searched(
     part = replace(snapshot, files=[one.file for one in files])
     with_deletes = {str(one) for one in files if one.has_deletes}
     log = TableLog(part, [one.outcome for one in files])
-    for row in searched(Search(Found(part), predicate, options, log), rows_of):
+    for row in searched(Search(ResolvedSource(part), predicate, options, log), rows_of):
         yield row | {"has_deletes": row["path"] in with_deletes}

@@ -29,7 +29,7 @@ from parquet_bloom.spark.frames import computed, frame_of, mapped, small_batches
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import bare, sendable, spark_source
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import read_guard
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
 
@@ -94,7 +94,7 @@ def build_zone_index(
 def _listed(spark: Any, where: Storages, paths: Sequence[str], columns: Sequence[str], raw_files: bool) -> Data:
     """Files of folders."""
     paths = [where.absolute(path) for path in paths]
-    listed = dataset(spark, paths, refusing(raw_files)).listed.rows.orderBy("path").collect()
+    listed = dataset(spark, paths, read_guard(raw_files)).listed.rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:
             raise not_listed(row)

@@ -34,7 +34,7 @@ from parquet_bloom.spark.jobs import pruned
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.named_tables import live_files, spark_source
 from parquet_bloom.spark.storages import paths_of
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import read_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -124,7 +124,7 @@ def read(
         return living_rows(
             spark, live_files(source), tree, columns, Options("largest", use_filters, range_values=range_values)
         )
-    data = dataset(spark, paths, refusing(source.raw_files))
+    data = dataset(spark, paths, read_guard(source.raw_files))
     failed = data.files.filter(data.files.kind == FAILED).first()
     if failed is not None:
         raise not_listed(failed)

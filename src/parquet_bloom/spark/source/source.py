@@ -35,7 +35,7 @@ from parquet_bloom.spark.source.table_source import TableRequest, TableScan, col
 from parquet_bloom.spark.source.types import arrow_schema, infer_schema, spark_schema
 from parquet_bloom.spark.source.units import files_of, plan, refusal
 from parquet_bloom.spark.storages import Storages, every_setting
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 _NAME = "parquet_bloom"
 _NO_PATH = "name what to read: .load(path)"

@@ -4,7 +4,7 @@
                                                                      -> rows under the table's names, deleted ones gone
                                                                      -> the schema's types, filtered
 
-Row groups are chosen by search.search, rows are read by search.table_rows, as without Spark.
+Row groups are chosen by search.search, rows are read by search.source_rows, as without Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parquet_bloom.search.source_rows import TableRows
 from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot, TableFile
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.named_tables import Asked, bare, received, sent, sent_table
 from parquet_bloom.spark.source.file_rows import BATCH_ROWS, check_nulls, check_type, converted, for_leaves, settle
 from parquet_bloom.spark.source.types import InferredSchema
@@ -111,9 +111,9 @@ def plan_table(snapshot: Snapshot, asked: RowsAsked, partitions: int | None = No
     asked.check(snapshot)
     leaves = leaves_of(snapshot.fields)
     predicate = settle(asked.predicate, lambda part: for_leaves(part, leaves, asked.wide))
-    search = Search(Found(snapshot), predicate, asked.options)
+    search = Search(ResolvedSource(snapshot), predicate, asked.options)
     search.ask_log()
-    left = [file for file in snapshot.files if search.log.excluded(file) is None]
+    left = [file for file in snapshot.files if search.log.exclusion(file) is None]
     parts = [TablePart(file, search.log.outcome(file), file.size) for file in left]
     if partitions is None:
         shared: list[list[TablePart]] = packed_parts(parts)
@@ -171,7 +171,7 @@ class TableReader:
         """A file and its row groups. Raises what is wrong with it."""
         alone = replace(snapshot, files=[file.file])
         log = TableLog(alone, [file.outcome])
-        [found] = Search(Found(alone), self.predicate, self.asked.options, log)
+        [found] = Search(ResolvedSource(alone), self.predicate, self.asked.options, log)
         if isinstance(found, tuple):
             raise found[1]
         return found
