@@ -22,7 +22,8 @@ from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
 from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
-from parquet_bloom.spark.named_tables import bare, live_files, sent, sent_table
+from parquet_bloom.source.source import CallSource
+from parquet_bloom.spark.work import bare, sent, sent_table
 
 pytestmark = pytest.mark.spark
 ROWS = 200  # of a file, in two row groups
@@ -196,7 +197,7 @@ def test_executors_read_no_log(spark: Any, delta: Lake) -> None:
 
 
 def test_what_travels_needs_no_library_of_the_format(lake: Lake) -> None:
-    snapshot = live_files(lake.name, TableAccess(lake.properties))
+    snapshot = CallSource(lake.name, access=TableAccess(lake.properties)).found().snapshot
     for data in (sent_table(snapshot), *(sent(bare(file, ANY), snapshot) for file in snapshot.files)):
         for module in (b"pyiceberg", b"deltalake", b"tables.iceberg", b"tables.delta"):
             assert module not in data, module

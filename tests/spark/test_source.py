@@ -53,7 +53,7 @@ def reading(path: object, predicate: Predicate | None = None, **options: str) ->
     """The rows of a read as executors make them, without a session."""
     reader = reader_of(path, predicate, **options)
     batches = [batch for unit in reader.partitions() for batch in reader.read(unit)]
-    return pa.Table.from_batches(batches, reader.schema)
+    return pa.Table.from_batches(batches, reader._scan.query.schema)
 
 
 def reader_of(path: object, predicate: Predicate | None = None, **options: str) -> Reader:
@@ -644,9 +644,9 @@ def test_settings(session: Any, file: Path) -> None:
     try:
         register(session)
         assert load(session, f"file://{file}", columns="row").count() == ROWS * GROUPS
-        from parquet_bloom.spark.storages import every_setting
+        from parquet_bloom.spark.storages import every_storage
 
-        assert every_setting(session)[0]["fs.s3a.access.key"] == "from the session"
+        assert every_storage(session).settings["fs.s3a.access.key"] == "from the session"
     finally:
         hadoop.unset("fs.s3a.access.key")
         session.dataSource.register(ParquetBloomSource)
@@ -692,4 +692,4 @@ def test_google_s_storage_level_by_level() -> None:
         assert first is not None
         assert first.path == "gs://data/d/year=2026/month=1/b.parquet"
         shares = units.plan(["gs://data/d"], where, partitions=3)
-        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit, where)) == expected
+        assert sorted(str(file) for unit in shares for file, _, _ in units.files_of(unit.value, where)) == expected

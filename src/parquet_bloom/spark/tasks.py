@@ -117,6 +117,14 @@ def failed_row(path: str, error: BaseException | str, seconds: float = 0.0, targ
     return report_row(path, target or path, FAILED, None, seconds, " ".join(text.split("\n")))
 
 
+def counted(rows: Iterator[Row], work: Callable[[Iterator[Row]], Iterator[Row]], progress: Any) -> Iterator[Row]:
+    """Rows of the report, as `work` gives them; `progress` (of spark.sessions, or None) counts their files."""
+    for row in work(rows):
+        if progress is not None:
+            progress.add(row["bytes_before"] or 0)
+        yield row
+
+
 def add(rows: Iterator[Row], job: Job) -> Iterator[Row]:
     """Rows of a listing, small files and what could not be listed -> their rows of the report, in their order."""
     with ExitStack() as stack:
@@ -255,7 +263,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
         token = source.lasting_token(wait=True)
-        told = None if token is None else json.dumps(token, sort_keys=True)
+        token_text = None if token is None else json.dumps(token, sort_keys=True)
 
         def work(key: ChunkKey) -> tuple[ChunkKey, BuiltFilter, Row]:
             before = chunk_crc(source, footer, footer.leaves[key[1]], key[0]) if token is None else None
@@ -264,7 +272,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
                 source.check_unchanged()
             elif chunk_crc(source, footer, footer.leaves[key[1]], key[0]) != before:
                 raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
-            return key, built, {"version_token": told, "chunk_crc": before}
+            return key, built, {"version_token": token_text, "chunk_crc": before}
 
         try:
             yield from run.workers.in_order(work, keys)
@@ -298,10 +306,10 @@ def assemble(rows: Iterator[Row], job: Job) -> Iterator[Row]:
         for _, group in groupby(rows, key=lambda row: row["path"]):
             own = iter(group)
             header = next(own)
-            yield _add(header, job, run, _given(header, own), header["chosen"])
+            yield _add(header, job, run, _received(header, own), header["chosen"])
 
 
-def _given(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
+def _received(header: Row, rows: Iterator[Row]) -> Callable[[OpenFile, Sequence[ChunkKey]], Iterator[BuiltFilter]]:
     def built(source: OpenFile, keys: Sequence[ChunkKey]) -> Iterator[BuiltFilter]:
         if header["place"] != HEADER or _layout(source) != header["crc"]:
             raise ConflictError(source.path, CHANGED)

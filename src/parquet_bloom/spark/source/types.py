@@ -172,20 +172,14 @@ def _arrow_type(kind: st.DataType) -> pa.DataType:
 def check_fit(source: pa.DataType, target: pa.DataType) -> None:
     """Whether every value of a file's type is one of the schema's. Raises MisfitError."""
     source = _plain(source)
-    if is_list(source) and is_list(target):
-        return check_fit(source.value_type, target.value_type)
-    if _T.is_map(source) and _T.is_map(target):
-        check_fit(source.key_type, target.key_type)
-        return check_fit(source.item_type, target.item_type)
-    if _T.is_struct(source) and _T.is_struct(target):
-        for field in target:
-            at = source.get_field_index(field.name)
-            if at >= 0:
-                check_fit(source.field(at).type, field.type)
-        return None
-    if not _T.is_null(source) and not _holds(target, source):
+    if are_alike(source, target):
+        pairs: Iterable[Any] = zip(fields_of(source), fields_of(target), strict=False)
+        if _T.is_struct(target):
+            pairs = ((source.field(at), field) for field in target if (at := source.get_field_index(field.name)) >= 0)
+        for own, field in pairs:
+            check_fit(own.type, field.type)
+    elif not _T.is_null(source) and not _holds(target, source):
         raise TypeMisfitError(f"{source} does not become {target}")
-    return None
 
 
 def _holds(target: pa.DataType, source: pa.DataType) -> bool:
