@@ -34,7 +34,7 @@ def documents() -> dict[str, dict[str, Any]]:
     from parquet_bloom.filters.inspect import InspectReport
     from parquet_bloom.filters.status import StatusReport
     from parquet_bloom.filters.verify import VerifyReport
-    from parquet_bloom.report.written import ReportPage
+    from parquet_bloom.report.page.page import ReportPage
     from parquet_bloom.trials.ask import EnginesReport
     from parquet_bloom.trials.bench import BenchReport
     from parquet_bloom.zones.build import BuildReport

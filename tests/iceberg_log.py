@@ -47,7 +47,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 from pyroaring import BitMap64
 
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.snapshot import Table as OurTable
 from parquet_bloom.storage.paths import DataFile as OurFile

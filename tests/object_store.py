@@ -12,7 +12,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 from pyarrow import fs
 from werkzeug.serving import make_server
 
@@ -210,7 +210,7 @@ def serving() -> Iterator[ObjectStore]:
     """A store on loopback. It leaves no bucket: all stores of a process are one to moto, whatever their addresses."""
     wire = Wire()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = make_server("127.0.0.1", 0, _Counting(DomainDispatcherApplication(create_backend_app), wire), True)
+    server = make_server("127.0.0.1", 0, _Counting(create_backend_app("s3"), wire), True)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -69,20 +67,6 @@ def digest(path: Path | str) -> str:
 def leftovers(folder: Path) -> list[str]:
     """Temporary files and journals of ours in a folder: there must never be any."""
     return [name for name in os.listdir(folder) if ".parquet-bloom" in name]
-
-
-def command(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `parquet-bloom` in a process of its own, without the width that pytest gives its workers."""
-    usual = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "parquet_bloom", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=usual | environment,
-        timeout=240,
-        check=False,
-    )
 
 
 def no_listing_of(name: str, patch: pytest.MonkeyPatch) -> None:

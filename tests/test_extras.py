@@ -143,8 +143,12 @@ sys.exit(main())
     return line
 
 
-@pytest.mark.parametrize("on_pypi", [False, True])
-@pytest.mark.parametrize(("extra", "module", "arguments", "said"), LACKING, ids=[case[0] for case in LACKING])
+# A release says what `to_install` gives, above; one command shows that messages take it from there.
+@pytest.mark.parametrize(
+    ("extra", "module", "arguments", "said", "on_pypi"),
+    [*((*case, False) for case in LACKING), (*LACKING[2], True)],
+    ids=[*(case[0] for case in LACKING), f"{LACKING[2][0]}, released"],
+)
 def test_a_command_without_a_package_says_what_to_type(
     tmp_path: Path, extra: str, module: str, arguments: list[str], said: str, on_pypi: bool
 ) -> None:

@@ -79,8 +79,7 @@ if TYPE_CHECKING:
     from parquet_bloom.polars_scan import scan_polars
     from parquet_bloom.predicates.outcomes import Outcomes
     from parquet_bloom.read import PrunedFiles, count, dataset, prune, read_batches, read_table
-    from parquet_bloom.report.page.page import write_report
-    from parquet_bloom.report.written import ReportPage
+    from parquet_bloom.report.page.page import ReportPage, write_report
     from parquet_bloom.search.check import ColumnFilters, ExcludedFile, RowGroupVerdict, Verdicts, check
     from parquet_bloom.search.options import AskOptions, FooterCache, SearchOptions
     from parquet_bloom.search.scan import Scan
@@ -255,7 +254,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"parquet_bloom.{_HOMES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"parquet_bloom.{_HOMES[name]}"), name)
+    return found
 
 
 class _Function(str):

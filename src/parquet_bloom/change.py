@@ -8,15 +8,13 @@ from typing import Unpack
 from parquet_bloom.arguments import column_names, part, refuse_unknown
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest
-from parquet_bloom.edit.remove_from_source import remove_from_source
+from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.reports import AddReport, RemoveReport
 from parquet_bloom.edit.to_change import check_append, check_placement, committing, refuse_tails, to_change
 from parquet_bloom.format.forms.form import Rate
 from parquet_bloom.options import AddOptions, Form, PathLike, RemoveOptions, RequestOptions, WriteOptions
 from parquet_bloom.output.target import Writing
-from parquet_bloom.source.names import refuse_named
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess, refuse_named
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.storage.progress import ProgressCallback
 

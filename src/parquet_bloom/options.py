@@ -38,7 +38,7 @@ class Draft2015:
 
     family      "orc", "guava" or "hive"
     strategy    "MURMUR128_32", or for guava "MURMUR128_64"; None: the family's own, which is guava's second
-    properties  the draft's Hadoop properties, name -> value, which may give fpp and ndv: see format.properties
+    properties  the draft's Hadoop properties, name -> value, which may give fpp and ndv: see format.draft_2015
 
     What makes no sense is a RequestError of the function that gets the value.
     """

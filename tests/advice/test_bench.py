@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, TableFormatError, TextError
-from parquet_bloom.facts.advice import ENGINES
+from parquet_bloom.facts.known import ENGINES
 from parquet_bloom.trials.bench import EngineGain, translated
 from parquet_bloom.trials.child import digest_of
 from parquet_bloom.trials.process import EngineError

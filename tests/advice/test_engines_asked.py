@@ -16,8 +16,18 @@ from sparks import need_spark
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.advice import ENGINES, version_of
-from parquet_bloom.facts.known import EQUAL, KINDS, PLAIN, STORED, facts_of, kind_of, questions_of, same_release
+from parquet_bloom.facts.known import (
+    ENGINES,
+    EQUAL,
+    KINDS,
+    PLAIN,
+    STORED,
+    facts_of,
+    kind_of,
+    questions_of,
+    same_release,
+    version_of,
+)
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.trials import samples
 from parquet_bloom.trials.process import EngineError, EngineProcess

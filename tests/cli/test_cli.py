@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from command_errors import error_lines
 from corpus import corpus_file
-from samples import FIXTURES, command, digest, leftovers, write_keys
+from samples import FIXTURES, digest, leftovers, write_keys
+from support.commands import command
 
 DEMO = FIXTURES / "pyarrow/trace_ids.parquet"
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_errors import error_lines, without_hints
-from samples import command, write_keys
+from samples import write_keys
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom import cli

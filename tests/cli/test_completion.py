@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from samples import command, write_keys
+from samples import write_keys
+from support.commands import command
 
 ASKED = [  # what is typed -> what stands there after a tab
     ("parquet-bloom adv", "parquet-bloom advise "),

@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from parquet_bloom import cli
 from parquet_bloom.cli.predicate import split
 from parquet_bloom.errors import StorageError
-from parquet_bloom.storage.local_store import near_names
+from parquet_bloom.storage.store import near_names
 
 
 class Done(NamedTuple):
@@ -196,7 +196,7 @@ def test_what_a_misspelt_name_is_like(run: Run, line: str, near: str) -> None:
 def test_a_large_folder_is_not_read_for_a_misspelt_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         (tmp_path / f"{number}.parquet").touch()
-    monkeypatch.setattr("parquet_bloom.storage.local_store._NAMES", 10)
+    monkeypatch.setattr("parquet_bloom.storage.store._NAMES", 10)
     (tmp_path / "new\nline: x.parquet").touch()
     assert near_names(str(tmp_path / "new line: x.parquet")) == "", "a name of several lines is shown nowhere"
     assert near_names(str(tmp_path / "7.parquet" / "x.parquet")) == ""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 import uuid
 from pathlib import Path
 
@@ -18,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from samples import command
+from support import commands
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom.report.text import cells
@@ -31,22 +25,8 @@ HINT = "  … was cut to fit; a wider terminal or a pipe (| cat) has it whole"
 
 def on_terminal(folder: Path, *words: str, width: int = 80, **environment: str) -> tuple[str, ...]:
     """The lines that a terminal of so many columns gets, of both streams; codes are still in them."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**os.environ, "TERM": "xterm", **environment},
-    )  # fmt: skip
-    os.close(theirs)
-    seen = b""
-    try:
-        while chunk := os.read(ours, 1 << 16):
-            seen += chunk
-    except OSError:
-        pass  # the other side is closed
-    os.close(ours)
-    process.wait(100)
-    lines = seen.decode().replace("\r\n", "\n").split("\n")
+    seen = commands.on_terminal(folder, *words, width=width, **environment)
+    lines = seen.replace("\r\n", "\n").split("\n")
     # A bar that was drawn before a line has gone by then.
     return tuple(left for line in lines if (left := line.rpartition("\r\x1b[K")[2]))
 
@@ -129,8 +109,9 @@ def test_two_columns_of_rows_never_have_the_same_heading(tmp_path: Path) -> None
     """A heading lost its end: of these all that `read` showed was that they are long."""
     names = [f"measured_values_of_sensor_{i}_in_the_{side}_hall" for i in range(3) for side in ("left", "right")]
     pq.write_table(pa.table({name: ["text"] for name in names}), tmp_path / "x.parquet")
-    heading = plain(on_terminal(tmp_path, "read", "x.parquet"))[0].split()
-    shown = [name for name in heading if name != "…"]
+    lines = plain(on_terminal(tmp_path, "read", "x.parquet"))
+    [rule] = [i for i, line in enumerate(lines) if line.startswith("──")]
+    shown = [name for name in lines[rule - 1].split() if name != "…"]
     assert len(shown) >= 4
     assert len(set(shown)) == len(shown)
     assert all("…" in name for name in shown)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.commands import command
 
 from parquet_bloom.cli import run
 from parquet_bloom.report.text import inert
@@ -31,10 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(folder: Path, *words: str, columns: int | None = None) -> list[str]:
     """The lines of both streams, as a runner reads them: from a pipe."""
-    environment = {**os.environ, "PYTHONUTF8": "1"} | ({} if columns is None else {"COLUMNS": str(columns)})
-    ran = subprocess.run(
-        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    ran = command(*words, cwd=folder, **({} if columns is None else {"COLUMNS": str(columns)}))
     assert "Traceback" not in ran.stderr
     assert "No module" not in ran.stderr
     return [*ran.stdout.splitlines(), *ran.stderr.splitlines()]

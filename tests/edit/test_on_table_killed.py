@@ -13,8 +13,7 @@ from plain_table import PlainTable
 
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.plan import Request
-from parquet_bloom.edit.remove import RemoveRequest
-from parquet_bloom.edit.remove_from_source import remove_from_source
+from parquet_bloom.edit.remove import RemoveRequest, remove_from_source
 from parquet_bloom.edit.table_commit import Committing
 from parquet_bloom.edit.to_change import TableToChange
 

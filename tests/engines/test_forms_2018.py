@@ -23,16 +23,22 @@ STORED, NOT_STORED = TABLES[:-1], TABLES[-1]
 SOME = ("random_int64", "random_int32", "utf8", "binary", "fixed_binary_5", "random_double", "decimal_18", "date")
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["index", "no_index"])
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    layout = made.Layout(page_index=request.param)
+@pytest.fixture(scope="module", params=zip(SPECS, (True, False, True), strict=True), ids=lambda one: one[0])
+def form(request: pytest.FixtureRequest) -> tuple[str, bool]:
+    """A form, and whether the source has a page index."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def source(form: tuple[str, bool], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    layout = made.Layout(page_index=form[1])
     return made.write(tmp_path_factory.mktemp("source") / "source.parquet", STORED, layout)
 
 
-@pytest.fixture(scope="module", params=SPECS)
-def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("ours") / f"{request.param}.parquet"
-    add_filters(source, path, columns=made.leaves(source), spec=request.param, sync=False)
+@pytest.fixture(scope="module")
+def ours(form: tuple[str, bool], source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ours") / f"{form[0]}.parquet"
+    add_filters(source, path, columns=made.leaves(source), spec=form[0], sync=False)
     return path
 
 

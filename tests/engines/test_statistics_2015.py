@@ -19,20 +19,22 @@ STYLES = [("orc", None), ("hive", None), ("guava", "MURMUR128_32"), ("guava", "M
 SOME = ("random_int64", "random_int32", "utf8", "binary", "fixed_binary_5", "random_double", "decimal_18", "date")
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["index", "no_index"])
-def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    layout = made.Layout(page_index=request.param)
+@pytest.fixture(scope="module", params=STYLES, ids=lambda style: "-".join(filter(None, style)))
+def style(request: pytest.FixtureRequest) -> tuple[str, str | None]:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def source(style: tuple[str, str | None], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a page index for every second style."""
+    layout = made.Layout(page_index=STYLES.index(style) % 2 == 0)
     return made.write(tmp_path_factory.mktemp("source") / "source.parquet", STORED, layout)
 
 
-@pytest.fixture(scope="module", params=STYLES, ids=lambda style: "-".join(filter(None, style)))
-def ours(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def ours(style: tuple[str, str | None], source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ours") / "ours.parquet"
-    family, strategy = request.param
-    add_filters(
-        source, path, columns=made.leaves(source), form=Draft2015(family, strategy), fpp=0.01,
-        sync=False,
-    )  # fmt: skip
+    add_filters(source, path, columns=made.leaves(source), form=Draft2015(*style), fpp=0.01, sync=False)
     return path
 
 

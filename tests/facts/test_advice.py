@@ -12,8 +12,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.advice import check_engine, notes_of
-from parquet_bloom.facts.known import as_text, known
+from parquet_bloom.facts.known import as_text, check_engine, known, notes_of
 from parquet_bloom.storage.open_file import OpenFile
 
 

@@ -13,8 +13,7 @@ import pytest
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError
-from parquet_bloom.facts.advice import check_engine
-from parquet_bloom.facts.known import ALL, KINDS, READS, RUN, Hazard, facts_of, hazards, release_number
+from parquet_bloom.facts.known import ALL, KINDS, READS, RUN, Hazard, check_engine, facts_of, hazards, release_number
 from parquet_bloom.format.forms.known import FORMATS
 
 PLACEMENTS = {"footer", "chunk-start", "tail"}

@@ -158,14 +158,14 @@ def test_it_reads_footers_and_the_beginnings_of_filters(tmp_path: Path, monkeypa
         assert len(lengths) <= 1 + 2 * 2, "the end; header and blocks of each of two filters"
 
 
-def test_requests_of_a_table_in_a_store(store: ObjectStore, bucket: str) -> None:
-    local, files = pa.BufferOutputStream, 40
+def test_requests_of_a_table_in_a_store(store: ObjectStore, bucket: str, tmp_path: Path) -> None:
+    files = 40
     for number in range(files):
-        out = local()
-        pq.write_table(rows_of(number), out)
-        store.put(f"{bucket}/t/{number}.parquet", out.getvalue().to_pybytes())
+        pq.write_table(rows_of(number), tmp_path / f"{number}.parquet")
+    pb.add_filters(tmp_path, in_place=True, columns=["id"], sync=False)
+    for path in tmp_path.iterdir():
+        store.put(f"{bucket}/t/{path.name}", path.read_bytes())
     name = store.uri(f"{bucket}/t/")
-    pb.add_filters(name, in_place=True, columns=["id"])
     store.wire.clear()
     report = pb.status(name)
     assert (report.files, report.complete) == (files, True)

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from command_errors import error_lines
 from corpus import vector_file
-from samples import PYARROW, ROWS, command, digest, keys_table, leftovers, write_keys
+from samples import PYARROW, ROWS, digest, keys_table, leftovers, write_keys
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom import Draft2015

@@ -23,7 +23,7 @@ from parquet_bloom.predicates import arrow, bind, outcomes
 from parquet_bloom.predicates import bind as names
 from parquet_bloom.predicates import outcomes as deciding
 from parquet_bloom.search import evidence, scan, search
-from parquet_bloom.source import hive
+from parquet_bloom.search import evidence as hive
 
 
 @dataclass(frozen=True)

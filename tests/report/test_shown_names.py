@@ -5,17 +5,13 @@ from __future__ import annotations
 import ast
 import csv
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import command
+from support.commands import command, on_terminal
 
 import parquet_bloom
 from parquet_bloom import cli
@@ -43,27 +39,6 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data[4:150] = b"\xff" * 146
     (folder / "damaged.parquet").write_bytes(data)
     return folder
-
-
-def on_terminal(folder: Path, *words: str) -> str:
-    """What a terminal gets of a command."""
-    fd, end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "parquet_bloom", *words], cwd=folder, stdin=end, stdout=end, stderr=end
-    )
-    os.close(end)
-    out = b""
-    while True:
-        try:
-            part = os.read(fd, 1 << 16)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        out += part
-    os.close(fd)
-    process.wait()
-    return out.decode("utf-8", "surrogateescape")
 
 
 COLUMN = '"' + EVIL.replace('"', '""') + '"'

@@ -72,8 +72,13 @@ def moment(day: dt.date, sign: str, clock: str, zone: str) -> Text:
     return Text(f"{day.isoformat()}{sign + clock if clock else ''}{zone}", place, shift is not None)
 
 
+# Each clock with each sign, with and without a zone; each zone after no clock, a short one and a long one. What else
+# may stand together is for the random texts.
 TEXTS = [
-    *(moment(DAYS[1], sign, clock, zone) for clock in CLOCKS for sign in (" T" if clock else " ") for zone in ZONES),
+    *(moment(DAYS[1], sign, clock, zone)
+      for clock in CLOCKS for sign in (" T" if clock else " ") for zone in ("", "Z")),
+    *(moment(DAYS[1], sign, clock, zone) for clock, sign in (("", ""), ("12:30", " "), ("12:30:15.123456", "T"))
+      for zone in ZONES if zone not in ("", "Z")),
     moment(DAYS[0], " ", "23:59:59.999", ""), moment(DAYS[2], "T", "", "Z"),
     *(Text(clock, place, False, "time") for clock, place in CLOCKS.items() if clock),
 ]  # fmt: skip
@@ -112,7 +117,8 @@ def _file(folder: Path, name: str, kind: pa.DataType) -> Stored:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stored]:
-    folder = tmp_path_factory.mktemp("times")
+    folder = tmp_path_factory.mktemp("times") / "one" / "two" / "three" / "four"  # searches look beside four levels
+    folder.mkdir(parents=True)
     return {name: _file(folder, name, kind) for name, kind in KINDS.items()}
 
 
@@ -126,12 +132,16 @@ VERBS: dict[str, Callable[[Path, Any], Any]] = {
 }
 
 
-def answers(path: Path, predicate: Any) -> dict[str, str]:
+# Of other columns `check` is asked: they differ in unit and zone, not in who binds a literal.
+ALL_VERBS = ("us", "time")
+
+
+def answers(stored: Stored, predicate: Any) -> dict[str, str]:
     """Each verb's error, empty where it takes the predicate."""
     found = {}
-    for name, verb in VERBS.items():
+    for name in VERBS if stored.path.stem in ALL_VERBS else ("check",):
         try:
-            verb(path, predicate)
+            VERBS[name](stored.path, predicate)
             found[name] = ""
         except RequestError as error:
             found[name] = str(error)
@@ -160,7 +170,7 @@ def test_every_verb_takes_the_same_texts_and_finds_the_rows_of_brute_force(files
     for text in TEXTS:
         typed = f"{'TIME' if text.form == 'time' else 'TIMESTAMP'} '{text.text}'"
         for literal in (f"'{text.text}'", typed):
-            found = answers(stored.path, f"at = {literal}")
+            found = answers(stored, f"at = {literal}")
             if text.fits(stored.kind):
                 assert set(found.values()) == {""}, found
                 hold(stored, "=", literal, text.place)
@@ -179,7 +189,7 @@ def test_what_a_hint_proposes_is_taken(files: dict[str, Stored], name: str) -> N
                 "TIMESTAMPTZ '2026-11-01 12:30'", "TIME '12:30'", "TIME '12:30+00:00'"]  # fmt: skip
     refused = 0
     for literal in literals:
-        said = set(answers(stored.path, f"at = {literal}").values())
+        said = set(answers(stored, f"at = {literal}").values())
         assert len(said) == 1, said
         [message] = said
         if not message:
@@ -193,7 +203,7 @@ def test_what_a_hint_proposes_is_taken(files: dict[str, Stored], name: str) -> N
                 one for one in offered if one.endswith("+00:00'") == stored.path.stem.endswith(("_utc", "_kyiv"))
             ]
         for proposal in offered if name != "time" or not literal.startswith("TIMESTAMPTZ") else []:
-            assert set(answers(stored.path, f"at = {proposal}").values()) == {""}, f"{literal}: {message}"
+            assert set(answers(stored, f"at = {proposal}").values()) == {""}, f"{literal}: {message}"
     assert refused > len(WRONG), "what no column takes, and the other kinds"
 
 
@@ -209,10 +219,10 @@ def test_between_in_and_lists_of_conditions_take_them_too(files: dict[str, Store
         for predicate in (f"at IN ('{text.text}')", [("at", "=", text.text)], [[("at", "==", text.text)]]):
             found = parquet_bloom.read_table(stored.path, predicate)["row"].to_pylist()
             assert found == stored.rows("=", place), predicate
-            assert set(answers(stored.path, predicate).values()) == {""}
+            assert set(answers(stored, predicate).values()) == {""}
         assert parquet_bloom.count(stored.path, [("at", ">", text.text)]) == len(stored.rows(">", place))
     for text in (t for t in TEXTS if not t.fits(stored.kind)):
-        found = answers(stored.path, [("at", "=", text.text)])
+        found = answers(stored, [("at", "=", text.text)])
         assert all("is no literal for it" in said for said in found.values()), found
 
 
@@ -232,7 +242,7 @@ def test_random_texts_lose_no_row(
     if text.fits(KINDS[name]):
         hold(files[name], op, literal, text.place)
     else:
-        assert all("is no literal for it" in said for said in answers(files[name].path, f"at {op} {literal}").values())
+        assert all("is no literal for it" in said for said in answers(files[name], f"at {op} {literal}").values())
 
 
 @pytest.mark.parametrize(
@@ -253,7 +263,7 @@ def test_duckdb_finds_the_same_rows(files: dict[str, Stored], name: str) -> None
                 rows = [row for (row,) in connection.execute(query).fetchall()]
                 assert parquet_bloom.read_table(stored.path, f"at {op} '{text.text}'")["row"].to_pylist() == rows, query
                 asked += 1
-    assert asked >= 60
+    assert asked >= 30
 
 
 @pytest.mark.parametrize(("name", "good", "bad"), [

@@ -20,7 +20,7 @@ from parquet_bloom import spark as bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import RequestError, UnknownColumnError
 from parquet_bloom.predicates.outcomes import ANY
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Field, Snapshot, TableFile
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.work import bare, sent, sent_table

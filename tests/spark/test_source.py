@@ -400,7 +400,7 @@ class TestFolders:
         assert str(sorted(map(tuple, ours.collect()))) == str(sorted(map(tuple, wanted.collect())))
 
     def test_files_are_left_out_by_their_folders(self, session: Any, tmp_path: Path) -> None:
-        """The other folders' files are not even Parquet; dates too, which source.hive takes for texts."""
+        """The other folders' files are not even Parquet; dates too, which search.evidence takes for texts."""
         for day in ("2026-01-01", "2026-01-02", "2026-01-03"):
             (tmp_path / f"day={day}").mkdir()
             (tmp_path / f"day={day}" / "x.parquet").write_bytes(b"no Parquet at all")

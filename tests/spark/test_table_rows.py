@@ -38,7 +38,7 @@ from parquet_bloom.cli import run
 from parquet_bloom.errors import DamagedFileError, NotParquetError, RequestError, TableFormatError, UnknownColumnError
 from parquet_bloom.predicates.tree import And, Compare, Not, Predicate
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.source.reading import matching_rows

@@ -15,7 +15,8 @@ import adversary
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import command, keys_table, leftovers, write_keys
+from samples import keys_table, leftovers, write_keys
+from support.commands import command
 from torn import KILLED, Torn
 
 import parquet_bloom
@@ -25,9 +26,9 @@ from parquet_bloom.output import append as append_module
 from parquet_bloom.output import atomic_file as atomic_file_module
 from parquet_bloom.output import recovery as recovery_module
 from parquet_bloom.output.folder import Folder, remove_stale
-from parquet_bloom.storage.local_store import LocalStore
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Handle, Location
+from parquet_bloom.storage.store import LocalStore
 
 
 @pytest.fixture

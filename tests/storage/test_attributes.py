@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from command_errors import error_lines
-from samples import NOBODY, as_nobody, command, digest, open_to_all, write_keys
+from samples import NOBODY, as_nobody, digest, open_to_all, write_keys
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom.output.atomic_file import followed

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from command_errors import error_lines
-from samples import command
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom import DamagedFileError, FileChangedError, StorageError

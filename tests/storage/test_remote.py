@@ -22,7 +22,8 @@ import pytest
 from command_errors import error_lines
 from object_store import ObjectStore, Request, serving
 from pyarrow import fs
-from samples import ROW_GROUPS, command, keys_table, leftovers, write_keys
+from samples import ROW_GROUPS, keys_table, leftovers, write_keys
+from support.commands import command
 
 import parquet_bloom
 from parquet_bloom.cli import run

@@ -27,12 +27,12 @@ from test_delta_snapshot import rows_of, texts_of
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
 from parquet_bloom.extras import to_install
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, Table, TableFile
 from parquet_bloom.tables.delta import commit
 from parquet_bloom.tables.delta import table as delta
-from parquet_bloom.tables.delta.actions import _is_deep
 from parquet_bloom.tables.delta.commit import respelled
+from parquet_bloom.tables.delta.log import _is_deep
 
 WAYS = ("new-path", "same-path")
 

@@ -20,9 +20,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 import parquet_bloom
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import FileBounds, Snapshot
-from parquet_bloom.tables.delta.log_files import LogFiles
+from parquet_bloom.tables.delta.log import LogFiles
 from parquet_bloom.tables.delta.table import open_delta
 
 ID = made.field("id", "long")

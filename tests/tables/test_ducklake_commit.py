@@ -19,7 +19,7 @@ from other_duckdb import packages
 
 import parquet_bloom
 from parquet_bloom.errors import ConflictError, ParquetBloomError, RequestError, StorageError, UnknownCommitError
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot
 from parquet_bloom.tables.ducklake.catalog import Queries
 from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake

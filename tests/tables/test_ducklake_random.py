@@ -16,7 +16,7 @@ import pytest
 from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, unsound
 
 import parquet_bloom
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change
 from parquet_bloom.tables.ducklake.table import DuckLakeTable, open_ducklake
 

@@ -21,7 +21,7 @@ from parquet_bloom import read_table
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
 from parquet_bloom.format.values import operand
 from parquet_bloom.source.columns import leaves_of
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.tables.ducklake.table import open_ducklake
 

@@ -53,7 +53,7 @@ from sqlalchemy.exc import OperationalError
 
 import parquet_bloom as pb
 from parquet_bloom.errors import ConflictError, RequestError, StorageError, TableFormatError, UnknownCommitError
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile
 
 WAYS = ["same-path", "new-path"]

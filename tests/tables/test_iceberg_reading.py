@@ -43,7 +43,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StructT
 import parquet_bloom as pb
 from parquet_bloom.errors import DamagedFileError, RequestError, StorageError, TableFormatError
 from parquet_bloom.extras import SQL_CATALOG, to_install
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg import row_deletes

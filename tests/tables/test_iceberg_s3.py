@@ -118,17 +118,19 @@ def listener() -> Iterator[Listener]:
     made.server_close()
 
 
-LIES = (
-    "s3.endpoint", "s3.proxy-uri", "s3.signer.uri", "s3.access-key-id", "s3.region", "client.region",
-    "s3.force-virtual-addressing", "s3.connect-timeout", "s3.role-arn", "client.role-arn", "s3.anonymous", "warehouse",
-    "s3.retry-strategy-impl", "py-io-impl", "DEFAULT_SCHEME", "DEFAULT_NETLOC",
-)  # fmt: skip
+# By what somebody would gain who were believed: the requests, the rights, the code. None of a group undoes another.
+LIES = {
+    "hosts": ("s3.endpoint", "s3.proxy-uri", "s3.signer.uri", "warehouse", "DEFAULT_SCHEME", "DEFAULT_NETLOC"),
+    "rights": ("s3.access-key-id", "s3.role-arn", "client.role-arn", "s3.anonymous"),
+    "places": ("s3.region", "client.region", "s3.force-virtual-addressing", "s3.connect-timeout"),
+    "code": ("s3.retry-strategy-impl", "py-io-impl"),
+}
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lies", LIES.values(), ids=LIES)
 def test_properties_of_metadata_open_no_storage(
-    warehouse: Warehouse, store: ObjectStore, listener: Listener, lie: str, monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    warehouse: Warehouse, store: ObjectStore, listener: Listener, lies: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip
     table = warehouse.create(SCHEMA)
     append(table, [{"id": i} for i in range(100)])
@@ -136,10 +138,11 @@ def test_properties_of_metadata_open_no_storage(
     metadata = json.loads(store.get(where))
     (tmp_path / "evil_strategy.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    metadata["properties"][lie] = {
+    values = {
         "s3.retry-strategy-impl": "evil_strategy.Retries", "py-io-impl": "evil_strategy.IO",
         "s3.force-virtual-addressing": "true", "DEFAULT_SCHEME": "s3",
-    }.get(lie, f"http://127.0.0.1:{listener.server_port}")  # fmt: skip
+    }  # fmt: skip
+    metadata["properties"] |= {lie: values.get(lie, f"http://127.0.0.1:{listener.server_port}") for lie in lies}
     store.put(where, json.dumps(metadata).encode())
     name, properties = "iceberg:cat/ns.t", {"catalog_properties": warehouse.properties}
     assert pb.count(name, "id < 50", **properties) == 50

@@ -31,7 +31,8 @@ from pyiceberg.types import LongType, NestedField
 import parquet_bloom
 from parquet_bloom.cli import run
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError, TableFormatError
-from parquet_bloom.source.roots import Roots, TableAccess
+from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.roots import Roots
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import LOCAL, Stores
 

@@ -18,7 +18,7 @@ import pytest
 from command_errors import error_lines
 from corpus import vector_file
 from lance_data import KINDS, lance, their_index, values
-from samples import command
+from support.commands import command
 
 import parquet_bloom.lance as zones
 from parquet_bloom.errors import DamagedFileError, FileError, RequestError, StaleIndexError, TextError

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_errors import error_lines
 from lance_data import lance, values
-from samples import command
+from support.commands import command
 
 import parquet_bloom
 import parquet_bloom.lance as zones

@@ -36,7 +36,7 @@ from parquet_bloom.errors import (
     first_line,
     parameter,
 )
-from parquet_bloom.facts.advice import check_engine, danger_of, engines_for, notes_of
+from parquet_bloom.facts.known import check_engine, danger_of, engines_for, notes_of
 from parquet_bloom.filters.each_file import open_logged
 from parquet_bloom.filters.locate import filter_ranges_of
 from parquet_bloom.filters.stored import StoredFilters
@@ -48,7 +48,7 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.options import PathLike, ReadOptions
 from parquet_bloom.predicates.text import parse
 from parquet_bloom.predicates.tree import And, Compare, Contains, IsIn, Not, Or, Predicate
-from parquet_bloom.source.names import add_command, check_command, named_table, words_of
+from parquet_bloom.source.names import add_command, check_command, words_of
 from parquet_bloom.source.results import Printed
 from parquet_bloom.source.source import Found, source_of
 from parquet_bloom.storage.paths import DataFile, FailedFile
@@ -57,7 +57,7 @@ from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.table_folders import RAW_FILES
 
-# --- flags ----------------------------------------------------------------------------------------
+# --- what is wrong today --------------------------------------------------------------------------
 #
 # What is wrong with a data set's filters today, and where filters are not the answer.
 
@@ -139,7 +139,7 @@ def _looked_at(data: Survey, leaf: Leaf) -> Iterator[tuple[int, float, int, floa
             return
 
 
-# --- queries --------------------------------------------------------------------------------------
+# --- the log of queries ---------------------------------------------------------------------------
 #
 # A log of queries: how often each column is asked for values, which is where a filter can answer.
 
@@ -483,17 +483,14 @@ def _commands(advice: Advice, source: PathLike | Sequence[PathLike]) -> list[str
     if not advised:
         return []
     paths = several(words_of(source))
-    table = named_table(source)
-    changed = paths if table is None else [table.unversioned]  # of a table the latest version alone
     # The rates that the table names. --fpp auto would choose again for each file, and another one than this.
     rates = Counter(f"{column.fpp:g}" for column in advised)
     [(most, _)] = rates.most_common(1)
     others = {column.column: rate for column in advised if (rate := f"{column.fpp:g}") != most}
     return [
         add_command(
-            [os.fspath(path) for path in changed],
+            [os.fspath(path) for path in paths],
             [column.column for column in advised],
-            in_place=table is None,
             rate=float(most),
             rates={name: float(rate) for name, rate in others.items()},
         ),

@@ -246,8 +246,8 @@ def form_as_value(function: F) -> F:
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:
     """Raises RequestError for a form that there is not, and where another than statistics is given a style."""
+    from parquet_bloom.format.draft_2015 import parse_properties
     from parquet_bloom.format.forms.known import format_named
-    from parquet_bloom.format.properties import parse_properties
 
     name = format_named(spec).name
     only = parameter("form", "statistics") + f", not for {name}"

@@ -92,6 +92,6 @@ def _neither(word: str, why: str = "") -> StorageError:
 
 
 def _near(word: str) -> str:
-    from parquet_bloom.storage.local_store import near_names
+    from parquet_bloom.storage.store import near_names
 
     return near_names(word)

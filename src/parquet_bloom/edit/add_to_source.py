@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from parquet_bloom.source.history import FilterOptions
 
 
-# --- left -----------------------------------------------------------------------------------------
+# --- filters behind the logged size ---------------------------------------------------------------
 #
 # Filters of a tail that lies behind the size which the log names: whether they are what an `add` would give.
 
@@ -110,7 +110,7 @@ def _as_sized(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> list[Added
     return filters
 
 
-# --- settled --------------------------------------------------------------------------------------
+# --- files that need no more filters --------------------------------------------------------------
 #
 # Files of a table that need no filter more: most of them, where `add` runs again and again.
 #
@@ -202,7 +202,7 @@ class Settled:
         return report
 
 
-# --- adding ---------------------------------------------------------------------------------------
+# --- all files of a source ------------------------------------------------------------------------
 
 
 def add_to_source(to: ToChange, request: Request, progress: ProgressCallback | None = None) -> AddReport:

@@ -12,12 +12,12 @@ from parquet_bloom._version import __version__
 from parquet_bloom.arguments import column_names, part
 from parquet_bloom.edit.rewrite import insert_events
 from parquet_bloom.errors import RefusedTypeError, RequestError, parameter
-from parquet_bloom.facts.advice import check_engine, danger_of
+from parquet_bloom.facts.known import check_engine, danger_of
+from parquet_bloom.format.draft_2015 import sizes_from
 from parquet_bloom.format.footer import ChunkKey, Footer
 from parquet_bloom.format.footer_filters import footer_filters
 from parquet_bloom.format.forms.form import Format, Rate, Sizing
 from parquet_bloom.format.forms.known import FORMATS, asked_form, form_of
-from parquet_bloom.format.properties import sizes_from
 from parquet_bloom.format.schema import Leaf, choose_leaves, is_pattern, match_leaves, select_leaves
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import Draft2015, Form, Placement, ReplaceOption, RequestOptions, WriteOptions

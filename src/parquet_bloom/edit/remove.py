@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from parquet_bloom.edit.add import add_file
 from parquet_bloom.edit.finish import check_written, write_footer
 from parquet_bloom.edit.plan import Run
-from parquet_bloom.edit.reports import AddedFile, RemovedFile
+from parquet_bloom.edit.reports import AddedFile, RemovedFile, RemoveReport
 from parquet_bloom.edit.rewrite import Removal, plan_removal, removal_edit, write_body
-from parquet_bloom.edit.table_commit import Worked
+from parquet_bloom.edit.table_columns import TableColumns
+from parquet_bloom.edit.table_commit import FileWork, Worked, check_size, footer_bytes
+from parquet_bloom.edit.to_change import ToChange
 from parquet_bloom.edit.writer import BuiltElsewhere
-from parquet_bloom.errors import FooterError, LayoutError, RequestError, parameter
+from parquet_bloom.errors import FooterError, LayoutError, RequestError, TableFormatError, parameter
 from parquet_bloom.filters.locate import spans_of
 from parquet_bloom.filters.tails import Tail, as_it_was, older_footers, tails_of
 from parquet_bloom.format.edits import Moves, edit_footer
@@ -25,12 +27,14 @@ from parquet_bloom.format.schema import select_leaves
 from parquet_bloom.output.draft import FileSink, Transfer
 from parquet_bloom.output.recovery import opened
 from parquet_bloom.output.target import Target, Writing
+from parquet_bloom.source.snapshot import Snapshot, TableFile
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
+from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.table_folders import Tables
 
-# --- tails ----------------------------------------------------------------------------------------
+# --- taking tails off -----------------------------------------------------------------------------
 #
 # Tails put behind a file, and taken off again: for `remove`, and for tables, whose logs name the sizes.
 
@@ -99,7 +103,7 @@ def write_beginning(source: OpenFile, before: OpenFile, to: Target) -> Transfer:
     return new.transfer
 
 
-# --- for tables -----------------------------------------------------------------------------------
+# --- tails for tables -----------------------------------------------------------------------------
 
 
 def append_tail(
@@ -135,7 +139,7 @@ def take_off_tail(file: DataFile, size: int, how: Writing) -> int:
         return source.size
 
 
-# --- remove ---------------------------------------------------------------------------------------
+# --- one file -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,3 +237,65 @@ def remove_from(source: OpenFile, target: Location, request: RemoveRequest) -> R
     report.add_transfer(new.transfer, whole)
     report.seconds = time.perf_counter() - started
     return report
+
+
+# --- all files of a source ------------------------------------------------------------------------
+#
+# Filters leave all files of a source; of a table by a copy without them, or by the size that its log names.
+#
+# No file of a table is cut: versions of the table that name its larger size go on reading it. The bytes go with the
+# file, or with the next copy of it.
+
+
+def remove_from_source(to: ToChange, request: RemoveRequest, progress: ProgressCallback | None = None) -> RemoveReport:
+    """Remove filters of files, or of those of a table. Raises as remove_filters."""
+    snapshot = to.snapshot()
+    request = dataclasses.replace(request, tables=to.tables)
+    if snapshot.has_log:
+        select_leaves(TableColumns(snapshot).leaves, request.columns, request.exclude)
+
+    def work_on(one: Snapshot) -> FileWork[RemovedFile]:
+        return Removing(TableColumns(one), request) if one.has_log else RemoveFromFile(request)
+
+    changed = to.change(snapshot, work_on, Meter(progress, snapshot.files))
+    return RemoveReport(changed.files, changed.failed, [*to.notes, *changed.notes], changed.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class Removing:
+    """Takes filters out of one file, which is as long as the table's log says."""
+
+    names: TableColumns
+    request: RemoveRequest
+
+    def __call__(self, file: TableFile, target: Location, look_only: bool) -> Worked[RemovedFile]:
+        """As commits.FileWork has it."""
+        with opened(file, False) as whole:
+            source = whole.until(file.size) if check_size(file, whole) else whole
+            names = self.names.of(file, source.footer())
+            columns = self.names.chunks_of(self.request.columns, self.request.exclude, names)
+            request = dataclasses.replace(self.request, columns=columns, exclude=None)
+            looking = dataclasses.replace(request, how=dataclasses.replace(request.how, dry_run=True))
+            report = remove_from(source, target, looking)
+            worked = Worked(report, int(report.removed > 0))
+            if report.removed and target.path == file.path:
+                report.written = False
+                worked = Worked(report, *_before_tails(file, source, request))
+            elif report.removed and not look_only:
+                report = remove_from(source, target, request)
+                worked = Worked(report, report.bytes_after, footer_bytes(target))
+        report.dry_run = self.request.how.dry_run
+        if not worked.size:
+            report.output = report.source  # no other file was made
+        report.columns = [names.shown.get(name, name) for name in report.columns]
+        return dataclasses.replace(worked, columns=frozenset(report.columns))
+
+
+def _before_tails(file: TableFile, source: OpenFile, request: RemoveRequest) -> tuple[int, int]:
+    """Size and footer of a file without the tails that go. Raises TableFormatError where other filters would stay."""
+    wanted = {leaf.index for leaf in select_leaves(source.footer().leaves, request.columns, None)}
+    before = peeled(source, wanted, False).source
+    if chunks_of(before.footer(), wanted):
+        reason = "has filters that lie in no tail of its end, which only another file can be without; "
+        raise TableFormatError(file, reason + "see " + parameter("commit", "new-path"))
+    return before.size, len(before.footer().data)

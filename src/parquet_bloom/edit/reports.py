@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
-from parquet_bloom.facts.advice import notes_of, warnings_of
+from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
 from parquet_bloom.source.results import Printed, table_of

@@ -343,7 +343,7 @@ def _is_as_it_was(change: Change, now: TableFile, ways: Ways, wanted: Way | None
     return way == ("same-path" if change.same_path else "new-path")
 
 
-# --- files ----------------------------------------------------------------------------------------
+# --- one file of a table, and its log -------------------------------------------------------------
 #
 # One file of a table: whether it is what the log says, and what the log is to say of its new version.
 

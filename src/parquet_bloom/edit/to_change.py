@@ -18,9 +18,8 @@ from parquet_bloom.edit.table_commit import THROUGH_LOG, Changed, Committing, Fi
 from parquet_bloom.errors import RequestError, parameter
 from parquet_bloom.options import CommitOptions, PathLike, Placement, ReadOptions, RemoveOptions
 from parquet_bloom.output.target import Writing
-from parquet_bloom.source.names import TableName
+from parquet_bloom.source.names import TableAccess, TableName
 from parquet_bloom.source.results import each
-from parquet_bloom.source.roots import TableAccess
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.source import CallSource, found_files, open_table
 from parquet_bloom.storage.paths import Outputs, targets

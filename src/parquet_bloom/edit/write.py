@@ -87,7 +87,7 @@ class NewFileOptions(FilterOptions, WriterOptions, total=False):
     """Keywords of FilterWriter and `write_table`, beside those that they name; each has a default."""
 
 
-# --- write ----------------------------------------------------------------------------------------
+# --- new files with filters -----------------------------------------------------------------------
 
 BloomFilters = bool | Sequence[str] | Mapping[str, Rate]
 _ROW_GROUP_ROWS = 1 << 20  # pyarrow's own

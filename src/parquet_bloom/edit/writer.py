@@ -32,7 +32,7 @@ from parquet_bloom.kernels.loops import expect
 from parquet_bloom.output.draft import FileSink, NewVersion
 from parquet_bloom.storage.open_file import OpenFile
 
-# --- build ----------------------------------------------------------------------------------------
+# --- filters of column chunks ---------------------------------------------------------------------
 #
 # Filters of column chunks: a form builds them (formats.forms) from the values that pyarrow decodes.
 
@@ -73,7 +73,7 @@ def _most_values(footer: Footer, reader: ColumnReader, row_group: int) -> int:
     return max(1, footer.column_chunks(reader.leaf.index).num_values[row_group])
 
 
-# --- runs -----------------------------------------------------------------------------------------
+# --- runs of small chunks -------------------------------------------------------------------------
 #
 # Neighbouring column chunks that one thread builds together: small ones, in thousands of which opening counts.
 
@@ -109,7 +109,7 @@ def build_run(
     return [built[key] for key in run]
 
 
-# --- writer ---------------------------------------------------------------------------------------
+# --- the new file's bytes -------------------------------------------------------------------------
 
 _WRITTEN_AT_ONCE = 256 << 10
 

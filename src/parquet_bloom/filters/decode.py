@@ -35,7 +35,7 @@ from parquet_bloom.kernels.hashes import offsets_of
 from parquet_bloom.limits import limits
 from parquet_bloom.storage.open_file import OpenFile
 
-# --- page sizes -----------------------------------------------------------------------------------
+# --- how large pages are --------------------------------------------------------------------------
 #
 # How many rows of a column can be decoded at a time within the memory that is allowed, by its page headers.
 #
@@ -142,7 +142,7 @@ def rows_at_once(sizes: PageSizes, rows: int, longest: int, wanted: int, repeate
     return count
 
 
-# --- decode ---------------------------------------------------------------------------------------
+# --- values of a column chunk ---------------------------------------------------------------------
 
 # What pyarrow raises on bytes it cannot make sense of; names that are no UTF-8 are a ValueError.
 PYARROW_ERRORS = (pa.ArrowException, OSError, ValueError, OverflowError)

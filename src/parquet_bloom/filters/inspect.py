@@ -28,7 +28,7 @@ from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.shown import counted, line_of
 
-# --- lacking --------------------------------------------------------------------------------------
+# --- row groups without a filter ------------------------------------------------------------------
 #
 # Which row groups lack a filter that somebody counts on.
 

@@ -30,7 +30,7 @@ from parquet_bloom.kernels.block import block_contains, block_index
 from parquet_bloom.kernels.split_block import MAX_BYTES
 from parquet_bloom.storage.open_file import OpenFile
 
-# --- filter ranges --------------------------------------------------------------------------------
+# --- where filters may lie ------------------------------------------------------------------------
 #
 # Where the filters of one column lie, for all row groups at once.
 #
@@ -138,7 +138,7 @@ def is_pointed_at(offset: Integers) -> Flags:
     return there
 
 
-# --- locate ---------------------------------------------------------------------------------------
+# --- headers and bitsets --------------------------------------------------------------------------
 
 _FIRST_LOOK, _FURTHER = 4096, 16  # bytes of a bitset, and how many times as many next
 

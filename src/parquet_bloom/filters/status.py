@@ -31,15 +31,14 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
 from parquet_bloom.source.history import FilterOptions, History, Version
-from parquet_bloom.source.names import Typed, add_command, named_table, typed_sources
+from parquet_bloom.source.names import ORDINARY, TableAccess, Typed, add_command, typed_sources
 from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.source.roots import ORDINARY, TableAccess
 from parquet_bloom.source.source import CallSource, Found, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 
-# --- glance ---------------------------------------------------------------------------------------
+# --- one filter by its first bytes ----------------------------------------------------------------
 #
 # Whether a filter is sound, how large it is and how full, by its header and at most its first 16 KiB.
 #
@@ -365,18 +364,17 @@ class _Named:
     """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
 
     sources: Sequence[str] = ()
-    is_table: bool = False
     access: TableAccess = ORDINARY
 
     @classmethod
     def of(cls, source: CallSource, found: Found) -> _Named:
         texts = [] if source.raw_files else typed_sources(source, None)
-        table = named_table(source)
+        table = source.table_name
         if not texts or (table is not None and table.version is not None):  # the past does not change
             return cls()
         if table is None and found.has_log:  # a Delta table's folder
             texts = [f"delta:{texts[0]}"]
-        return cls(texts, found.has_log, source.access)
+        return cls(texts, source.access)
 
     def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
         """An `add` of these columns, which share all options but the rate."""
@@ -387,7 +385,6 @@ class _Named:
         return add_command(
             self.sources,
             list(columns),
-            in_place=not self.is_table,
             replace=replace,
             spec=None if first is None or first.spec == DEFAULT_FORM else first.spec,
             rate=None if shared == usual else shared,

@@ -35,7 +35,7 @@ from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
 from parquet_bloom.storage.shown import counted, line_of
 
-# --- absent ---------------------------------------------------------------------------------------
+# --- values that no row has -----------------------------------------------------------------------
 #
 # Random values that a column chunk does not hold, and how many of them its filter admits.
 #

@@ -101,7 +101,7 @@ def encode(value: Any) -> bytes:
     return bytes(transport.getvalue())
 
 
-# --- lenient --------------------------------------------------------------------------------------
+# --- a lenient reader -----------------------------------------------------------------------------
 #
 # A reader of Thrift compact bytes that passes over fields of a wrong type.
 #

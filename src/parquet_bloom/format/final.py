@@ -19,7 +19,7 @@ from parquet_bloom.format import compact
 from parquet_bloom.kernels.hashes import HashName
 from parquet_bloom.kernels.split_block import IndexRule
 
-# --- rules ----------------------------------------------------------------------------------------
+# --- how values are hashed ------------------------------------------------------------------------
 #
 # What a filter's header tells: its size, and the rules its bits may follow.
 
@@ -70,7 +70,7 @@ class Header:
         return self.size + self.num_bytes
 
 
-# --- final ----------------------------------------------------------------------------------------
+# --- headers --------------------------------------------------------------------------------------
 
 RULE = Rule("xxh64", 0, "multiply-shift")
 

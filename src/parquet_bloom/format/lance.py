@@ -263,7 +263,7 @@ def decode_parameters(metadata: Mapping[str, Any]) -> Parameters:
         raise FilterFormatError(f"{ITEMS} and {PROBABILITY} are not those of a zone index: {error}") from error
 
 
-# --- lance file -----------------------------------------------------------------------------------
+# --- the file of an index -------------------------------------------------------------------------
 #
 # The end of a Lance file as far as we need it, and a checksum of our own in it.
 #

@@ -254,7 +254,7 @@ def _decode_bytes(
     return out, has
 
 
-# --- contents -------------------------------------------------------------------------------------
+# --- what row groups contain ----------------------------------------------------------------------
 #
 # What must be true of a filter's bits whatever the values are, so that it shows without decoding one.
 #

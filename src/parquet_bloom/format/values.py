@@ -132,7 +132,7 @@ def arrow_of(numbers: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
-# --- kinds ----------------------------------------------------------------------------------------
+# --- types that compare ---------------------------------------------------------------------------
 #
 # When one literal means the same for two columns: one column of a data set, in files of several writers.
 #
@@ -210,7 +210,7 @@ def described(leaf: Leaf) -> str:
 def key_for(key: Leaf, values: Sequence[object]) -> Leaf:
     """A partition's key as literals see it.
 
-    A BYTE_ARRAY DATE is a folder's name that is a date (source.hive): a text for texts,
+    A BYTE_ARRAY DATE is a folder's name that is a date (search.evidence): a text for texts,
     so that day >= '2026-01' holds for 2026-01-02, and a date for all others.
     """
     if key.logical != "DATE" or key.physical != BYTE_ARRAY:

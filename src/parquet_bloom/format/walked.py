@@ -162,7 +162,7 @@ def _indices(
     return groups, columns
 
 
-# --- walked ---------------------------------------------------------------------------------------
+# --- all columns ----------------------------------------------------------------------------------
 #
 # A footer without an object for each row group and column chunk, for files that have very many of them.
 #

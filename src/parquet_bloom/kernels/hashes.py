@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.kernels.loops import compiled
 
-# --- plain hashes ---------------------------------------------------------------------------------
+# --- hashes by numpy ------------------------------------------------------------------------------
 #
 # The hashes of kernels.native and native_k_probe once more, by numpy: for columns too short to load numba for.
 #
@@ -279,7 +279,7 @@ def _alone_ns(n: int | NDArray[np.int64]) -> NDArray[np.float64]:
     return 2_000 + _ALONE_NS * np.asarray(n, np.float64)  # some 2,000 for the group
 
 
-# --- hashes ---------------------------------------------------------------------------------------
+# --- hashes of an Arrow array ---------------------------------------------------------------------
 
 HashName = Literal["xxh64", "murmur3"]
 ArrayHashName = Literal["xxh64", "murmur3", "murmur3-h2", "hive64", "wang"]

@@ -27,10 +27,10 @@ from parquet_bloom.output.atomic_file import AtomicFile, followed
 from parquet_bloom.output.draft import Assembled, Extent, NewVersion
 from parquet_bloom.output.folder import Checksums, Folder
 from parquet_bloom.output.recovery import UnlikeError, check_locked, crc_of, judge, remove_journal, writable
-from parquet_bloom.storage.local_store import journal_path
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.operating_system import copy_range, mount_of
 from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.store import journal_path
 from parquet_bloom.storage.workers import signals_wait
 
 _STEP = 1 << 20

@@ -26,9 +26,9 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Draft
 from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, own_name
 from parquet_bloom.output.recovery import remove_journal
-from parquet_bloom.storage.local_store import open_journal
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
+from parquet_bloom.storage.store import open_journal
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.storage.table_folders import Table, Tables
 from parquet_bloom.storage.workers import signals_wait

@@ -27,9 +27,9 @@ from parquet_bloom.format.footer import TAIL_BYTES, footer_length
 from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.output.draft import read_at
 from parquet_bloom.output.folder import Folder, clear_beside, try_lock
-from parquet_bloom.storage.local_store import journal_path, open_journal
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
+from parquet_bloom.storage.store import journal_path, open_journal
 
 _COMPARE_STEP, _ZEROS_STEP = 4 << 20, 4 << 10
 PATIENCE_S = 60.0

@@ -43,7 +43,7 @@ from parquet_bloom.predicates.tree import (
     Unknown,
 )
 
-# --- dnf ------------------------------------------------------------------------------------------
+# --- DNF lists ------------------------------------------------------------------------------------
 #
 # DNF filters, as `pyarrow.parquet.read_table(filters=)` takes them, as one pyarrow Expression.
 #
@@ -134,7 +134,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
-# --- pickled --------------------------------------------------------------------------------------
+# --- an Expression's bytes ------------------------------------------------------------------------
 #
 # The tree of a pyarrow Expression, from its pickle: ordered pairs, and a batch of literals and options.
 #
@@ -220,7 +220,7 @@ def _ordered_metadata(schema: pa.Schema) -> list[Pair]:
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
-# --- arrow ----------------------------------------------------------------------------------------
+# --- Expressions of pyarrow -----------------------------------------------------------------------
 
 __all__ = ["as_expression", "from_expression", "from_filters"]
 

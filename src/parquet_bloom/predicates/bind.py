@@ -199,7 +199,7 @@ def resolve(part: tree.Named, schema: Schema) -> Column | str:
 
 
 def _key(part: tree.Named, key: Leaf, casts: bool) -> Column:
-    """A partition's key; dates in folders' names are texts as well (see source.hive)."""
+    """A partition's key; dates in folders' names are texts as well (see search.evidence)."""
     if isinstance(part, tree.Contains | tree.IsNull):
         return Column(key, casts=casts)
     values = part.values if isinstance(part, tree.IsIn) else (part.value,)
@@ -219,7 +219,7 @@ def _folded(leaf: Leaf) -> tuple[str, ...]:
     return tuple(part.lower() for part in leaf.path)
 
 
-# --- bind -----------------------------------------------------------------------------------------
+# --- parts of a predicate -------------------------------------------------------------------------
 
 RANKED_FROM = 8  # so many literals are looked up in a sorted list, fewer are compared one by one
 

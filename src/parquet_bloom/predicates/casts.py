@@ -39,7 +39,7 @@ from parquet_bloom.format.literals import (
 )
 from parquet_bloom.format.schema import UNIT_NS
 
-# --- arrow literals -------------------------------------------------------------------------------
+# --- Arrow's scalars as literals ------------------------------------------------------------------
 #
 # Arrow scalars as literals, each with its exact value.
 
@@ -89,7 +89,7 @@ def literal_of(scalar: pa.Scalar) -> Literal:
 
 _T = pa.types
 
-# --- casts ----------------------------------------------------------------------------------------
+# --- literals in a column's type ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

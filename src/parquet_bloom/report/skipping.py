@@ -20,7 +20,6 @@ from parquet_bloom.report.text import (
     width_of,
 )
 from parquet_bloom.search.check import totals
-from parquet_bloom.source.names import named_table
 
 if TYPE_CHECKING:
     from parquet_bloom.source.names import Typed
@@ -215,10 +214,7 @@ def adding(
         return None
     from parquet_bloom.source.names import add_command
 
-    table = named_table(sources)
-    if table is not None:
-        return add_command([table.unversioned], lacking, in_place=False, catalog_properties=catalog_properties)
-    return add_command(sources, lacking)
+    return add_command(sources, lacking, catalog_properties=catalog_properties)
 
 
 def _lacking(columns: Sequence[Any]) -> list[Any]:

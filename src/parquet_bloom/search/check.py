@@ -39,7 +39,7 @@ from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.shown import counted, line, line_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 
-# --- verdicts -------------------------------------------------------------------------------------
+# --- verdicts as values ---------------------------------------------------------------------------
 #
 # What a search found out, as values: a verdict a row group, files that were not opened, parts that told nothing.
 

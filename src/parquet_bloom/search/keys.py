@@ -30,7 +30,7 @@ from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.split_block import contains_hashes, from_bytes
 from parquet_bloom.predicates.bind import misfit_error
 from parquet_bloom.predicates.casts import OutOfReachError, literal_of
-from parquet_bloom.source.hive import Pairs, partition_value
+from parquet_bloom.search.evidence import Pairs, partition_value
 from parquet_bloom.storage.open_file import OpenFile
 
 Integers = NDArray[np.int64]

@@ -23,7 +23,7 @@ from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.storage.shown import counted, line
 
-# --- footer cache ---------------------------------------------------------------------------------
+# --- footers kept between calls -------------------------------------------------------------------
 #
 # Footers that a caller keeps between calls: asking the same files again then reads filters only.
 
@@ -97,7 +97,7 @@ class FooterCache:
         return outline
 
 
-# --- options --------------------------------------------------------------------------------------
+# --- options of a question ------------------------------------------------------------------------
 
 Nan = Literal["ieee", "largest"]
 
@@ -129,7 +129,7 @@ class DatasetSchema:
     """The columns of a data set, for a search that sees some of its files only.
 
     leaves  what a file does not have of these is NULL there
-    keys    the partition columns, as source.hive.partition_keys gives them
+    keys    the partition columns, as search.evidence.partition_keys gives them
     path    of the file whose columns these are, for messages
     """
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from parquet_bloom.predicates.rows import RowFilter
 
 
-# --- expression filter ----------------------------------------------------------------------------
+# --- rows filtered by the caller's Expression -----------------------------------------------------
 #
 # A predicate that came as a pyarrow Expression filters rows as it is, where pyarrow can do that.
 
@@ -117,7 +117,7 @@ def _is_beyond_pyarrow(kind: pa.DataType) -> bool:
     return is_view(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
-# --- scan -----------------------------------------------------------------------------------------
+# --- the scan -------------------------------------------------------------------------------------
 
 
 class Scan:

@@ -20,10 +20,9 @@ from parquet_bloom.format.schema import Leaf, find_leaf, split_path
 from parquet_bloom.predicates.bind import Bound, FirstFile, Schema, bind
 from parquet_bloom.predicates.outcomes import FALSE, NULL, TRUE
 from parquet_bloom.predicates.tree import Predicate, plain
-from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_outcome
+from parquet_bloom.search.evidence import Decision, Question, decide, literal_outcome, partition_keys, partition_outcome
 from parquet_bloom.search.log import BY_FOLDER, Excluded, Log, log_of
 from parquet_bloom.search.options import Options
-from parquet_bloom.source.hive import partition_keys
 from parquet_bloom.source.source import Found
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile

@@ -39,7 +39,7 @@ from parquet_bloom.storage.remote import Location, side_by_side
 from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.stores import store_of
 
-# --- narrowing ------------------------------------------------------------------------------------
+# --- data sets that engines filter ----------------------------------------------------------------
 #
 # A data set that an engine scans with a filter of its own: the filter chooses row groups before they are read.
 #
@@ -117,7 +117,7 @@ def narrowing(
     return Narrowing(tuple(bare), tuple(map(tuple, groups)), options)
 
 
-# --- unchanged ------------------------------------------------------------------------------------
+# --- files that stay what they were ---------------------------------------------------------------
 
 PYARROW_ERRORS = (pa.ArrowException, OSError, UnicodeError)  # the last for names that are no UTF-8
 

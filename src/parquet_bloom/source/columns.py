@@ -23,7 +23,7 @@ from parquet_bloom.format.footer import decode_footer
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.source.snapshot import Field, TableFile
 
-# --- fields ---------------------------------------------------------------------------------------
+# --- a table's fields as leaves -------------------------------------------------------------------
 #
 # A table's fields as the Arrow schema of its rows, and as leaves that predicates can be bound to.
 
@@ -62,7 +62,7 @@ def _leaves_of(fields: tuple[Field, ...]) -> tuple[Leaf, ...]:
     return decode_footer(data[-8 - length : -8], len(data) - 8 - length).leaves
 
 
-# --- columns --------------------------------------------------------------------------------------
+# --- a table's fields in a file -------------------------------------------------------------------
 
 
 @dataclass(slots=True)

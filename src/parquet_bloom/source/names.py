@@ -14,9 +14,11 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from parquet_bloom.errors import RequestError
+from parquet_bloom.errors import RequestError, parameter
+from parquet_bloom.options import TableOptions
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.shown import may_be_secret, without_secret
 
@@ -108,7 +110,51 @@ def typed_sources(source: Any, filesystem: Any) -> list[str]:
     return [os.fspath(one) for one in many]
 
 
-# --- typed ----------------------------------------------------------------------------------------
+# --- what is said beside a name -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableAccess:
+    """What a user says of a table beside its name.
+
+    properties   of its catalog, name -> value, as pyiceberg's configuration has them
+    allow_roots  paths and URIs of folders: files below these may be read too, if the log names them
+    force        files outside of the table's own folders may be changed too
+    """
+
+    properties: Mapping[str, str] | None = None
+    allow_roots: tuple[str, ...] = ()
+    force: bool = False
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str] | None = None, allow_roots: Any = (), force: bool = False) -> TableAccess:
+        """The same from a function's arguments: one root may be a text or a path. Raises RequestError."""
+        several = allow_roots if isinstance(allow_roots, list | tuple) else [allow_roots]
+        try:
+            roots = tuple(os.fspath(root) for root in several if root is not None)
+        except TypeError as error:
+            raise RequestError(parameter("allow_roots") + f" takes paths and URIs of folders: {error}") from None
+        if not all(isinstance(root, str) and root for root in roots):
+            raise RequestError(parameter("allow_roots") + " takes paths and URIs of folders, and none is empty")
+        return cls(properties, roots, force)
+
+    @classmethod
+    def asked(cls, options: TableOptions, force: bool = False) -> TableAccess:
+        """The same from a function's options. Raises RequestError."""
+        return cls.of(options.get("catalog_properties"), options.get("allow_roots", ()), force)
+
+    def refuse_files(self) -> None:
+        """Raise RequestError where files are named: nothing of this is for them."""
+        if self.properties:
+            raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
+        if self.allow_roots:
+            raise RequestError(parameter("allow_roots") + " is for tables, whose logs name files; these are files")
+
+
+ORDINARY = TableAccess()
+
+
+# --- commands that people paste -------------------------------------------------------------------
 #
 # The command that adds filters, as a shell takes it and as Python does: results advise it, and people paste it.
 
@@ -144,9 +190,12 @@ def add_command(
 ) -> Typed:
     """`parquet-bloom add` of these columns, quoted; a source that begins with a dash is no option there.
 
+    sources  of a table the latest version alone is changed, by a commit
     rate   of all columns but those of `rates`
     catalog_properties  of those that may be secrets the name alone is shown
     """
+    if (table := named_table(sources)) is not None:
+        sources, in_place = [table.unversioned], False
     shown = {key: "..." if may_be_secret(f"{key}={text}") else text for key, text in (catalog_properties or {}).items()}
     options = [word for name in columns for word in ("--column", name)]
     options += [*(["--replace"] if replace else []), *(["--in-place"] if in_place else [])]

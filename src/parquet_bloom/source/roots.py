@@ -19,13 +19,12 @@ import itertools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
-from parquet_bloom.errors import Message, RequestError, TableFormatError, on_one_line, parameter
-from parquet_bloom.options import TableOptions
+from parquet_bloom.errors import Message, TableFormatError, on_one_line, parameter
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store
@@ -42,47 +41,6 @@ AZURE_HOST = re.compile(
 )
 _SHOWN = 200  # characters of a name of a log in a message
 _ADVISED = 3  # folders that a refusal names
-
-
-@dataclass(frozen=True, slots=True)
-class TableAccess:
-    """What a user says of a table beside its name.
-
-    properties   of its catalog, name -> value, as pyiceberg's configuration has them
-    allow_roots  paths and URIs of folders: files below these may be read too, if the log names them
-    force        files outside of the table's own folders may be changed too
-    """
-
-    properties: Mapping[str, str] | None = None
-    allow_roots: tuple[str, ...] = ()
-    force: bool = False
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str] | None = None, allow_roots: Any = (), force: bool = False) -> TableAccess:
-        """The same from a function's arguments: one root may be a text or a path. Raises RequestError."""
-        several = allow_roots if isinstance(allow_roots, list | tuple) else [allow_roots]
-        try:
-            roots = tuple(os.fspath(root) for root in several if root is not None)
-        except TypeError as error:
-            raise RequestError(parameter("allow_roots") + f" takes paths and URIs of folders: {error}") from None
-        if not all(isinstance(root, str) and root for root in roots):
-            raise RequestError(parameter("allow_roots") + " takes paths and URIs of folders, and none is empty")
-        return cls(properties, roots, force)
-
-    @classmethod
-    def asked(cls, options: TableOptions, force: bool = False) -> TableAccess:
-        """The same from a function's options. Raises RequestError."""
-        return cls.of(options.get("catalog_properties"), options.get("allow_roots", ()), force)
-
-    def refuse_files(self) -> None:
-        """Raise RequestError where files are named: nothing of this is for them."""
-        if self.properties:
-            raise RequestError(parameter("catalog_properties") + " are for iceberg: and ducklake:, not for files")
-        if self.allow_roots:
-            raise RequestError(parameter("allow_roots") + " is for tables, whose logs name files; these are files")
-
-
-ORDINARY = TableAccess()
 
 
 @dataclass(frozen=True, slots=True)

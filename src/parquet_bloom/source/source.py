@@ -19,8 +19,7 @@ from parquet_bloom.arguments import part
 from parquet_bloom.errors import FileError, Message, ParquetBloomError, RequestError, TableFormatError, parameter
 from parquet_bloom.extras import to_install
 from parquet_bloom.options import PathLike, ReadOptions, TableOptions
-from parquet_bloom.source.names import Named, TableName, named_table
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.names import ORDINARY, Named, TableAccess, TableName, named_table
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.view import Names, names_of
 from parquet_bloom.storage.paths import DataFile, FailedFile, FileSet, locate

@@ -36,7 +36,7 @@ from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
 from parquet_bloom.output.target import Writing, remove_unnamed
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Snapshot, Table, TableFile
 from parquet_bloom.source.source import CallSource, open_table
 from parquet_bloom.spark import tasks

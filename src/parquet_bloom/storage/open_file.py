@@ -1,6 +1,6 @@
 """Byte ranges of one file, local or on any pyarrow or fsspec file system, and what reading them cost.
 
-Data files are opened by stores (storage.local_store, storage.remote). No memory map: another program may truncate the
+Data files are opened by stores (storage.store, storage.remote). No memory map: another program may truncate the
 file while we look at it, and that must be an error, not a crash.
 """
 
@@ -37,7 +37,7 @@ from parquet_bloom.storage.remote import Beginning, Location, arrow_filesystem, 
 from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.version_token import Kept, proves
 
-# --- outlines -------------------------------------------------------------------------------------
+# --- outlines of footers --------------------------------------------------------------------------
 #
 # Which of two readers makes a footer's outline: the compiled walk, or the bindings.
 #
@@ -68,7 +68,7 @@ def decode_outline(data: bytes, start: int) -> Outline:
     return outline
 
 
-# --- readahead ------------------------------------------------------------------------------------
+# --- bytes read ahead -----------------------------------------------------------------------------
 #
 # A remote file as pyarrow reads it: blocks ahead of it are on their way while it decodes one.
 #
@@ -140,7 +140,7 @@ class ReadAhead:
         self._blocks = {}
 
 
-# --- source ---------------------------------------------------------------------------------------
+# --- an open file ---------------------------------------------------------------------------------
 
 _WALK_FROM, _LOAD_FROM = 1 << 20, 8 << 20  # bytes of a footer that is worth the walk, and loading numba for it
 _TAIL_GUESS = 64 << 10  # most footers are shorter; then one request brings all of it

@@ -1,18 +1,27 @@
-"""What is asked of a file system, by one set of methods: storage.local_store and storage.remote_store answer.
+"""What is asked of a file system, by one set of methods, and this machine's answers; storage.stores has all others.
 
-It opens, looks, lists and names; writing is output.target's. `stores.store_of` chooses.
+It opens, looks, lists and names; writing is output.target's. `stores.store_of` chooses. Files of this machine are read
+with pread(2); storage.open_file says why not mapped.
 """
 
 from __future__ import annotations
 
+import difflib
+import errno
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from parquet_bloom.errors import ParquetBloomError
+from parquet_bloom.errors import ParquetBloomError, StorageError
+from parquet_bloom.format.journal import HEADER_BYTES, Journal, journal_name
 from parquet_bloom.storage.remote import Handle, Location
+from parquet_bloom.storage.version_token import Kept, LocalToken
 
 _SAFE = "/=:,+@!$&'()*;~"  # as they are in a URI's path
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -126,3 +135,202 @@ class Store(ABC):
 def is_data(relative: str) -> bool:
     """Whether a file of a folder is Parquet by its name, and it and its folders are not hidden."""
     return relative.lower().endswith(SUFFIXES) and not any(p.startswith((".", "_")) for p in relative.split("/"))
+
+
+# --- this machine ---------------------------------------------------------------------------------
+#
+# The file system of this machine, as a Store. Files are read with pread(2); storage.open_file says why not mapped.
+
+_NAMES = 1_000  # of a folder that a misspelt name is held against
+
+
+class LocalStore(Store):
+    """The file system of this machine."""
+
+    is_local = True
+
+    def same(self, other: Store) -> bool:
+        """Whether the other is local too: there is one local file system."""
+        return other.is_local
+
+    def real(self, path: str) -> str:
+        """The path that links lead to."""
+        return os.path.realpath(path)
+
+    def absolute(self, path: str) -> str:
+        """The path from the root."""
+        return os.path.abspath(path)
+
+    def names(self, at: Location) -> tuple[str, ...]:
+        """The path from the root, and the one that links lead to."""
+        return os.path.abspath(at.path), os.path.realpath(at.path)
+
+    def folders(self, at: Location) -> list[Location]:
+        """By its name, and by where links lead; one folder if they are the same."""
+        return [Location(path) for path in dict.fromkeys(map(os.path.dirname, self.names(at)))]
+
+    def chain(self, folder: Location) -> list[Location]:
+        """The folder, and each above it up to the root."""
+        paths = [os.path.abspath(folder.path)]
+        while (above_it := os.path.dirname(paths[-1])) != paths[-1]:
+            paths.append(above_it)
+        return [Location(path) for path in paths]
+
+    def open(self, at: Location, pin: bool) -> Handle:
+        """Open the file by its descriptor; `pin` costs nothing here."""
+        return at.opened.pop() if at.opened else _LocalFile(at)
+
+    def version(self, at: Location) -> object:
+        """Size, times, inode and device."""
+        return LocalToken.of(os.stat(at.path))
+
+    def size_before_append(self, at: Location, file: Handle) -> tuple[int, int] | None:
+        """By the journal beside it, if that speaks of this very file."""
+        if file.fd is None:
+            return None
+        found = os.fstat(file.fd)
+        try:
+            opened = open_journal(os.path.realpath(at.path), found)
+        except OSError:
+            return None
+        try:
+            journal = Journal.decode(os.pread(opened, HEADER_BYTES, 0))
+        finally:
+            os.close(opened)
+        if journal is None or found.st_ino != journal.inode:
+            return None
+        torn = 0 <= found.st_size - journal.old_size <= journal.tail_length  # all of it, where a power cut left zeros
+        return (journal.old_size, journal.footer_crc32) if torn else None
+
+    def renew(self, file: Handle) -> bool:
+        """By its size and times; another file that has taken its place is none of this."""
+        return isinstance(file, _LocalFile) and file.renew()
+
+    def kinds(self, paths: Sequence[str]) -> list[Kind]:
+        """By stat; a link that leads nowhere is a file, as opening it says what is wrong."""
+        return [False if os.path.isdir(path) else True if os.path.lexists(path) else None for path in paths]
+
+    def names_in(self, folder: str) -> list[str]:
+        """By listing the folder."""
+        try:
+            return os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def start_of(self, path: str, most: int) -> bytes:
+        """Read from a regular file; a pipe is not waited for."""
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe waits
+            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+
+    def size(self, path: str) -> int | None:
+        """By stat."""
+        try:
+            return -1 if os.path.isdir(path) else os.stat(path).st_size
+        except FileNotFoundError:
+            return None
+
+    def entries(self, folder: str) -> Iterator[tuple[str, int]]:
+        """By scanning the folder."""
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield entry.name, -1
+                    elif entry.is_file():  # a link to a folder may lead in circles
+                        yield entry.name, entry.stat().st_size
+                except FileNotFoundError:  # gone meanwhile, or a link to nothing
+                    continue
+
+
+class _LocalFile:
+    pinned = True
+
+    def __init__(self, at: Location) -> None:
+        # A pipe would make us wait for its other end.
+        self.fd: int | None = os.open(at.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._opened = os.fstat(self.fd)
+        if not stat.S_ISREG(self._opened.st_mode):
+            self.close()
+            raise StorageError(at, "is not a regular file")
+        self.size = self._opened.st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        assert self.fd is not None
+        parts: list[bytes] = []
+        while length:
+            part = os.pread(self.fd, length, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def version(self) -> LocalToken:
+        return LocalToken.of(self._opened)
+
+    def facts(self) -> Kept | None:
+        with suppress(OSError):
+            return None if self.fd is None else self.version().facts(self.fd)
+        return None
+
+    def lasting(self, wait: bool) -> Kept | None:
+        with suppress(OSError):
+            return None if self.fd is None else self.version().lasting(self.fd, wait)
+        return None
+
+    def renew(self) -> bool:
+        assert self.fd is not None
+        before, self._opened = self.version(), os.fstat(self.fd)
+        self.size = self._opened.st_size
+        return self.version() != before
+
+    def etag(self) -> None:
+        return None
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def journal_path(path: str) -> str:
+    """The path of the journal beside a file of this path."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, journal_name(name))
+
+
+def open_journal(path: str, data: os.stat_result) -> int:
+    """Open the journal beside a file of this path, if there is one to believe.
+
+    data  the stat of the file
+    It has to be a regular file, and in a folder where only owners may rename theirs (the sticky bit, as /tmp has it)
+    one of this user, of root or of the file's owner. Elsewhere who can put a journal there can replace the data file.
+    Raises FileNotFoundError where there is none to believe, OSError.
+    """
+    journal, folder = journal_path(path), os.path.dirname(path)
+    trusted = {0, data.st_uid, os.geteuid()} if hasattr(os, "geteuid") else set()
+
+    def believed(found: os.stat_result) -> bool:
+        ours = not trusted or found.st_uid in trusted or not os.stat(folder).st_mode & stat.S_ISVTX
+        return stat.S_ISREG(found.st_mode) and ours
+
+    if believed(os.lstat(journal)):
+        # What comes there meanwhile is no link to be followed, and no pipe to be waited for.
+        fd = os.open(journal, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        if believed(os.fstat(fd)):
+            return fd
+        os.close(fd)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), journal)
+
+
+def near_names(path: str) -> str:
+    """What lies where a path that is not there would lie, as the end of a message; empty where nothing is like it."""
+    folder, name = os.path.split(path.rstrip("/"))
+    try:
+        with os.scandir(folder or ".") as entries:
+            there = [entry.name for entry in islice(entries, _NAMES) if entry.name.isprintable()]
+    except OSError:
+        return ""
+    stems = {os.path.splitext(one)[0]: one for one in there}
+    near = [stems[one] for one in difflib.get_close_matches(os.path.splitext(name)[0], stems, 3)]
+    return f"; near names: {', '.join(os.path.join(folder, one) for one in near)}" if near else ""

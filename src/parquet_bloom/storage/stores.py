@@ -5,21 +5,195 @@
     |    |      path; %20 and the like are decoded, and encoded again where people are told
     scheme, authority -> one Store for all URIs of a call that have them in common
 
-What lies on it is asked of the Store: storage.local_store, storage.remote_store.
+What lies on it is asked of the Store: storage.store, storage.stores.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, first_line
-from parquet_bloom.storage.local_store import LocalStore
-from parquet_bloom.storage.remote import Location, arrow_filesystem, fsspec_of, storage_error
-from parquet_bloom.storage.remote_store import RemoteStore
+from parquet_bloom.storage.remote import Handle, Location, arrow_filesystem, fsspec_of, open_remote, storage_error
 from parquet_bloom.storage.shown import without_secret
-from parquet_bloom.storage.store import Store
+from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
+
+# --- stores: other file systems -------------------------------------------------------------------
+#
+# A file system of pyarrow, or of fsspec behind pyarrow, as a Store that sends as few requests as it can.
+
+
+class RemoteStore(Store):
+    """A file system of pyarrow, or of fsspec behind pyarrow's interface."""
+
+    is_local = False
+
+    def same(self, other: Store) -> bool:
+        """Whether pyarrow calls the file systems equal."""
+        if other.is_local:
+            return False
+        return bool(self.filesystem is other.filesystem or self.filesystem.equals(other.filesystem))
+
+    def real(self, path: str) -> str:
+        """The path: there are no links that we could follow."""
+        return path
+
+    def absolute(self, path: str) -> str:
+        """The path: there is no working folder."""
+        return path
+
+    def names(self, at: Location) -> tuple[str, ...]:
+        """What people call it."""
+        return (str(at).rstrip("/"),)
+
+    def folders(self, at: Location) -> list[Location]:
+        """The one that its path names."""
+        above = posixpath.dirname(at.path.rstrip("/"))
+        if above in ("", at.path):
+            return []
+        return [Location(above, at.filesystem, str(at).rstrip("/").rpartition("/")[0] or "/")]
+
+    def chain(self, folder: Location) -> list[Location]:
+        """The folder, and each above it in its path."""
+        above = self.folders(folder)
+        return [folder, *(self.chain(above[0]) if above else [])]
+
+    def open(self, at: Location, pin: bool) -> Handle:
+        """Open the file with one request, or with two for a version where `pin` is set."""
+        return open_remote(at, pin)
+
+    def version(self, at: Location) -> object:
+        """What the store tells of the file when it is opened."""
+        try:
+            file = open_remote(at, pin=True)
+        except Exception as error:
+            raise storage_error(at, error) from error
+        try:
+            return file.version()
+        finally:
+            file.close()
+
+    def kinds(self, paths: Sequence[str]) -> list[Kind]:
+        """Asked for all at once; one by one if that fails, so that each has an error of its own."""
+        from pyarrow import fs
+
+        try:
+            infos = self.filesystem.get_file_info(list(paths))
+        except Exception as error:
+            if len(paths) == 1:
+                return [storage_error(self.location(paths[0]), error)]
+            return [self.kinds([path])[0] for path in paths]
+        return [None if info.type == fs.FileType.NotFound else bool(info.is_file) for info in infos]
+
+    def names_in(self, folder: str) -> list[str]:
+        """By one listing of a level."""
+        from pyarrow import fs
+
+        try:
+            infos = self.filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [info.base_name for info in infos if info.is_file]
+
+    def start_of(self, path: str, most: int) -> bytes:
+        """By a stream, of which no more is read."""
+        with self.filesystem.open_input_stream(path, compression=None) as stream:
+            data: bytes = stream.read(most)
+        return data
+
+    def size(self, path: str) -> int | None:
+        """By asking for its description."""
+        from pyarrow import fs
+
+        try:
+            info = self.filesystem.get_file_info(path)
+        except FileNotFoundError:
+            return None
+        if info.type == fs.FileType.NotFound:
+            return None
+        return -1 if info.type == fs.FileType.Directory else int(info.size or 0)
+
+    def entries(self, folder: str) -> Iterator[tuple[str, int]]:
+        """By one listing of a level."""
+        from pyarrow import fs
+
+        for info in sorted(self._infos(folder, False), key=lambda info: str(info.path)):
+            yield posixpath.basename(info.path), -1 if info.type == fs.FileType.Directory else int(info.size)
+
+    def list_folder(self, folder: str, recursive: bool = True) -> list[tuple[str, bool]]:
+        """All (path, is a file) below a folder. Raises StorageError."""
+        try:
+            infos = self._infos(folder, recursive)
+        except Exception as error:
+            raise storage_error(self.location(folder), error) from error
+        return sorted((info.path, info.is_file) for info in infos)
+
+    def _infos(self, folder: str, recursive: bool) -> list[Any]:
+        """The FileInfos of what lies in a folder.
+
+        On Google's storage folders are names only, and GcsFileSystem leaves out those that no object
+        marks (apache/arrow#35993), unless it lists recursively, which is what it does in any case.
+        docs/architecture.md, "Workarounds", says when this can go.
+        """
+        from pyarrow import fs
+
+        if recursive or self.filesystem.type_name != "gcs":
+            return list(self.filesystem.get_file_info(fs.FileSelector(folder, recursive=recursive)))
+        base = folder.rstrip("/") + "/"
+        found: dict[tuple[str, bool], Any] = {}
+        for info in self.filesystem.get_file_info(fs.FileSelector(folder, recursive=True)):
+            name, deeper, _ = info.path.removeprefix(base).partition("/")
+            if deeper:
+                info = fs.FileInfo(base + name, fs.FileType.Directory)
+            found.setdefault((name, info.type == fs.FileType.Directory), info)
+        return list(found.values())
+
+    def match(self, pattern: str, seen: Seen) -> tuple[str, list[str]]:
+        """The fixed part of a pattern, and the files that fit it or lie in folders that do.
+
+        seen  is shown each listing: the store and folder, what list_folder gave, whether of all below
+        """
+        parts = pattern.split("/")
+        first = next(i for i, part in enumerate(parts) if set(part) & GLOB)
+        root, wanted = "/".join(parts[:first]), [part for part in parts[first:] if part]
+        recursive = len(wanted) > 1 or "**" in wanted
+        hidden = any(part.startswith("_") for part in wanted)  # asked for
+        found = []
+        entries = self.list_folder(root, recursive)
+        seen(self, root, entries, recursive)
+        for path, is_file in entries:
+            names = path.removeprefix(root).strip("/").split("/")
+            if not hidden and any(name.startswith("_") for name in names):
+                continue
+            if not is_file:
+                if not recursive and _fits(names, wanted):
+                    inside = self.list_folder(path)
+                    seen(self, path, inside, True)
+                    found += [p for p, f in inside if f and is_data(p.removeprefix(path).strip("/"))]
+            elif _fits(names, wanted) or any(
+                _fits(names[:n], wanted) and is_data("/".join(names[n:])) for n in range(1, len(names))
+            ):
+                found.append(path)
+        return root, found
+
+
+def _fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    if not wanted:
+        return not names
+    if wanted[0] == "**":
+        if _fits(names, wanted[1:]):
+            return True
+        return bool(names) and not names[0].startswith(".") and _fits(names[1:], wanted)
+    if not names or (names[0].startswith(".") and not wanted[0].startswith(".")):
+        return False
+    return fnmatchcase(names[0], wanted[0]) and _fits(names[1:], wanted[1:])
+
+
+# --- which store a name is on ---------------------------------------------------------------------
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?#]*)([^?]*)(?:\?(.*))?", re.DOTALL)
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)

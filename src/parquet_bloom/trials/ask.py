@@ -16,21 +16,23 @@ from pathlib import Path
 import pyarrow as pa
 
 from parquet_bloom.errors import RequestError, parameter
-from parquet_bloom.facts.advice import ENGINES, Engine, version_of
 from parquet_bloom.facts.known import (
     ALL,
     CANNOT_ASK,
+    ENGINES,
     KINDS,
     MEASURED,
     NOT_USED,
     READS,
     STORED,
     USED,
+    Engine,
     EngineFacts,
     facts_of,
     hazards,
     known,
     questions_of,
+    version_of,
 )
 from parquet_bloom.source.results import Printed, table_of
 from parquet_bloom.trials import samples

@@ -22,8 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from parquet_bloom.change import add_filters, remove_filters
 from parquet_bloom.errors import RequestError, first_line, parameter
-from parquet_bloom.facts.advice import Engine
-from parquet_bloom.facts.known import OURS
+from parquet_bloom.facts.known import OURS, Engine
 from parquet_bloom.filters.inspect import FileInfo, inspect
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.sql import ShortenedText, parsed, split
@@ -34,7 +33,7 @@ from parquet_bloom.storage.paths import locate
 from parquet_bloom.trials.ask import installed_engines
 from parquet_bloom.trials.process import EngineError, EngineProcess
 
-# --- translated -----------------------------------------------------------------------------------
+# --- a query in each engine's SQL -----------------------------------------------------------------
 #
 # A predicate in our SQL -> the same in an engine's: quoted names, fields of structs, what a list holds.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from parquet_bloom.facts.advice import Engine
+from parquet_bloom.facts.known import Engine
 from parquet_bloom.storage.child_process import ChildProcess
 
 

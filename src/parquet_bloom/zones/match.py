@@ -30,7 +30,7 @@ from parquet_bloom.zones.reader import lance_errors, pylance
 from parquet_bloom.zones.sources import content_of, is_lance, lance_identity
 from parquet_bloom.zones.stretches import Cover
 
-# --- roots ----------------------------------------------------------------------------------------
+# --- where the data of an index lie ---------------------------------------------------------------
 #
 # Which data an index may open: files below a root that its user named, and nothing else.
 #
@@ -131,7 +131,7 @@ def _plain(path: str) -> bool:
     return bool(path) and not set(path.split("/")) & {"", ".", ".."} and "\0" not in path
 
 
-# --- match ----------------------------------------------------------------------------------------
+# --- indexes and their data -----------------------------------------------------------------------
 
 logger = logging.getLogger("parquet_bloom")
 _told: set[str] = set()  # indexes
@@ -230,7 +230,7 @@ def _kind_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
     return field.type
 
 
-# --- is it still so -------------------------------------------------------------------------------
+# --- data as they were ----------------------------------------------------------------------------
 
 
 def numbers_of(file: ZoneFile, found: Sequence[DataFile]) -> dict[DataFile, int]:

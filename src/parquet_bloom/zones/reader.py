@@ -148,7 +148,7 @@ class LanceReader:
         return pylance().file.LanceFileReader(self.path, columns=None if columns is None else list(columns))
 
 
-# --- process --------------------------------------------------------------------------------------
+# --- pylance in a process of its own --------------------------------------------------------------
 #
 # Zone indexes that nobody vouches for, read by a process of their own.
 #

@@ -35,18 +35,17 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.walked import elements_to
 from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.outcomes import TRUE
-from parquet_bloom.search.evidence import INDEX
+from parquet_bloom.search.evidence import INDEX, partition_value
 from parquet_bloom.search.layouts import FORMAT
 from parquet_bloom.search.options import SearchOptions
 from parquet_bloom.search.scan import Scan
 from parquet_bloom.search.search import FileResult, open_groups
 from parquet_bloom.search.source_rows import FilePart, FileRows
-from parquet_bloom.source.hive import partition_value
 from parquet_bloom.storage.open_file import OpenFile, Range
 from parquet_bloom.zones.match import check_content, cover_of, find_indexes, numbers_of
 from parquet_bloom.zones.stretches import Cover, Stretches, ZoneEvidence
 
-# --- pages ----------------------------------------------------------------------------------------
+# --- reading by pages -----------------------------------------------------------------------------
 #
 # Some rows of a row group from only the pages that hold them.
 #
@@ -271,7 +270,7 @@ def _cut(column: pa.ChunkedArray, held: NDArray[np.int64], ranges: RowRanges) ->
     return parts
 
 
-# --- scan -----------------------------------------------------------------------------------------
+# --- a scan with indexes --------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ from parquet_bloom.storage.stores import store_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.zones.reader import lance_errors, pylance
 
-# --- files ----------------------------------------------------------------------------------------
+# --- files that are indexed -----------------------------------------------------------------------
 #
 # The Parquet files that an index is of: those that were named, or the live ones of a table.
 
@@ -82,7 +82,7 @@ def _check_names(snapshot: Snapshot) -> None:
             raise RequestError(f"{file}: {reason}; rewrite it through the table first")
 
 
-# --- sources --------------------------------------------------------------------------------------
+# --- data of an index -----------------------------------------------------------------------------
 
 BATCH_ROWS = 1 << 16
 

@@ -130,7 +130,7 @@ class Format(Protocol):
         """
 
 
-# --- filter ---------------------------------------------------------------------------------------
+# --- a filter that answers ------------------------------------------------------------------------
 #
 # What a filter is to those who read one, once its bytes are in memory.
 #

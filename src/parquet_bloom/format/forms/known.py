@@ -184,7 +184,7 @@ PARQUET_41_EARLY = _of_2018("parquet-41-early", parquet_41.early_header)
 PARQUET_41_RAW = _of_2018("parquet-41-raw", parquet_41.raw_header)
 
 
-# --- k probe --------------------------------------------------------------------------------------
+# --- the form of 2015 -----------------------------------------------------------------------------
 #
 # `statistics`: the form of the 2015 draft, built for as many distinct values as there are; it lies in the footer.
 
@@ -285,7 +285,7 @@ def _distinct(held: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     return found
 
 
-# --- known ----------------------------------------------------------------------------------------
+# --- all forms ------------------------------------------------------------------------------------
 #
 # Every form this package writes, by its name.
 

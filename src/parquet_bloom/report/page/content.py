@@ -32,7 +32,7 @@ from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.table_folders import RAW_FILES
 from parquet_bloom.trials.ask import EnginesReport, engines
 
-# --- heat -----------------------------------------------------------------------------------------
+# --- filters by column and row group --------------------------------------------------------------
 #
 # The filters of a file by column and row group, binned; and where each lies between size and rate.
 
@@ -163,7 +163,7 @@ def points_of(file: FileInfo) -> tuple[list[Point], int]:
     return points, len(file.filters) - places.total()
 
 
-# --- layout ---------------------------------------------------------------------------------------
+# --- where filters lie ----------------------------------------------------------------------------
 #
 # Where the bytes of a file lie: column chunks, filters, page indexes, footer, as spans that follow each other.
 
@@ -262,7 +262,7 @@ def _without_gaps(spans: Integers, size: int, indexes: Integers) -> Integers:
     return ordered
 
 
-# --- gather ---------------------------------------------------------------------------------------
+# --- all that a page shows ------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

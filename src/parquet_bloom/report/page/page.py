@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Unpack
 from xml.etree.ElementTree import Element
@@ -31,14 +32,39 @@ from parquet_bloom.report.page.markup import (
 )
 from parquet_bloom.report.page.sections import paragraph, section
 from parquet_bloom.report.text import plural, size
-from parquet_bloom.report.written import ReportPage
 from parquet_bloom.search.check import totals
-from parquet_bloom.source.results import plain
+from parquet_bloom.source.results import Printed, plain
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import ProgressCallback
 from parquet_bloom.trials.ask import EngineInfo
 
-# --- engines --------------------------------------------------------------------------------------
+# --- the report on a page -------------------------------------------------------------------------
+#
+# What `write_report` wrote, as a value.
+
+
+@dataclass(slots=True, repr=False)
+class ReportPage(Printed):
+    """A page that was written.
+
+    path, bytes  of the page
+    files        that it is about; `drawn`: the one of them that its pictures show, the largest
+    advised      columns that should have filters
+    skipped      of the predicate's `row_groups`, how many are skipped; None without a predicate
+    """
+
+    path: str
+    bytes: int
+    files: int
+    drawn: str
+    advised: list[str] = field(default_factory=list)
+    row_groups: int | None = None
+    skipped: int | None = None
+    failed: list[FailedFile] = field(default_factory=list)
+
+
+# --- which engine uses filters --------------------------------------------------------------------
 #
 # The part of a page that tells which engine uses filters on this data set's columns, and on which types.
 
@@ -176,7 +202,7 @@ def data_of(content: Content) -> dict[str, Any]:
     return found
 
 
-# --- write ----------------------------------------------------------------------------------------
+# --- write_report ---------------------------------------------------------------------------------
 #
 # `write_report`: a page about files and their filters, as a new file.
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.snapshot import Field, FileBounds, LeafPath
-from parquet_bloom.tables.delta.actions import Add
+from parquet_bloom.tables.delta.log import Add
 
 # --- schema ---------------------------------------------------------------------------------------
 #

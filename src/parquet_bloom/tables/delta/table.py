@@ -18,15 +18,25 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import ConflictError, DamagedFileError, FilterFormatError, RequestError, TableFormatError
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import FilterCommit, History, Identities, Version, filter_commit
-from parquet_bloom.source.roots import ORDINARY, Roots, TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
+from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, first_name, new_name
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import Stores, store_of
 from parquet_bloom.tables.deletion_vector import AROUND, framed, positions
-from parquet_bloom.tables.delta.actions import Actions, Add, State, Vector, read_checkpoint, read_commits, replay
 from parquet_bloom.tables.delta.commit import check_log, commit, deltalake, named, opened, respelled
-from parquet_bloom.tables.delta.log_files import LogFiles, TableFolder
+from parquet_bloom.tables.delta.log import (
+    Actions,
+    Add,
+    LogFiles,
+    State,
+    TableFolder,
+    Vector,
+    read_checkpoint,
+    read_commits,
+    replay,
+)
 from parquet_bloom.tables.delta.statistics import Bounds, Schema, constants_of, read_schema, rows_of
 
 # --- deletion vectors -----------------------------------------------------------------------------
@@ -186,7 +196,7 @@ def writer_features(protocol: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for since, names in _WRITER_OF.items() if since <= version for name in names)
 
 
-# --- history --------------------------------------------------------------------------------------
+# --- commits of the past --------------------------------------------------------------------------
 #
 # When the files of a version came, as far back as the log reaches.
 #
@@ -256,7 +266,7 @@ class _Past:
         return found
 
 
-# --- ways -----------------------------------------------------------------------------------------
+# --- new versions of files ------------------------------------------------------------------------
 #
 # How a file of a Delta table may get a new version: what deltalake can commit, and what the protocol asks of a
 # commit.
@@ -326,7 +336,7 @@ def _refusal(folder: TableFolder, add: Add, at: Location) -> str:
     return ""
 
 
-# --- table ----------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def open_delta(where: str, version: str | None, filesystem: Any = None, access: TableAccess = ORDINARY) -> DeltaTable:

@@ -29,7 +29,7 @@ from parquet_bloom.format.literals import Instant, Literal, TimeOfDay, day_numbe
 from parquet_bloom.source.snapshot import Field, LeafPath
 from parquet_bloom.tables.ducklake.catalog import NUMBER, TEXT, Queries
 
-# --- types ----------------------------------------------------------------------------------------
+# --- DuckLake's types as Arrow's ------------------------------------------------------------------
 #
 # DuckLake's types, and values as the catalog writes them: as text, the way that DuckDB casts them to VARCHAR.
 #
@@ -188,7 +188,7 @@ def scalar_of(text: str | None, name: str, kind: pa.DataType) -> pa.Scalar | Non
         return None
 
 
-# --- columns --------------------------------------------------------------------------------------
+# --- columns and leaves ---------------------------------------------------------------------------
 
 _ABSENT = "\0"  # no file has a column of this name
 _GROUPS: dict[str, LeafPath] = {"struct": (), "list": ("list",), "map": ("key_value",)}  # between column and children

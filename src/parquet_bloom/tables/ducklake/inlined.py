@@ -28,7 +28,7 @@ from parquet_bloom.tables.ducklake.catalog import LIVE, NUMBER, TEXT, Queries
 from parquet_bloom.tables.ducklake.columns import Columns, columns_of, sql_type
 from parquet_bloom.tables.ducklake.databases import DuckDatabase, confined, new_folder
 
-# --- in memory ------------------------------------------------------------------------------------
+# --- Parquet files in memory ----------------------------------------------------------------------
 #
 # A file whose bytes are in memory, as a file system of pyarrow's that holds this one file and nothing else.
 
@@ -79,7 +79,7 @@ class OneFile(fs.FileSystemHandler):
     move = copy_file = open_output_stream = open_append_stream = _refused
 
 
-# --- inlined --------------------------------------------------------------------------------------
+# --- rows of the catalog --------------------------------------------------------------------------
 
 _OWN = ["row_id", "begin_snapshot", "end_snapshot"]
 _ADVICE = "CALL ducklake_flush_inlined_data(...) in DuckDB writes them to files"

@@ -38,7 +38,7 @@ from parquet_bloom.tables.ducklake.evidence import (
 )
 from parquet_bloom.tables.ducklake.inlined import inlined_files
 
-# --- deletes --------------------------------------------------------------------------------------
+# --- deleted rows ---------------------------------------------------------------------------------
 #
 # The rows of one data file that a DuckLake table has deleted at one snapshot, by position in the file.
 #
@@ -153,7 +153,7 @@ def _numbers(at: Location, column: pa.ChunkedArray) -> NDArray[np.int64]:
     return numbers
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- a table at one snapshot ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from parquet_bloom.errors import (
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.format.schema import split_path
 from parquet_bloom.source.history import History
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, beside, new_place
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.storage.stores import store_of

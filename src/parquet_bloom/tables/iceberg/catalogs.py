@@ -34,7 +34,7 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.storage.shown import without_secret
 
-# --- strangers ------------------------------------------------------------------------------------
+# --- refused settings of a catalog ----------------------------------------------------------------
 #
 # Keeps pyiceberg from obeying a table's metadata: they are a stranger's words, the catalog is the caller's.
 #

@@ -38,17 +38,17 @@ from parquet_bloom.errors import (
     UnknownCommitError,
     first_line,
 )
-from parquet_bloom.source.roots import Roots, TableAccess
+from parquet_bloom.source.names import TableAccess
+from parquet_bloom.source.roots import Roots
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, beside
 from parquet_bloom.storage.remote import side_by_side, storage_error
 from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, telling
-from parquet_bloom.tables.iceberg.deletes import first_named
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
-from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of
+from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of, first_named
 
-# --- producer -------------------------------------------------------------------------------------
+# --- a snapshot with other files ------------------------------------------------------------------
 #
 # A snapshot of operation `replace`, as pyiceberg 0.12 lets one be made: by subclassing what it calls private.
 #
@@ -297,7 +297,7 @@ def _file_like(old: DataFile, changes: Mapping[int, Any]) -> DataFile:
     return file
 
 
-# --- commits --------------------------------------------------------------------------------------
+# --- the commit -----------------------------------------------------------------------------------
 
 _MOST_VERSION = 2
 _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}

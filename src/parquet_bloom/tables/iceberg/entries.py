@@ -39,7 +39,7 @@ from pyiceberg.typedef import StructProtocol
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.storage.remote import side_by_side
 
-# --- avro -----------------------------------------------------------------------------------------
+# --- Avro files -----------------------------------------------------------------------------------
 #
 # Avro files of an Iceberg log, whose lengths may be lies: no read leaves the bytes of its block.
 #
@@ -168,7 +168,7 @@ class BoundedFile(AvroFile[D]):
         return records
 
 
-# --- entries --------------------------------------------------------------------------------------
+# --- entries of manifests -------------------------------------------------------------------------
 
 _REFERENCED, _OFFSET, _SIZE = 17, 18, 19  # positions in a DataFile of format version 3
 

@@ -17,18 +17,18 @@ from parquet_bloom.errors import TableFormatError
 from parquet_bloom.kernels.split_block import MIN_BYTES
 from parquet_bloom.source.columns import identities
 from parquet_bloom.source.history import History, Version, filter_commit
-from parquet_bloom.source.roots import TableAccess
+from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, new_place
 from parquet_bloom.storage.remote import Location
 from parquet_bloom.tables.iceberg.catalogs import find_catalog, refresh, released, snapshot_of, split_name, telling
 from parquet_bloom.tables.iceberg.commits import commit, ways_of
-from parquet_bloom.tables.iceberg.deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.entries import Entries, Entry, read_entries
 from parquet_bloom.tables.iceberg.evidence import FileMetrics, evidence_of, narrowest_cut, parts_of
 from parquet_bloom.tables.iceberg.files import Files
+from parquet_bloom.tables.iceberg.row_deletes import DeleteIndex
 from parquet_bloom.tables.iceberg.schema import Column, Named, columns_of, fields_of
 
-# --- history --------------------------------------------------------------------------------------
+# --- commits of the past --------------------------------------------------------------------------
 #
 # When the files of a snapshot came: an entry has the number of the commit that added it, whether or not that expired.
 #
@@ -66,7 +66,7 @@ def read_history(log: IcebergLog, snapshot: Snapshot) -> History:
     return History(came, rows_since, came, commits[::-1], grows=True)
 
 
-# --- opened ---------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 _EMPTY = "-1"  # the version of a table without snapshots, as its metadata have it
 _ENGINES = "spark", "flink"

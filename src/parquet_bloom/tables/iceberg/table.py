@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquet_bloom.errors import RequestError
 from parquet_bloom.extras import SQL_CATALOG, to_install
-from parquet_bloom.source.roots import ORDINARY, TableAccess
+from parquet_bloom.source.names import ORDINARY, TableAccess
 from parquet_bloom.source.snapshot import Table
 
 
