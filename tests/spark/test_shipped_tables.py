@@ -23,7 +23,7 @@ from parquet_bloom.search.options import Options
 from parquet_bloom.search.search import as_predicate
 from parquet_bloom.source.snapshot import Field, FileBounds, Snapshot, TableFile
 from parquet_bloom.spark import jobs
-from parquet_bloom.spark.work import SentFiles, bare, by_log, received, sent, sent_table
+from parquet_bloom.spark.work import SentFiles, by_log, receive, send, send_table, sent_file
 from parquet_bloom.storage.open_file import OpenFile
 
 
@@ -31,8 +31,8 @@ def shipped(
     snapshot: Snapshot, files: list[tuple[TableFile, int]], schema: pa.Schema, rows_of: Callable[..., Any]
 ) -> list[dict[str, Any]]:
     """The rows of the schema that tasks of two files each give."""
-    opener = pickle.loads(pickle.dumps(SentFiles(sent_table(snapshot))))
-    parts = [{"file": sent(bare(file, outcome), snapshot)} for file, outcome in files]
+    opener = pickle.loads(pickle.dumps(SentFiles(send_table(snapshot))))
+    parts = [{"file": send(sent_file(file, outcome), snapshot)} for file, outcome in files]
     found: list[dict[str, Any]] = []
     for at in range(0, len(parts), 2):
         rows = list(jobs.rows_of_task(iter(parts[at : at + 2]), opener, rows_of, 2))
@@ -44,7 +44,7 @@ def searched(snapshot: Snapshot, predicate: Any, schema: pa.Schema, rows_of: Any
     """The rows of files that the log leaves, and the other files."""
     tree, options = as_predicate(predicate), Options("largest")
     left, excluded = by_log(snapshot, tree, options)
-    search = partial(jobs.searched, predicate=tree, options=options, rows_of=rows_of)
+    search = partial(jobs.search_rows, predicate=tree, options=options, rows_of=rows_of)
     return shipped(snapshot, left, schema, search), excluded
 
 
@@ -58,10 +58,10 @@ def check_table(seed: int, folder: Path, predicates: int) -> None:
         tree = a_tree(table, rng)
         local = parquet_bloom.check(snapshot, tree, nan="largest")
         wanted = [{**one._asdict(), "outcome": one.outcome.names, "error": None} for one in local]
-        found, excluded = searched(snapshot, tree, jobs.CHECKED, jobs.verdicts)
+        found, excluded = searched(snapshot, tree, jobs.CHECKED, jobs.verdict_rows)
         assert found == wanted, f"seed {seed}, predicate {nth}: {tree}"
         assert [one.path for one in excluded] == [one.path for one in local.excluded]
-        found, _ = searched(snapshot, tree, jobs.PRUNED, jobs.kept)
+        found, _ = searched(snapshot, tree, jobs.PRUNED, jobs.kept_rows)
         left = {
             v.path: [w.row_group for w in local if w.path == v.path and not w.skipped] for v in local if not v.skipped
         }
@@ -70,7 +70,7 @@ def check_table(seed: int, folder: Path, predicates: int) -> None:
         assert {row["path"] for row in found if row["has_deletes"]} == deleted & set(left)
     for schema, function in ((jobs.INSPECTED, parquet_bloom.inspect), (jobs.VERIFIED, parquet_bloom.verify)):
         files = [(file, ANY) for file in snapshot.files]
-        found = shipped(snapshot, files, schema, partial(jobs.filters_of, function=function, schema=schema))
+        found = shipped(snapshot, files, schema, partial(jobs.filter_rows, function=function, schema=schema))
         there = [(one.path, f.row_group, f.column) for one in function(snapshot).files for f in one.filters]
         assert [(row["path"], row["row_group"], row["column"]) for row in found] == there, seed
 
@@ -90,11 +90,11 @@ def test_the_log_excludes_files_and_vouches_for_no_row(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array(range(10, 20), pa.int64())}), path, write_statistics=False)
     file = TableFile(str(path), bounds={("n",): FileBounds(10, 19, 0)})
     snapshot: Any = Snapshot("delta:made", "0", (Field("n", pa.int64()),), False, [file])
-    [[found], _] = searched(snapshot, "n > 5", jobs.CHECKED, jobs.verdicts)
+    [[found], _] = searched(snapshot, "n > 5", jobs.CHECKED, jobs.verdict_rows)
     [local] = parquet_bloom.check(snapshot, "n > 5", nan="largest")
     everything = ["TRUE", "FALSE", "NULL"]
     assert found["outcome"] == local.outcome.names == everything, "the file has no bounds of its own to vouch for rows"
-    found, excluded = searched(snapshot, "n > 19", jobs.CHECKED, jobs.verdicts)
+    found, excluded = searched(snapshot, "n > 19", jobs.CHECKED, jobs.verdict_rows)
     assert (found, len(excluded)) == ([], 1)
 
 
@@ -103,10 +103,10 @@ def test_the_file_system_of_a_table_travels_once(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"far away")
     files = [TableFile("a.bin", there, "x://a.bin"), TableFile("a.bin", there, "x://a.bin")]
     snapshot = Snapshot("delta:x://", "0", (Field("id", pa.int64()),), False, list(files), {}, there)
-    parts = [sent(bare(file, ANY), snapshot) for file in files]
+    parts = [send(sent_file(file, ANY), snapshot) for file in files]
     assert all(str(tmp_path).encode() not in data for data in parts), "each file's bytes name no file system"
-    table = pickle.loads(sent_table(snapshot))
-    got = [received(data, table).file for data in parts]
+    table = pickle.loads(send_table(snapshot))
+    got = [receive(data, table).file for data in parts]
     assert got[0].filesystem is got[1].filesystem is table.filesystem
     with OpenFile(got[0]) as source:
         assert (source.path, source.read(0, 8)) == ("x://a.bin", b"far away")
@@ -116,5 +116,5 @@ def test_a_relative_path_is_one_of_the_driver(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     file = TableFile("lake/a.parquet")
     snapshot = Snapshot("delta:lake", "0", (Field("id", pa.int64()),), False, [file])
-    got = received(sent(bare(file, ANY), snapshot), snapshot).file
+    got = receive(send(sent_file(file, ANY), snapshot), snapshot).file
     assert (os.fspath(got), str(got)) == (str(tmp_path / "lake/a.parquet"), "lake/a.parquet")

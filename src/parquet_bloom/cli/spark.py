@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from parquet_bloom.options import Form, SparkAddOptions
 
 
-# --- spark ----------------------------------------------------------------------------------------
-
 _SHOWN = 5  # failed files that are named; --report FILE has them all
 
 

@@ -289,6 +289,8 @@ def prune(spark: Any, paths: tuple[str, ...], predicate: str, range_values: int,
 
 
 # --- rows of the files, and their index -----------------------------------------------------------
+#
+# Commands that print something else than rows of a report.
 
 
 @click.command("read", cls=Command)

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 # --- the call -------------------------------------------------------------------------------------
 #
-# What is asked, checked before any job; then files, or a table.
+# The request, checked before any job; then files, or a table.
 
 REPORT = pa.schema(
     [
@@ -148,30 +148,30 @@ def add_filters(
     runs, so that some files have no row.
     """
     refuse_unknown("add_filters", options, SparkAddOptions)
-    named = paths_of(paths)
+    names = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
-    asked: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
+    wanted: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
     access = TableAccess.asked(options, written.force)
-    source = CallSource(named, None, options.get("raw_files", False), access)
+    source = CallSource(names, None, options.get("raw_files", False), access)
     commits = committing("add", source, output, options, written)
     if commits is None:
-        asked["in_place"] = output is None
+        wanted["in_place"] = output is None
     else:
         check_placement(options.get("placement"), commits)
-    request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **asked)
+    request = Request.checked(columns=columns, exclude=exclude, form=form, fpp=fpp, cached=False, **wanted)
     if commits is not None and source.table_name is not None:
         rows, _ = add_to_table(spark, open_table(source.table_name, access), request, commits, progress)
         return _as_report(spark, rows, progress)
     new = None if output is None else path_text(output, "output")
-    where = storages(spark, named, new)
-    named = [where.absolute(path) for path in named]
+    where = storages(spark, names, new)
+    names = [where.absolute(path) for path in names]
     job = tasks.Job(where, request, None if new is None else where.absolute(new))
     tables = look_before(new is not None, source.raw_files, written.force)
-    _check_places(named, job.output, written, where, tables or Tables())
+    _check_places(names, job.output, written, where, tables or Tables())
     if tables is not None:
-        find_tables(spark, named, where, tables)
+        find_tables(spark, names, where, tables)
     sizes = options.get("task_bytes", TASK_BYTES), options.get("split_bytes", SPLIT_BYTES)
-    run = _FilesRun(spark, named, job, *sizes, progress)
+    run = _FilesRun(spark, names, job, *sizes, progress)
     found = run.listed()
     if tables is not None:
         tables.join(found[0].tables)
@@ -220,11 +220,11 @@ _MOST_TASKS = 50_000  # in one stage; the driver keeps some kilobytes for each
 class _FilesRun:
     """One call that adds filters to files.
 
-    named  files, folders and globs
+    names  files, folders and globs
     """
 
     spark: Any
-    named: Sequence[str]
+    names: Sequence[str]
     job: tasks.Job
     task_bytes: int
     split_bytes: int
@@ -232,11 +232,11 @@ class _FilesRun:
 
     def listed(self) -> tuple[Listing, ...]:
         """The files: few, by the driver; or by tasks, small and large ones."""
-        few = list_few(self.spark, self.named, self.job.storages, self.split_bytes, tidy=self.job.output is None)
+        few = list_few(self.spark, self.names, self.job.storages, self.split_bytes, tidy=self.job.output is None)
         return self._by_size() if few is None else (few,)
 
     def _by_size(self) -> tuple[Listing, ...]:
-        return list_by_size(self.spark, self.named, self.job.storages, self.split_bytes, tidy=self.job.output is None)
+        return list_by_size(self.spark, self.names, self.job.storages, self.split_bytes, tidy=self.job.output is None)
 
     def report(self, found: tuple[Listing, ...]) -> DataFrame:
         """Do it all. Raises as add_filters."""
@@ -244,7 +244,7 @@ class _FilesRun:
             return _as_report(self.spark, self._add_few(found[0]), self.progress)
         for attempt in range(_ATTEMPTS):
             small, large = self._by_size() if attempt else found
-            if self.job.output is not None and len(self.named) > 1:
+            if self.job.output is not None and len(self.names) > 1:
                 _check_equal_targets(small.rows.unionAll(large.rows).filter(f"kind = '{FILE}'"))
             expected = small.files + large.files
             self._expect(expected, small.size + large.size)
@@ -261,7 +261,7 @@ class _FilesRun:
             # grown by then, and dealt them out otherwise: some were done twice, others by none.
             report.unpersist()
         lost = f"executors were lost in each of {_ATTEMPTS} runs; run the job once more"
-        raise StorageError(", ".join(self.named), lost)
+        raise StorageError(", ".join(self.names), lost)
 
     def _expect(self, files: int, size: int) -> None:
         if self.progress is not None:
@@ -342,8 +342,8 @@ def _refuse_equal(targets: Counter[str]) -> None:
 def _sweep(report: Any, run: _FilesRun) -> None:
     """Look once more for temporary files of executors that died, in local folders where something was written."""
     where = run.job.storages
-    written = run.named if run.job.output is None else [run.job.output]
-    if in_one_process(run.spark) or all(where.split(path)[0] != "file" for path in written):
+    places = run.names if run.job.output is None else [run.job.output]
+    if in_one_process(run.spark) or all(where.split(path)[0] != "file" for path in places):
         return
     folders = (
         report.filter("status != 'unchanged'")

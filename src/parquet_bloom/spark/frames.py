@@ -123,6 +123,8 @@ def _in_worker(batches: Iterator[pa.RecordBatch], run: Batches, call: str) -> It
 
 
 # --- how much at a time ---------------------------------------------------------------------------
+#
+# How many tasks, how many rows of a batch, and what stays in the cache.
 
 
 def parallelism(spark: Any) -> int:
@@ -210,6 +212,8 @@ def computed(frame: Any, *sums: str) -> tuple[Any, ...]:
 
 
 # --- a report as a file ---------------------------------------------------------------------------
+#
+# The rows of a cached DataFrame as one Parquet file.
 
 _REPORT_ROWS = 10_000  # that are written at a time
 _MOST_PARTS = 64  # each is one small Spark job

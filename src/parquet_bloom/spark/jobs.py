@@ -110,6 +110,8 @@ PRUNED = pa.schema(
 
 
 # --- filters --------------------------------------------------------------------------------------
+#
+# inspect and verify: work of every file.
 
 
 @explained
@@ -132,7 +134,7 @@ def inspect_filters(
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
     refuse_unknown("inspect_filters", options, TableOptions)
-    return _filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
+    return _of_filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
 
 
 @explained
@@ -153,10 +155,10 @@ def verify_filters(
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     function = functools.partial(verify, sample=sample)
-    return _filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
+    return _of_filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
 
 
-def _filters(
+def _of_filters(
     spark: Any,
     paths: PathLike | Sequence[PathLike],
     options: TableOptions,
@@ -167,22 +169,24 @@ def _filters(
     packing: Callable[[Listing, Any], Any] = by_name,
 ) -> DataFrame:
     """A row a filter, of all files; of files in tables too, with a warning."""
-    named = paths_of(paths)
+    names = paths_of(paths)
     chosen = {"columns": column_names(columns, "columns"), "exclude": column_names(exclude, "exclude")}
     tables = Tables()
-    work = work_of(spark, source_on_spark(named, options), tables, stored_only=True)
+    work = work_of(spark, source_on_spark(names, options), tables, stored_only=True)
     for note in tables.notes():
         warnings.warn(note, TableWarning, stacklevel=3)
     work.hold_columns([name for names in chosen.values() for name in names or ()])
     return _rows(
         work,
-        functools.partial(filters_of, function=functools.partial(function, **chosen), schema=schema),
+        functools.partial(filter_rows, function=functools.partial(function, **chosen), schema=schema),
         schema,
         packing,
     )
 
 
 # --- verdicts -------------------------------------------------------------------------------------
+#
+# check and prune: a predicate, which the driver asks a table's log first.
 
 
 @explained
@@ -208,9 +212,9 @@ def check(
     a table's folder, or a file in it, without raw_files. A column that only some files have is NULL in the others.
     """
     refuse_unknown("check", options, ReadOptions)
-    tree, named = as_predicate(predicate), paths_of(paths)
+    tree, names = as_predicate(predicate), paths_of(paths)
     how = Options(nan, use_filters, range_values=range_values)
-    return _searched(searchable(spark, named, options), tree, how, CHECKED, verdicts)
+    return _search(searchable(spark, names, options), tree, how, CHECKED, verdict_rows)
 
 
 @explained
@@ -232,9 +236,9 @@ def prune(
     The rest, and errors, as check.
     """
     refuse_unknown("prune", options, ReadOptions)
-    tree, named = as_predicate(predicate), paths_of(paths)
+    tree, names = as_predicate(predicate), paths_of(paths)
     how = Options(nan, use_filters, range_values=range_values)
-    return pruned(searchable(spark, named, options), tree, how)
+    return pruned(searchable(spark, names, options), tree, how)
 
 
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
@@ -245,23 +249,23 @@ def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
 
 def pruned(work: Work, predicate: Predicate, options: Options) -> DataFrame:
     """As prune, of files that were found."""
-    return _searched(work, predicate, replace(options, skip_files=True), PRUNED, kept)
+    return _search(work, predicate, replace(options, skip_files=True), PRUNED, kept_rows)
 
 
-def _searched(
-    work: Work, predicate: Predicate, options: Options, schema: pa.Schema, rows_of: ResultToRows
-) -> DataFrame:
+def _search(work: Work, predicate: Predicate, options: Options, schema: pa.Schema, rows_of: ResultToRows) -> DataFrame:
     """Rows of the files that the driver leaves; and, where the schema has these columns, a row for each other file."""
     plan = work.plan_search(predicate, options)
-    search = functools.partial(searched, predicate=plan.predicate, options=plan.options, rows_of=rows_of)
+    search = functools.partial(search_rows, predicate=plan.predicate, options=plan.options, rows_of=rows_of)
     found = _rows(plan.work, search, schema, together=TOGETHER)
     if not plan.excluded or "skipped" not in schema.names:
         return found
-    rows = [tuple(excluded(file).get(name) for name in schema.names) for file in plan.excluded]
+    rows = [tuple(excluded_row(file).get(name) for name in schema.names) for file in plan.excluded]
     return found.unionAll(frame_of(work.spark, rows, schema))
 
 
 # --- on executors ---------------------------------------------------------------------------------
+#
+# Rows of the work -> files of one Snapshot -> the functions of one machine -> rows of the result.
 
 
 def _rows(
@@ -306,19 +310,19 @@ def _each_or_error(files: Sequence[T], work: Callable[[Sequence[T]], Iterable[Ro
         try:
             yield from list(work([file]))
         except ParquetBloomError as error:
-            yield failed(file, error)
+            yield failed_row(file, error)
         except ImportError:  # what executors lack is not the file's doing
             raise
         except Exception as error:  # one file must not end the job of a million others
-            yield failed(file, f"{type(error).__name__}: {error}")
+            yield failed_row(file, f"{type(error).__name__}: {error}")
 
 
-def failed(file: object, error: object) -> Row:
+def failed_row(file: object, error: object) -> Row:
     """The row of a file that could not be read."""
     return {"path": str(file), "error": " ".join(str(error).split())}
 
 
-def filters_of(
+def filter_rows(
     snapshot: Snapshot,
     files: Sequence[SentFile],
     function: Callable[[Any], InspectReport | VerifyReport],
@@ -333,10 +337,10 @@ def filters_of(
     for file in report.files:
         for one in file.filters:
             yield {"path": file.path} | {name: getattr(one, name) for name in names}
-    yield from (failed(one.path, one.error) for one in report.failed)
+    yield from (failed_row(one.path, one.error) for one in report.failed)
 
 
-def searched(
+def search_rows(
     snapshot: Snapshot, files: Sequence[SentFile], predicate: Predicate, options: Options, rows_of: ResultToRows
 ) -> Iterator[Row]:
     """The rows of the files of a search; of one that cannot be read its error."""
@@ -344,11 +348,11 @@ def searched(
     log = TableLog(part, [one.outcome for one in files]) if part.has_log else None
     with_deletes = {str(one) for one in files if one.has_deletes}
     for one in Search(Found(part), predicate, options, log):
-        for row in [failed(*one)] if isinstance(one, tuple) else rows_of(one):
+        for row in [failed_row(*one)] if isinstance(one, tuple) else rows_of(one):
             yield row | {"has_deletes": row["path"] in with_deletes}
 
 
-def verdicts(result: FileResult) -> Iterator[Row]:
+def verdict_rows(result: FileResult) -> Iterator[Row]:
     """A row a row group."""
     for verdict in verdicts_of(result):
         row = verdict._asdict()
@@ -356,7 +360,7 @@ def verdicts(result: FileResult) -> Iterator[Row]:
         yield row
 
 
-def excluded(file: ExcludedFile) -> Row:
+def excluded_row(file: ExcludedFile) -> Row:
     """The row of a file that the log of its table excludes: of no row group."""
     return {
         "path": file.path,
@@ -368,7 +372,7 @@ def excluded(file: ExcludedFile) -> Row:
     }
 
 
-def kept(result: FileResult) -> Iterator[Row]:
+def kept_rows(result: FileResult) -> Iterator[Row]:
     """A row for a file with row groups in which a row can match."""
     outline, groups = result.outline, open_groups(result)
     if outline is None or not groups:

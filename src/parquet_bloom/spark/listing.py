@@ -305,6 +305,8 @@ def _entries(folder: str, where: Storages) -> Iterator[tuple[str, int]]:
 
 
 # --- after killed runs ----------------------------------------------------------------------------
+#
+# What a listing tidies up along the way, in place.
 
 
 def _tidy(folder: str, names: set[str], where: Storages) -> bool:

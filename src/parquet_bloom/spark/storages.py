@@ -169,6 +169,8 @@ def _settings(spark: Any, prefixes: Iterable[str]) -> dict[str, str]:
 
 
 # --- pyarrow's file systems -----------------------------------------------------------------------
+#
+# Made by executors, from the settings that the driver sends; one for all files of a process that share these.
 
 
 @lru_cache(64)

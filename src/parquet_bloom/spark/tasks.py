@@ -86,6 +86,8 @@ class Job:
 
 
 # --- a file's row of the report -------------------------------------------------------------------
+#
+# Small files, whole: a row each, also of those that fail.
 
 
 def report_row(
@@ -192,6 +194,8 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
 
 
 # --- large files ----------------------------------------------------------------------------------
+#
+# Cut into units, whose filters many tasks build, and put together by one.
 
 HEADER = -1  # the place of a file's header row before its units
 

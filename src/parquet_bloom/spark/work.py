@@ -302,7 +302,7 @@ class SentFiles:
 
     def file(self, row: Row, snapshot: Snapshot) -> SentFile:
         """The file of a row."""
-        return cast(SentFile, received(row["file"], snapshot))
+        return cast(SentFile, receive(row["file"], snapshot))
 
 
 @dataclass(frozen=True)
@@ -316,14 +316,14 @@ class TableWork:
     @cached_property
     def opener(self) -> SentFiles:
         """Turns the rows into files, on executors."""
-        return SentFiles(sent_table(self.snapshot))
+        return SentFiles(send_table(self.snapshot))
 
     @cached_property
     def listed(self) -> Listing:
         """A row a file."""
         files = self.snapshot.files
         outcomes = [ANY] * len(files) if self.outcomes is None else self.outcomes
-        sent_files = [sent(bare(*one), self.snapshot) for one in zip(files, outcomes, strict=True)]
+        sent_files = [send(sent_file(*one), self.snapshot) for one in zip(files, outcomes, strict=True)]
         rows = [(str(file), file.size, bytearray(data)) for file, data in zip(files, sent_files, strict=True)]
         try_workers(self.spark)
         return Listing(frame_of(self.spark, rows, _SENT), len(files), sum(file.size for file in files))
@@ -394,7 +394,7 @@ def by_log(
     return left, excluded
 
 
-def bare(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
+def sent_file(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
     """What executors need of a file; with `deletes`, the deletes too."""
     own = replace(
         file,
@@ -409,23 +409,23 @@ def bare(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
     return SentFile(own, outcome, file.deletes is not None)
 
 
-def sent_table(snapshot: Snapshot) -> bytes:
+def send_table(snapshot: Snapshot) -> bytes:
     """A snapshot without its files. Raises RequestError for a file system that cannot be sent."""
     return sendable(replace(snapshot, files=[], wishes={}), snapshot.table)
 
 
-def sent(part: Any, snapshot: Snapshot) -> bytes:
-    """Something that names files of a snapshot, without its file system. Raises RequestError as sent_table."""
+def send(part: Any, snapshot: Snapshot) -> bytes:
+    """Something that names files of a snapshot, without its file system. Raises RequestError as send_table."""
     return sendable(part, snapshot.table, snapshot.filesystem)
 
 
-def received(data: bytes, table: Snapshot) -> Any:
-    """What `sent` sent, on the snapshot's file system."""
+def receive(data: bytes, table: Snapshot) -> Any:
+    """What `send` sent, on the snapshot's file system."""
     return _Receiver(io.BytesIO(data), table.filesystem).load()
 
 
 def sendable(value: Any, table: str, shared: Any = None) -> bytes:
-    """A pickle with absolute paths, and without the file system that is `shared`. Raises RequestError as sent_table."""
+    """A pickle with absolute paths, and without the file system that is `shared`. Raises RequestError as send_table."""
     out = io.BytesIO()
     try:
         _Sender(out, shared).dump(value)

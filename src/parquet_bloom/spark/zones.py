@@ -27,7 +27,7 @@ from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import Row, computed, frame_of, mapped_rows, small_batches, width
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import path_text, paths_of, storages
-from parquet_bloom.spark.work import bare, files_work, sendable, source_on_spark
+from parquet_bloom.spark.work import files_work, sendable, sent_file, source_on_spark
 from parquet_bloom.storage.table_folders import refusing
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
@@ -88,7 +88,7 @@ def build_zone_index(
     parameters = form.Parameters(items, probability)
     source = source_on_spark(paths, options)
     output = path_text(output, "output")
-    where = storages(spark, [] if source.table_name is not None else paths, output)
+    where = storages(spark, [], output)
     output = where.absolute(output)
     data = _sendable(open_data(_found(spark, source), columns), source)
     store, folder = where.open(output)
@@ -122,7 +122,7 @@ def _sendable(data: Data, source: CallSource) -> Data:
     for fragment in data.fragments:
         assert isinstance(fragment, ParquetFragment)
         if isinstance(file := fragment.data_file, TableFile):
-            fragment = pickle.loads(sendable(replace(fragment, data_file=bare(file, ANY).file), source.paths[0]))
+            fragment = pickle.loads(sendable(replace(fragment, data_file=sent_file(file, ANY).file), source.paths[0]))
         fragments.append(fragment)
     return replace(data, fragments=fragments)
 

@@ -72,17 +72,17 @@ def read(
     """
     refuse_unknown("read", options, ReadOptions)
     tree = as_predicate(predicate)
-    named, wanted = paths_of(paths), column_names(columns, "columns")
+    names, wanted = paths_of(paths), column_names(columns, "columns")
     how = Options("largest", use_filters, range_values=range_values)
-    return matching_rows(searchable(spark, named, options), named, tree, wanted, how)
+    return matching_rows(searchable(spark, names, options), names, tree, wanted, how)
 
 
 def matching_rows(
-    work: Work, named: Sequence[str], predicate: Predicate, columns: Sequence[str] | None, options: Options
+    work: Work, names: Sequence[str], predicate: Predicate, columns: Sequence[str] | None, options: Options
 ) -> DataFrame:
     """The rows that match, of files or a table that was found. Arguments and errors as `read` has them.
 
-    named  what was named, for messages
+    names  as the call has them, for messages
     """
     from parquet_bloom.spark.columns import as_column, resolve
 
@@ -90,7 +90,7 @@ def matching_rows(
     if isinstance(work, TableWork):
         schema, scan = _scan_of_table(work, predicate, None if paths is None else [path[0] for path in paths], options)
     else:
-        schema, scan = _scan_of_files(work, named, predicate, options)
+        schema, scan = _scan_of_files(work, names, predicate, options)
     condition = as_column(predicate, schema)
     chosen = None if paths is None else [resolve(path, schema)[0].alias(path[-1]) for path in paths]
     frame: DataFrame = scan().where(condition)
@@ -98,6 +98,8 @@ def matching_rows(
 
 
 # --- a table --------------------------------------------------------------------------------------
+#
+# Rows that executors read by themselves.
 
 
 def _scan_of_table(work: TableWork, predicate: Predicate, columns: Sequence[str] | None, options: Options) -> Scan:
@@ -132,31 +134,33 @@ def _rows_of_units(batches: Iterator[pa.RecordBatch], scan: TableScan) -> Iterat
 
 
 # --- files ----------------------------------------------------------------------------------------
+#
+# Rows that Spark reads, of files that are left.
 
 
-def _scan_of_files(work: FilesWork, named: Sequence[str], predicate: Predicate, options: Options) -> Scan:
+def _scan_of_files(work: FilesWork, names: Sequence[str], predicate: Predicate, options: Options) -> Scan:
     """Spark reads the files that pruning leaves."""
-    from parquet_bloom.spark.columns import evident
+    from parquet_bloom.spark.columns import prunable
 
     failed = work.files.filter(work.files.kind == FAILED).first()
     if failed is not None:
         raise not_listed(failed)
-    schema = _schema(work, named)
+    schema = _schema(work, names)
 
     def scan() -> Any:
-        frames = list(_frames(work, schema, evident(predicate, schema), options))
+        frames = list(_frames(work, schema, prunable(predicate, schema), options))
         return reduce(lambda a, b: a.unionAll(b), frames) if frames else frame_of(work.spark, [], schema)
 
     return schema, scan
 
 
-def _schema(work: FilesWork, named: Sequence[str]) -> Any:
+def _schema(work: FilesWork, names: Sequence[str]) -> Any:
     """Of the first file as Spark has it, and the folders' keys, which hide columns of their name."""
     from pyspark.sql.types import StructType
 
     first = work.first
     if first is None:
-        raise StorageError(", ".join(named), "no Parquet file in it whose footer can be read")
+        raise StorageError(", ".join(names), "no Parquet file in it whose footer can be read")
     stored = work.spark.read.parquet(literal_path(first[0])).schema
     keys = {field.name: field for field in work.partition_fields}
     inside = [keys.pop(field.name, field) for field in stored.fields]

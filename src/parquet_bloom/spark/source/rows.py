@@ -59,7 +59,7 @@ from parquet_bloom.spark.source.types import (
     types_of,
 )
 from parquet_bloom.spark.source.units import Part, packed_parts, part_of
-from parquet_bloom.spark.work import SentFile, bare, by_log, received, sent, sent_table
+from parquet_bloom.spark.work import SentFile, by_log, receive, send, send_table, sent_file
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 
@@ -410,19 +410,19 @@ def plan_table(snapshot: Snapshot, query: Query, partitions: int | None = None) 
     query.check()
     predicate = settle(query.predicate, lambda part: for_leaves(part, leaves, query.wide))
     left, _ = by_log(snapshot, predicate, query.options)
-    files = [(bare(file, outcome, True), file.size, file.deletes is not None) for file, outcome in left]
+    files = [(sent_file(file, outcome, True), file.size, file.deletes is not None) for file, outcome in left]
     if partitions is None:  # deletes are not read, or found by their values, twice
         units = packed_parts(files)
     else:
         units = [[(file, 0, 1) for file, *_ in files[at::partitions]] for at in range(partitions)]
-    return TableScan(sent_table(snapshot), query, predicate, [sent(unit, snapshot) for unit in units])
+    return TableScan(send_table(snapshot), query, predicate, [send(unit, snapshot) for unit in units])
 
 
 @dataclass(frozen=True)
 class TableScan:
     """A read of a table that was planned.
 
-    table      the snapshot, as sent_table sends it
+    table      the snapshot, as send_table sends it
     predicate  by the table's own values
     units      what one task reads each, as `rows` takes it; only the driver has them
     """
@@ -444,7 +444,7 @@ class TableScan:
         if not unit:
             return
         snapshot: Snapshot = pickle.loads(self.table)
-        files: list[Part[SentFile]] = received(unit, snapshot)
+        files: list[Part[SentFile]] = receive(unit, snapshot)
         yield from self.query.selected(batch for one in files for batch in self._of_file(snapshot, *one))
 
     def _of_file(self, snapshot: Snapshot, file: SentFile, part: int, parts: int) -> Iterator[pa.RecordBatch]:

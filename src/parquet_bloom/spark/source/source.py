@@ -222,6 +222,8 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
 
 
 # --- Spark's classes ------------------------------------------------------------------------------
+#
+# What Spark calls: for a schema, a reader, partitions on the driver, rows on executors.
 
 
 class ParquetBloomSource(DataSource):

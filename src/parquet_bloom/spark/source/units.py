@@ -67,7 +67,7 @@ class PartialListing:
     unseen: list[Folder] = field(default_factory=list)
 
 
-def look(
+def list_some(
     names: Sequence[str], where: Storages, limit: int = LOOK, folders: int = FOLDERS, *, raw_files: bool = False
 ) -> PartialListing:
     """List level by level, within limits. Raises StorageError for a name that is not there, and as `_entries`."""
@@ -143,13 +143,15 @@ def _first_local(name: str, root: str | None, where: Storages) -> Entry | None:
 
 
 # --- units ----------------------------------------------------------------------------------------
+#
+# What was listed, packed into tasks; what was not, in shares.
 
 
 def plan(names: Sequence[str], where: Storages, partitions: int | None = None, raw_files: bool = False) -> list[Unit]:
     """The units of a read. Raises StorageError for a name that is not there, if anything is listed."""
     if partitions is not None:
         return [Unit([Share(name, None, part, partitions) for name in names]) for part in range(partitions)]
-    seen = look(names, where, raw_files=raw_files)
+    seen = list_some(names, where, raw_files=raw_files)
     whole = packed_parts([(file, file.size, False) for file in seen.files])
     return [*map(Unit, whole), *_shared(seen.unseen)] or [Unit([])]
 
