@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Columns = str | Sequence[str] | None
 
 
-class OwnOptions(ReadOptions, FilesystemOption, total=False):
+class SourceOptions(ReadOptions, FilesystemOption, total=False):
     """What a Source has, and its methods do not take."""
 
 
@@ -227,8 +227,8 @@ class Source(Pinned):
         """Add filters: parquet_bloom.add_filters. Of a table its latest version is changed; then this looks again."""
         from parquet_bloom.change import add_filters
 
-        self._refuse_own(options)
-        how: AddOptions = {**options, **self._own()}
+        self._refuse_source_options(options)
+        how: AddOptions = {**options, **self._source_options()}
         try:
             return add_filters(
                 self.paths, output, columns=columns, exclude=exclude, form=form, fpp=fpp, progress=progress, **how
@@ -248,8 +248,8 @@ class Source(Pinned):
         """Remove filters: parquet_bloom.remove_filters. The rest as add_filters."""
         from parquet_bloom.change import remove_filters
 
-        self._refuse_own(options)
-        how: RemoveOptions = {**options, **self._own()}
+        self._refuse_source_options(options)
+        how: RemoveOptions = {**options, **self._source_options()}
         try:
             return remove_filters(self.paths, output, columns=columns, exclude=exclude, progress=progress, **how)
         finally:
@@ -262,14 +262,14 @@ class Source(Pinned):
         return self  # functions take a Source in the place of paths; their types name paths alone
 
     def _asking(self, options: AskOptions) -> SearchOptions:
-        self._refuse_own(options)
+        self._refuse_source_options(options)
         asked: SearchOptions = {} if self.cache is None else {"cache": self.cache}
         return {**asked, **options}
 
-    def _own(self) -> OwnOptions:
+    def _source_options(self) -> SourceOptions:
         return {"filesystem": self.filesystem, **self.options}
 
-    def _refuse_own(self, options: Mapping[str, Any]) -> None:
-        for name in (*OwnOptions.__annotations__, "index"):
+    def _refuse_source_options(self, options: Mapping[str, Any]) -> None:
+        for name in (*SourceOptions.__annotations__, "index"):
             if name in options:
                 raise RequestError(f"{name} is the Source's own; give it to Source(...)")

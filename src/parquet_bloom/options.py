@@ -22,7 +22,7 @@ from typing import Any, Literal, TypedDict
 
 PathLike = str | os.PathLike[str]
 Placement = Literal["footer", "chunk-start", "tail"]  # of filters in their file
-Way = Literal["same-path", "new-path"]  # in which a table's file gets a new version
+CommitMode = Literal["same-path", "new-path"]  # in which a table's file gets a new version
 
 # --- the form of filters --------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class CommitOptions(ReadOptions, total=False):
     files_per_commit  of a table: a commit after so many files, each of them whole; None: one for all
     """
 
-    commit: Way | None
+    commit: CommitMode | None
     files_per_commit: int | None
 
 

@@ -197,7 +197,7 @@ def test_executors_read_no_log(spark: Any, delta: Lake) -> None:
 
 
 def test_what_travels_needs_no_library_of_the_format(lake: Lake) -> None:
-    snapshot = CallSource(lake.name, access=TableAccess(lake.properties)).found().snapshot
+    snapshot = CallSource(lake.name, access=TableAccess(lake.properties)).resolve().snapshot
     for data in (send_table(snapshot), *(send(sent_file(file, ANY), snapshot) for file in snapshot.files)):
         for module in (b"pyiceberg", b"deltalake", b"tables.iceberg", b"tables.delta"):
             assert module not in data, module

@@ -67,7 +67,7 @@ def living(
 
 
 def live_files(name: str, access: TableAccess = ORDINARY) -> Snapshot:
-    return CallSource(name, access=access).found().snapshot
+    return CallSource(name, access=access).resolve().snapshot
 
 
 def shown(table: pa.Table | Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,9 +19,9 @@ from parquet_bloom.format.outline import Outline, Slot
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.statistics import ColumnStatistics, statistics_of
 from parquet_bloom.kernels import split_block
+from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.shown import Brief
 from parquet_bloom.storage.workers import processors
 
 _MOST_FOOTERS = 500
@@ -103,7 +103,7 @@ class ColumnSurvey:
     null_share: float
 
 
-def spread(files: Sequence[DataFile]) -> list[DataFile]:
+def evenly_spread(files: Sequence[DataFile]) -> list[DataFile]:
     """The files whose footers are read: all, or 500 of them, evenly spread."""
     if len(files) <= _MOST_FOOTERS:
         return list(files)

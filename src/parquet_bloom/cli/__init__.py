@@ -133,18 +133,18 @@ def run(arguments: list[str] | None = None) -> int:
     except BaseException as error:
         if show_traceback and not isinstance(error, _NoArguments):
             traceback.print_exception(error)
-        number = process.asked_to_end()
+        number = process.ending_signal()
         if number is not None or isinstance(error, _Interrupted | KeyboardInterrupt | click.Abort):
             # Whatever went wrong while work was given up: others, such as Spark's JVM, may have had the signal too.
-            complain(f"interrupted; {_left(given)}")
+            complain(f"interrupted; {_interrupted_text(given)}")
             return 128 + (number or signal.SIGINT)
-        status = _told(error)
+        status = _report_error(error)
         if status:
             _tell_programs(error, status, _format(given))
         return status
 
 
-def _left(arguments: list[str]) -> str:
+def _interrupted_text(arguments: list[str]) -> str:
     """What an interrupted command leaves, as far as its words tell whether it changes a table."""
     names = [word for word in arguments if not word.startswith("-")][:2]  # as spark add
     if {"add", "remove"}.intersection(names) and any(word.startswith(_TABLES) for word in arguments):
@@ -184,7 +184,7 @@ def _without_traceback(arguments: list[str]) -> tuple[list[str], bool]:
     return left + arguments[end:], len(left) < end
 
 
-def _told(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     """Say what went wrong in one line; the exit status."""
     match error:
         case click.exceptions.Exit():

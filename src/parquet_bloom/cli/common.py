@@ -33,7 +33,7 @@ from parquet_bloom.report.text import (
     visible,
     width_of,
 )
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
@@ -219,7 +219,7 @@ range_option = click.option(
 sources_argument = click.argument("sources", nargs=-1, required=True, type=FILE, metavar="FILES...")
 
 
-def listed(values: Sequence[str]) -> list[str] | None:
+def none_if_empty(values: Sequence[str]) -> list[str] | None:
     """Give None for an option that was not given, so that the library takes its default."""
     return list(values) or None
 
@@ -246,8 +246,8 @@ def form_as_value(function: F) -> F:
 
 def _form(spec: FormName, family: Family | None, strategy: Strategy | None, properties: Sequence[str]) -> Form:
     """Raises RequestError for a form that there is not, and where another than statistics is given a style."""
-    from parquet_bloom.format.draft_2015 import parse_properties
     from parquet_bloom.format.forms.known import format_named
+    from parquet_bloom.format.properties import parse_properties
 
     name = format_named(spec).name
     only = parameter("form", "statistics") + f", not for {name}"

@@ -69,7 +69,7 @@ def _verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
 
 
 # Of every command, before or after its name.
-_TELLING = (
+_SHARED_OPTIONS = (
     click.Option(
         ["-q", "--quiet"],
         is_flag=True,
@@ -89,7 +89,7 @@ _TELLING = (
 )
 
 
-class _Telling(click.Command):
+class _Command(click.Command):
     """A command that has the options which every command has, and whose page begins with what it does, and examples.
 
     Examples are the paragraphs of commands that click leaves as they are, behind a \\b.
@@ -122,7 +122,7 @@ class _Telling(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its own options, those of all, --help."""
         own = super().get_params(ctx)
-        return [*own[: len(self.params)], *_TELLING, *own[len(self.params) :]]
+        return [*own[: len(self.params)], *_SHARED_OPTIONS, *own[len(self.params) :]]
 
 
 def _write(formatter: click.HelpFormatter, text: str) -> None:
@@ -132,7 +132,7 @@ def _write(formatter: click.HelpFormatter, text: str) -> None:
         formatter.write_text(text)
 
 
-class Command(_Telling):
+class Command(_Command):
     """A command whose options are listed in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,7 +150,7 @@ class Command(_Telling):
                     formatter.write_dl(records[title])
 
 
-class Commands(_Telling, click.Group):
+class Commands(_Command, click.Group):
     """A group that knows what a mistyped command may have meant, and lists its commands in whole sentences."""
 
     command_class = Command

@@ -76,7 +76,7 @@ def split(
 
 
 @contextmanager
-def either_way(words: Sequence[str], predicate: str | None) -> Iterator[None]:
+def explain_last_word(words: Sequence[str], predicate: str | None) -> Iterator[None]:
     """Say of a last word that is neither a file nor a column that it is neither, in the place of the latter alone."""
     try:
         yield

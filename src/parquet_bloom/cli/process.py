@@ -44,7 +44,7 @@ def _stop(number: int, _: object) -> None:
         os._exit(128 + number)  # a temporary file that stays is removed by the next run
 
 
-def asked_to_end() -> int | None:
+def ending_signal() -> int | None:
     """The number of the signal that asked the command to end, or None."""
     return _asked[0] if _asked else None
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from parquet_bloom.cli.process import go_on, talk
 from parquet_bloom.report.text import cells, inert, painted, shortened, visible, width_of
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
     from parquet_bloom.spark.sessions import JobProgress

@@ -12,7 +12,7 @@ from parquet_bloom.cli.common import (
     columns_options,
     commit_options,
     form_as_value,
-    listed,
+    none_if_empty,
     print_json,
     say,
 )
@@ -110,8 +110,8 @@ def add(
         rows = add_filters(
             spark,
             paths,
-            columns=listed(columns),
-            exclude=listed(exclude),
+            columns=none_if_empty(columns),
+            exclude=none_if_empty(exclude),
             form=form,
             fpp=fpp,
             output=output,

@@ -16,7 +16,7 @@ from parquet_bloom.cli.common import (
     complain,
     indexed_columns_option,
     json_option,
-    listed,
+    none_if_empty,
     print_json,
     quiet,
     range_option,
@@ -236,7 +236,7 @@ def inspect(
     """
     from parquet_bloom.spark import inspect_filters
 
-    return inspect_filters(spark, paths, listed(columns), listed(exclude), **options)
+    return inspect_filters(spark, paths, none_if_empty(columns), none_if_empty(exclude), **options)
 
 
 @_rows_command("verify", _VERIFY, columns_options, _SAMPLE, table_options)
@@ -257,7 +257,7 @@ def verify(
     """
     from parquet_bloom.spark import verify_filters
 
-    return verify_filters(spark, paths, listed(columns), listed(exclude), sample, **options)
+    return verify_filters(spark, paths, none_if_empty(columns), none_if_empty(exclude), sample, **options)
 
 
 @_rows_command("check", _CHECK, *_PREDICATE)

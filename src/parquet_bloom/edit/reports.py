@@ -12,14 +12,14 @@ from parquet_bloom.edit.plan import HAS_FILTER, Plan, Request, SkippedColumn
 from parquet_bloom.facts.known import notes_of, warnings_of
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.output.draft import Transfer
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
-from parquet_bloom.storage.shown import counted, line_of
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class FileReport(Printed):
+class FileReport(Result):
     """What the way between us and a storage cost, and how a file of a table got, or would get, its new version.
 
     remote           the file, or its output, is not on a local disk
@@ -50,7 +50,7 @@ def _dry(files: Sequence[AddedFile] | Sequence[RemovedFile]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TableCommit(Printed):
+class TableCommit(Result):
     """New versions of files that a table has since one commit.
 
     version    that the commit made: of Delta; of Iceberg and DuckLake the snapshot's id
@@ -65,7 +65,7 @@ class TableCommit(Printed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AddedFilter(Printed):
+class AddedFilter(Result):
     """One filter that was written.
 
     offset, length  header and bitset in the new file, bytes; of statistics no offset, and its base64
@@ -123,7 +123,7 @@ class AddedFile(FileReport):
             self.warnings = warnings_of(some, *about)
             self.engine_notes += warnings_of(some, *about, conditional=True)
 
-    def take_left(self, filters: Sequence[AddedFilter], size: int) -> None:
+    def take_tail(self, filters: Sequence[AddedFilter], size: int) -> None:
         """Count filters that lie behind a table's file already, as a commit gives them.
 
         size  of the file by the table's log
@@ -152,7 +152,7 @@ class AddedFile(FileReport):
 
 
 @dataclass(slots=True, repr=False)
-class AddReport(Printed):
+class AddReport(Result):
     """What `add` did: a report a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them; of a table that was named:
@@ -167,7 +167,7 @@ class AddReport(Printed):
 
     def __repr__(self) -> str:
         filters = sum(file.planned_filters if file.dry_run else len(file.filters) for file in self.files)
-        return line_of(self, counted(filters, "filters"), *_dry(self.files))
+        return line_of(self, quantity(filters, "filters"), *_dry(self.files))
 
     def to_arrow(self) -> pa.Table:
         """A row a file; `filters` is how many were written. Those that failed have none."""
@@ -202,7 +202,7 @@ class RemovedFile(FileReport):
 
 
 @dataclass(slots=True, repr=False)
-class RemoveReport(Printed):
+class RemoveReport(Result):
     """What `remove` did: a report a file, and the files among several that failed.
 
     notes    of tables whose files were changed, as was forced: which readers fail on them
@@ -215,7 +215,7 @@ class RemoveReport(Printed):
     commits: list[TableCommit] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return line_of(self, f"{counted(sum(file.removed for file in self.files), 'filters')} less", *_dry(self.files))
+        return line_of(self, f"{quantity(sum(file.removed for file in self.files), 'filters')} less", *_dry(self.files))
 
     def to_arrow(self) -> pa.Table:
         """A row a file; those that failed have none."""

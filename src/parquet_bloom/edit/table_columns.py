@@ -70,7 +70,7 @@ class TableColumns(TableNames):
         wanted = select_leaves(self.leaves, columns, exclude)
         return [names.here[leaf.path].name for leaf in wanted if leaf.path in names.here]
 
-    def wish(self, name: str) -> Leaf | None:
+    def leaf_of_setting(self, name: str) -> Leaf | None:
         """The leaf that a name in the table's properties means; these leave out names between list and element."""
         try:
             return find_leaf(self.leaves, name)

@@ -24,7 +24,7 @@ from parquet_bloom.format.footer import ChunkKey, Footer, chunk_extent
 from parquet_bloom.format.footer_filters import filters_of_column
 from parquet_bloom.format.outline import NONE, Outline, Slot, extents
 from parquet_bloom.format.provenance import read_entries, rules_of
-from parquet_bloom.format.statistics import Counts, blank, counts_in
+from parquet_bloom.format.statistics import Counts, counts_in, empty_filter_problem
 from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.block import block_contains, block_index
 from parquet_bloom.kernels.split_block import MAX_BYTES
@@ -269,7 +269,7 @@ def _whole(source: OpenFile, filter_range: FilterRange, header: Header) -> Bloom
 
 def check_blank(counts: Counts) -> None:
     """Raise for a filter without any bit where that is no evidence, see contents.blank."""
-    found = blank(counts)
+    found = empty_filter_problem(counts)
     if found is not None:
         reason, wrong = found
         raise (FilterFormatError if wrong else UnknownFilterError)(reason)

@@ -31,9 +31,9 @@ from parquet_bloom.format.schema import Leaf
 from parquet_bloom.kernels import split_block
 from parquet_bloom.options import DEFAULT_FORM, PathLike, ReadOptions
 from parquet_bloom.source.history import FilterOptions, History, Version
-from parquet_bloom.source.names import ORDINARY, TableAccess, Typed, add_command, typed_sources
-from parquet_bloom.source.results import Printed, table_of
-from parquet_bloom.source.source import CallSource, Found, source_of
+from parquet_bloom.source.names import ORDINARY, ShellCommand, TableAccess, add_command, typed_sources
+from parquet_bloom.source.results import Result, table_of
+from parquet_bloom.source.source import CallSource, ResolvedSource, source_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
@@ -113,7 +113,7 @@ def _large(source: OpenFile, stored: InBody) -> Glance | None:
 
 
 @dataclass(slots=True, repr=False)
-class ColumnStatus(Printed):
+class ColumnStatus(Result):
     """One column, over all files.
 
     files, row_groups    that hold a value of it, or may: those need a filter
@@ -143,7 +143,7 @@ class ColumnStatus(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class StatusReport(Printed):
+class StatusReport(Result):
     """What columns have filters, and where they are missing.
 
     columns   those that have a filter in some file, had one by the table's log, or were asked for
@@ -241,14 +241,14 @@ def status(
     columns, exclude = column_names(columns, "columns"), column_names(exclude, "exclude")
     must_have = column_names(assert_filters, "assert_filters")
     about = source_of(source, filesystem, options)
-    found = about.found(stored_only=True)
+    found = about.resolve(stored_only=True)
     names = found.names
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> _File:
         asserted = [] if must_have is None else names.select(leaves, must_have, None)
         wanted = names.select(leaves, columns, exclude)
         chosen = [leaf for leaf in dict.fromkeys([*wanted, *asserted]) if leaf.refusal is None]
-        return _looked_at(opened, chosen, [leaf.name for leaf in asserted])
+        return _status_of_file(opened, chosen, [leaf.name for leaf in asserted])
 
     table_asserted: list[Leaf] = []
     if found.has_log:  # names are held against its schema, before any file is opened
@@ -261,13 +261,13 @@ def status(
     report.table, report.version = found.snapshot.table or None, found.snapshot.version or None
     of_files = (name for one in results for name in one.asserted)
     report.asserted = list(dict.fromkeys([*(leaf.name for leaf in table_asserted), *of_files]))
-    shown = _shown(results, found, history, columns is not None, report.asserted)
+    shown = _reported_columns(results, found, history, columns is not None, report.asserted)
     report.columns = [_column(name, results, history) for name in shown]
-    report.mend += _mend(report.columns, results, _Named.of(about, found), history.options())
+    report.mend += _mend(report.columns, results, _AddCommands.of(about, found), history.options())
     return report
 
 
-def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
+def _status_of_file(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]) -> _File:
     outline = source.outline()
     values, nulls = outline.slots[Slot.NUM_VALUES], outline.slots[Slot.NULL_COUNT]
     needing = (values > 0) & ((nulls == NONE) | (nulls < values))  # bool[row groups, columns]
@@ -292,7 +292,7 @@ def _looked_at(source: OpenFile, leaves: Sequence[Leaf], asserted: Sequence[str]
     return _File(source.path, outline.n_row_groups, bool(older_footers(source)), columns, list(asserted))
 
 
-def _history(found: Found, report: StatusReport) -> History:
+def _history(found: ResolvedSource, report: StatusReport) -> History:
     """What the log tells; nothing where it cannot be read as far back as it goes, which is noted."""
     try:
         return found.history()
@@ -301,14 +301,16 @@ def _history(found: Found, report: StatusReport) -> History:
         return History()
 
 
-def _shown(files: Iterable[_File], found: Found, history: History, named: bool, asserted: Sequence[str]) -> list[str]:
+def _reported_columns(
+    files: Iterable[_File], found: ResolvedSource, history: History, named: bool, asserted: Sequence[str]
+) -> list[str]:
     """The columns to tell of, in the order of the schema: all that were looked at if they were named."""
     known = dict.fromkeys((leaf.name for leaf in found.names.leaves), False)
     for file in files:
         for name, chunks in file.columns.items():
             known[name] = known.get(name, False) or named or chunks.filters > 0 or chunks.unsound > 0
     there = {name for file in files for name in file.columns}
-    wished = found.snapshot.wishes.get("columns", [])
+    wished = found.snapshot.filter_settings.get("columns", [])
     expected = {name for name in known if _had_since(name, (), history) is not None}
     return [
         name
@@ -360,14 +362,14 @@ def _had_since(name: str, files: Iterable[_File], history: History) -> int | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _AddCommands:
     """What was named, as it is typed again; sources is empty where a command line cannot say it, or not change it."""
 
     sources: Sequence[str] = ()
     access: TableAccess = ORDINARY
 
     @classmethod
-    def of(cls, source: CallSource, found: Found) -> _Named:
+    def of(cls, source: CallSource, found: ResolvedSource) -> _AddCommands:
         texts = [] if source.raw_files else typed_sources(source, None)
         table = source.table_name
         if not texts or (table is not None and table.version is not None):  # the past does not change
@@ -376,7 +378,7 @@ class _Named:
             texts = [f"delta:{texts[0]}"]
         return cls(texts, source.access)
 
-    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> Typed:
+    def command(self, columns: Mapping[str, FilterOptions | None], replace: bool) -> ShellCommand:
         """An `add` of these columns, which share all options but the rate."""
         first = next(iter(columns.values()))
         usual = format_named(DEFAULT_FORM if first is None else first.spec).fpp
@@ -398,9 +400,9 @@ class _Named:
 def _mend(
     columns: Sequence[ColumnStatus],
     files: Sequence[_File],
-    named: _Named,
+    named: _AddCommands,
     options: Mapping[str, FilterOptions],
-) -> list[Typed]:
+) -> list[ShellCommand]:
     """One command for all columns that can share one."""
     if not named.sources:
         return []

@@ -30,7 +30,7 @@ from parquet_bloom.format.footer_filters import FooterFilter, believed, filters_
 from parquet_bloom.format.forms.form import Filter
 from parquet_bloom.format.outline import Slot
 from parquet_bloom.format.schema import Leaf
-from parquet_bloom.format.statistics import Counts, blank, counts_in, denied_bound
+from parquet_bloom.format.statistics import Counts, counts_in, denied_bound, empty_filter_problem
 from parquet_bloom.kernels import split_block
 from parquet_bloom.storage.open_file import OpenFile
 
@@ -59,7 +59,7 @@ class Description:
     def read(self, bloom: Filter, counts: Counts) -> None:
         """Take in a filter; one without any bit is told of, where its chunk's counts speak against it."""
         self.bloom, self.bits_set = bloom, bloom.bits_set
-        found = None if self.bits_set else blank(counts)
+        found = None if self.bits_set else empty_filter_problem(counts)
         if found is not None:
             reason, wrong = found
             (self.problems if wrong else self.notes).append(reason if wrong else f"not used: {reason}")

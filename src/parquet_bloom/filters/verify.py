@@ -28,12 +28,12 @@ from parquet_bloom.kernels import split_block
 from parquet_bloom.kernels.hashes import hash_array
 from parquet_bloom.kernels.loops import LOOKED_UP_NS, expect
 from parquet_bloom.options import PathLike, ReadOptions
-from parquet_bloom.source.results import Printed, filters_table, table_of
+from parquet_bloom.source.results import Result, filters_table, table_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import line_of, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter, ProgressCallback
-from parquet_bloom.storage.shown import counted, line_of
 
 # --- values that no row has -----------------------------------------------------------------------
 #
@@ -114,7 +114,7 @@ def _draw(width: int | None, count: int) -> tuple[pa.Array, NDArray[np.uint64], 
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedFilter(Printed):
+class VerifiedFilter(Result):
     """The verdict on one filter.
 
     status         "right", "wrong" (misses stored values, or contradicts itself) or "unknown"
@@ -138,7 +138,7 @@ class VerifiedFilter(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedFile(Printed):
+class VerifiedFile(Result):
     """The verdicts on a file's filters; `sampled` row groups of `row_groups` were looked at."""
 
     path: str
@@ -157,7 +157,7 @@ class VerifiedFile(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class VerifyReport(Printed):
+class VerifyReport(Result):
     """Verdicts a file, and the files that could not be read.
 
     notes  that files lie in a table of Iceberg, Delta or Hudi, or were written for one
@@ -169,7 +169,7 @@ class VerifyReport(Printed):
 
     def __repr__(self) -> str:
         filters, wrong = sum(len(file.filters) for file in self.files), sum(len(file.wrong) for file in self.files)
-        return line_of(self, counted(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
+        return line_of(self, quantity(filters, "filters"), f"{wrong:,} wrong" if wrong else "none wrong")
 
     def to_arrow(self) -> pa.Table:
         """A row a filter, with the path of its file; files without filters have none."""
@@ -201,7 +201,7 @@ def verify(
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     wanted, left_out = column_names(columns, "columns"), column_names(exclude, "exclude")
 
-    found = source_of(source, filesystem, options).found(stored_only=True)
+    found = source_of(source, filesystem, options).resolve(stored_only=True)
     meter = Meter(progress, found.files, unit="column chunks")
 
     def work(opened: OpenFile, leaves: Sequence[Leaf]) -> VerifiedFile:

@@ -125,7 +125,7 @@ def without_zone(text: str) -> Instant:
 # --- literals as text -----------------------------------------------------------------------------
 
 
-def shown(value: object) -> str:
+def literal_text(value: object) -> str:
     """A literal for a message; Python refuses to print integers of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 1000:
         return f"an integer of {value.bit_length()} bits"

@@ -71,7 +71,7 @@ def _tail_in(body: Mapping[str, Any]) -> tuple[int, int] | None:
     return (size, crc) if type(size) is int and type(crc) is int else None
 
 
-def tails_told(footer: Footer) -> list[tuple[int, int]]:
+def recorded_tails(footer: Footer) -> list[tuple[int, int]]:
     """What believed entries, and those that lost their filters, say of the files before: size, CRC; longest first."""
     told = {entry.tail for entry in read_entries(footer)}
     for pair in footer.key_values or []:

@@ -275,7 +275,7 @@ def counts_of(outline: Outline, row_group: int, column: int) -> Counts:
     return values, None if nulls == NONE else nulls
 
 
-def blank(counts: Counts) -> tuple[str, bool] | None:
+def empty_filter_problem(counts: Counts) -> tuple[str, bool] | None:
     """Why a filter without any bit is no evidence about a chunk, and whether that is a contradiction.
 
     None where nothing but NULL is stored: such a filter is right. Without a null_count nobody can tell. parquet-java

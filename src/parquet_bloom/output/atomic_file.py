@@ -24,7 +24,7 @@ from typing import IO, Self
 from parquet_bloom.errors import CHANGED, EXISTS, ConflictError, RequestError, StorageError, TableFormatError
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.draft import Draft
-from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, own_name
+from parquet_bloom.output.folder import Checksums, Folder, clear_beside, lock, temporary_name
 from parquet_bloom.output.recovery import remove_journal
 from parquet_bloom.storage.operating_system import umask
 from parquet_bloom.storage.remote import Location, storage_error
@@ -99,7 +99,7 @@ class AtomicFile(Draft):
         try:
             clear_beside(self._named, self.target)
             while True:
-                self._name = own_name(self._base)
+                self._name = temporary_name(self._base)
                 if by_name:
                     self._folder.make(self._name)
                     self._inside = self._folder.within(self._name)
@@ -274,7 +274,7 @@ class AtomicFile(Draft):
     def adopt(self) -> None:
         """Take what another library wrote at `path`: from here on it is a file like all others. Raises StorageError."""
         assert self._inside is not None
-        own = own_name(self._base)
+        own = temporary_name(self._base)
         try:
             self.fd = self._inside.open(self._base, os.O_RDWR)
             lock(self.fd)
@@ -355,7 +355,7 @@ def new_target(where: PathLike, overwrite: bool) -> str:
 def _table_of(path: str) -> Table | None:
     """The table that a file lies in; None where there is none, or a folder above it does not tell."""
     with contextlib.suppress(StorageError):
-        return Tables().above(Location(os.path.realpath(path)))
+        return Tables().enclosing_table(Location(os.path.realpath(path)))
     return None
 
 

@@ -216,7 +216,7 @@ def _remove_empty(folders: Iterable[str]) -> None:
             os.rmdir(folder)
 
 
-def own_name(name: str) -> str:
+def temporary_name(name: str) -> str:
     """A new name for what will become `name`."""
     short = os.fsdecode(os.fsencode(name)[:_NAME_BYTES])
     return f".{short}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
@@ -342,7 +342,7 @@ class Checksums:
         """Raises OSError."""
         for at, name in self._paths:
             folder = Folder(at)
-            own = own_name(name)
+            own = temporary_name(name)
             try:
                 folder.replace(name, own)
             except FileNotFoundError:

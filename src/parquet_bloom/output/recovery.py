@@ -37,7 +37,7 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.002, 0.05
 
 
 @contextlib.contextmanager
-def opened(file: Location, to_replace: bool) -> Iterator[OpenFile]:
+def open_for_change(file: Location, to_replace: bool) -> Iterator[OpenFile]:
     """Open a file that is to get a new version.
 
     to_replace  the new version takes its place: wait until no other run works on one

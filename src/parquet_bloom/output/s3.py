@@ -170,7 +170,7 @@ class StoredFile(NewVersion):
             if may_have_begun(error):
                 raise self._error_of(error, abort_lost(client, where, None)) from error
             raise
-        found = told_of(answer, "UploadId", self._target)
+        found = field_of_answer(answer, "UploadId", self._target)
         if answer["ResponseMetadata"].get("RetryAttempts"):
             abort_lost(client, where, found)
         return found
@@ -178,7 +178,7 @@ class StoredFile(NewVersion):
     def _send(self, client: Any, upload: dict[str, str], number: int, data: bytes) -> str:
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         answer = client.upload_part(**upload, PartNumber=number, Body=data, ContentMD5=md5)
-        return told_of(answer, "ETag", self._target)
+        return field_of_answer(answer, "ETag", self._target)
 
     def _copy(self, client: Any, upload: dict[str, str], number: int, part: Part) -> str:
         assert part.origin is not None
@@ -190,7 +190,7 @@ class StoredFile(NewVersion):
             CopySourceIfMatch=self._source.etag,
             CopySourceRange=f"bytes={part.origin}-{part.origin + part.stop - part.at - 1}",
         )
-        return told_of(answer.get("CopyPartResult") or {}, "ETag", self._target)
+        return field_of_answer(answer.get("CopyPartResult") or {}, "ETag", self._target)
 
     def _complete(self, client: Any, upload: dict[str, str], done: list[dict[str, object]]) -> None:
         from botocore.exceptions import ClientError, ParamValidationError
@@ -210,7 +210,7 @@ class StoredFile(NewVersion):
                     raise
                 # A store, or a boto3, that knows no such condition; last_check has looked a moment ago.
                 answer = client.complete_multipart_upload(**finished)
-            told_of(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
+            field_of_answer(answer, "ETag", self._target)  # S3 begins its answer before it knows how it ends
         except Exception as error:
             # The answer may have got lost, and what was asked for again is refused then: it is done already.
             if not self._is_there(client, upload, done, error):
@@ -364,7 +364,7 @@ def client_of(filesystem: Any) -> Any:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def told_of(answer: Mapping[str, Any], name: str, target: Location) -> str:
+def field_of_answer(answer: Mapping[str, Any], name: str, target: Location) -> str:
     """A part of a store's answer. Raises StorageError where there is none."""
     if not answer.get(name):
         raise StorageError(target, f"the store answered without {name}; nothing was changed")

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Any
 
 from parquet_bloom.errors import RequestError, UnknownColumnError
-from parquet_bloom.format.literals import Literal, as_literal, shown, spelled
+from parquet_bloom.format.literals import Literal, as_literal, literal_text, spelled
 from parquet_bloom.format.schema import BYTE_ARRAY, INT32, INT64, Leaf, find_leaf, join_path
 from parquet_bloom.format.statistics import domain_of, limits
 from parquet_bloom.format.values import (
@@ -116,7 +116,7 @@ class Column:
 def misfit_error(value: Any, leaf: Leaf) -> RequestError:
     """What to say of a literal that can never be compared with its column."""
     value = as_literal(value)
-    text = spelled(value) if isinstance(value, Literal) else shown(value)
+    text = spelled(value) if isinstance(value, Literal) else literal_text(value)
     reason = f"column {leaf.name} is {described(leaf)}: "
     if value is True:  # `flag` and `flag = TRUE` are one predicate
         reason += f"alone it is no condition ({leaf.name} = ... is one), and {text} is no literal for it"

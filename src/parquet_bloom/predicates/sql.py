@@ -62,7 +62,7 @@ def number(text: str) -> int | float | Decimal:
     return value
 
 
-def typed(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
+def typed_literal(kind: str, scale: tuple[int, ...], inner: str) -> Literal:
     """The text `inner` as a literal of a type, DATE '...' or CAST('...' AS DATE).
 
     kind   the type as sqlglot calls it: TIMESTAMPNTZ, VARBINARY, INT for INTEGER
@@ -414,7 +414,7 @@ def _written(text: str, token: Token) -> str:
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def only(node: exp.Expression, *known: str) -> None:
+def check_args(node: exp.Expression, *known: str) -> None:
     """Raise NotUnderstoodError where a node has an argument that the caller does not read."""
     for name, value in node.args.items():
         if name not in known and value:
@@ -426,7 +426,7 @@ def only(node: exp.Expression, *known: str) -> None:
 def inside(node: exp.Expression) -> exp.Expression:
     """The expression inside of parentheses."""
     while type(node) is exp.Paren:
-        only(node, "this")
+        check_args(node, "this")
         node = node.this
     return node
 
@@ -435,12 +435,12 @@ def path_of(node: exp.Expression) -> tuple[str, ...]:
     """The names of a dotted path; sqlglot takes up to four as table and column, more as field access."""
     ends: list[str] = []
     while type(node) is exp.Dot:
-        only(node, "this", "expression")
+        check_args(node, "this", "expression")
         ends.append(_name(node.expression))
         node = node.this
     if type(node) is not exp.Column:
         raise NotUnderstoodError(computed(node))
-    only(node, "this", "table", "db", "catalog")
+    check_args(node, "this", "table", "db", "catalog")
     return (*(_name(part) for part in node.parts), *reversed(ends))
 
 

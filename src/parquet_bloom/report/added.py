@@ -88,10 +88,10 @@ def print_commits(report: Any, say: Say) -> None:
             ways.setdefault((file.way, file.why, file.written), []).append(file)
     for (way, why, written), files in ways.items():
         reason = f", as {why}" if why else ""
-        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_written(way, files) if written else _UNWRITTEN}")
+        say(f"  {way}: {plural(len(files), 'file')}{reason}; {_write_summary(way, files) if written else _UNWRITTEN}")
 
 
-def _written(way: str, files: Sequence[Any]) -> str:
+def _write_summary(way: str, files: Sequence[Any]) -> str:
     if way == "same-path":
         return "filters and a footer are written behind each"
     old = sum(f.bytes_before for f in files)
@@ -108,10 +108,10 @@ def print_files(headings: Sequence[str], rows: Sequence[Sequence[object]], every
 
 def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
     """Which columns got no filter and why, each reason once; names_shown None: each with its own numbers."""
-    reasons: dict[str, _LeftOut] = {}
+    reasons: dict[str, _SkippedForReason] = {}
     for file in files:
         for one in file.skipped:
-            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _LeftOut())
+            left = reasons.setdefault(one.reason if names_shown is None else gist(one.reason), _SkippedForReason())
             left.reasons.setdefault(one.reason)
             left.columns.setdefault(one.column)
             left.files.setdefault(file.source)
@@ -129,7 +129,7 @@ def skipped_lines(files: Sequence[Any], names_shown: int | None) -> list[str]:
 
 
 @dataclass
-class _LeftOut:
+class _SkippedForReason:
     """What was left out for one reason; dicts are sets in order."""
 
     reasons: dict[str, None] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class _LeftOut:
         return first + " (the first; the others differ in numbers)" if others else first
 
     def columns_shown(self, names_shown: int | None, files: int) -> str:
-        names = listed(list(self.columns), names_shown)
+        names = enumerated(list(self.columns), names_shown)
         where = []
         if self.row_groups == 1:
             where.append(f"row group {self.row_group}")
@@ -156,7 +156,7 @@ class _LeftOut:
         return f"{names} ({', '.join(where)})" if where else names
 
 
-def listed(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
+def enumerated(names: Sequence[str], most: int | None = _NAMES_SHOWN) -> str:
     """a, b, c and 12 more"""
     if most is None or len(names) <= most:
         return ", ".join(names)
@@ -169,7 +169,7 @@ def _number(file: Any) -> int:
 
 
 def _print_one(file: Any, say: Say) -> None:
-    names = listed(file.columns)
+    names = enumerated(file.columns)
     if not _number(file):
         what = "nothing to add"
         if file.dry_run and file.source != file.output:

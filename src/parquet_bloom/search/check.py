@@ -32,11 +32,11 @@ from parquet_bloom.search.evidence import STAGES, Decision
 from parquet_bloom.search.options import Options, SearchOptions
 from parquet_bloom.search.search import FileResult, Search, as_predicate
 from parquet_bloom.source.names import typed_sources
-from parquet_bloom.source.results import Printed, plain, table_of
+from parquet_bloom.source.results import Result, plain, table_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import line, line_of, quantity
 from parquet_bloom.storage.paths import FailedFile
 from parquet_bloom.storage.progress import Meter
-from parquet_bloom.storage.shown import counted, line, line_of
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 # --- verdicts as values ---------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class RowGroupVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExcludedFile(Printed):
+class ExcludedFile(Result):
     """A file that was not opened, as what is known of it before excludes every row.
 
     decided_by  "partition", "bounds" (both: the log of its table), "literal", or "partition" by its folder's name
@@ -232,7 +232,7 @@ _MUTE = 5  # columns that are named
 
 
 @dataclass(slots=True, repr=False)
-class ColumnFilters(Printed):
+class ColumnFilters(Result):
     """A column that the predicate compares with values, and its filters in the row groups that are left.
 
     row_groups   that are left and that a filter could exclude
@@ -248,7 +248,7 @@ class ColumnFilters(Printed):
     files_without: int = 0
 
 
-class Verdicts(Printed, list[RowGroupVerdict]):
+class Verdicts(Result, list[RowGroupVerdict]):
     """Verdicts in the order of files and row groups.
 
     table, version  of which all these files are, and which version of it; None: they are files
@@ -293,9 +293,9 @@ class Verdicts(Printed, list[RowGroupVerdict]):
         return table_of(RowGroupVerdict, self)
 
     def __repr__(self) -> str:
-        parts = [f"{self.skipped:,} of {counted(len(self), 'row groups')} skipped"]
-        parts += [f"{counted(len(self.excluded), 'files')} not opened"] if self.excluded else []
-        parts += [f"{counted(len(self.failed), 'files')} failed"] if self.failed else []
+        parts = [f"{self.skipped:,} of {quantity(len(self), 'row groups')} skipped"]
+        parts += [f"{quantity(len(self.excluded), 'files')} not opened"] if self.excluded else []
+        parts += [f"{quantity(len(self.failed), 'files')} failed"] if self.failed else []
         return line("Verdicts", parts)
 
 
@@ -336,7 +336,7 @@ def check(
     """
     refuse_unknown("check", options, SearchOptions)
     how, predicate = Options.of(options), as_predicate(predicate)
-    found = source_of(source, filesystem, options).found(refuses=RAW_FILES)
+    found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
     search = Search(found, predicate, how)
     verdicts = Verdicts()
     verdicts.named = typed_sources(source, filesystem)

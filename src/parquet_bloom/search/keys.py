@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, RequestError
-from parquet_bloom.filters.asking import counted, headers_of
+from parquet_bloom.filters.asking import count_read, headers_of
 from parquet_bloom.filters.locate import filter_ranges_of, header_of
 from parquet_bloom.filters.stored import StoredFilter, StoredFilters
 from parquet_bloom.format.arrow_types import has_any_length
@@ -270,7 +270,7 @@ def _ask_whole(source: OpenFile, asked: _FilterBatch) -> Integers:
         answers,
         hits,
     )
-    counted(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
+    count_read(source, answers, 2 * n, int((head_bytes[kinds] + asked.num_bytes).sum()))
     hits[(answers == ask_kernel.OTHER_HEADER) | (answers == ask_kernel.BLANK)] = NONE
     return hits
 

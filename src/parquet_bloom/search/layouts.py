@@ -262,7 +262,7 @@ def for_scanner(names: Iterable[str] | None, schema: pa.Schema) -> Any:
     return {name: pc.field(*path) for name, path in paths.items()}
 
 
-def chosen(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Columns of a batch of top-level columns, and fields of its structs, under these names, which differ."""
     columns = [_column(batch, name) for name in names]
     fields = [

@@ -19,9 +19,9 @@ from parquet_bloom.format.outline import Outline
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.limits import RANGE_VALUES
 from parquet_bloom.options import ReadOptions
+from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import ProgressCallback
-from parquet_bloom.storage.shown import counted, line
 
 # --- footers kept between calls -------------------------------------------------------------------
 #
@@ -69,8 +69,8 @@ class FooterCache:
         return len(self._outlines)
 
     def __repr__(self) -> str:
-        of = f"{counted(self._held, 'row groups')} of at most {self.max_row_groups:,}"
-        return line("FooterCache", [counted(len(self), "files"), of])
+        of = f"{quantity(self._held, 'row groups')} of at most {self.max_row_groups:,}"
+        return line("FooterCache", [quantity(len(self), "files"), of])
 
     def outline(self, source: OpenFile) -> Outline:
         """The outline of an open file, read if it is not here. Raises as OpenFile.outline."""

@@ -40,9 +40,9 @@ from parquet_bloom.search.search import FileResult, Search, as_predicate, open_g
 from parquet_bloom.search.source_rows import FilePart, FileRows, SourceRows, TableRows
 from parquet_bloom.search.unchanged import ChangeGuard, SearchedDataset, narrowing_of, opened_same, version_of
 from parquet_bloom.source.source import source_of
+from parquet_bloom.storage.display import brief, line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.progress import Meter, RowMeter
-from parquet_bloom.storage.shown import brief, counted, line
 from parquet_bloom.storage.table_folders import RAW_FILES
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Scan:
         how = Options.of(options, decide_true, skip_files=True)
         tree = And(()) if predicate is None else as_predicate(predicate)
         self.progress = how.progress
-        found = source_of(source, filesystem, options).found(refuses=RAW_FILES)
+        found = source_of(source, filesystem, options).resolve(refuses=RAW_FILES)
         self._search = Search(found, tree, how)
         found.raise_failed()  # rows must not be missing in silence
         self.keys = self._search.keys  # the columns of folders' names
@@ -151,12 +151,12 @@ class Scan:
 
     def __repr__(self) -> str:
         """What is scanned, and which row groups are left once that is known: this opens no file."""
-        parts = [counted(len(self._search.files), "files")]
+        parts = [quantity(len(self._search.files), "files")]
         if self._given is not None:
             parts.append(brief(str(self.predicate)))
         if "files" in self.__dict__:
             kept = sum(len(groups) for _, groups in self.kept)
-            parts.append(f"{kept:,} of {counted(len(self.verdicts), 'row groups')} left")
+            parts.append(f"{kept:,} of {quantity(len(self.verdicts), 'row groups')} left")
         return line(type(self).__name__, parts)
 
     @property

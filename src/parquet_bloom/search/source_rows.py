@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import RequestError
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.search.layouts import (
-    chosen,
     file_format,
     for_scanner,
     format_for,
     fragment,
     partition_expression,
     path_of,
+    select_columns,
     with_partitions,
 )
 from parquet_bloom.search.search import FileResult
@@ -41,7 +41,7 @@ from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.view import FileView, TableNames
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
-from parquet_bloom.storage.workers import chained
+from parquet_bloom.storage.workers import chain_results
 
 FilePart = tuple[FileResult, list[int]]  # a file, and row groups of it
 _FILES, _REMOTE_FILES, _BATCHES = 2, 4, 2  # that are read side by side, and batches of each that wait
@@ -158,7 +158,7 @@ class TableRows:
         top = list(dict.fromkeys(path_of(name, self.schema)[0] for name in wanted))
         with closing(self._of_parts(parts, top, batch_rows)) as batches:
             for batch in batches:
-                yield batch if wanted == top else chosen(batch, wanted)
+                yield batch if wanted == top else select_columns(batch, wanted)
 
     def living(self, file: FileResult, groups: Sequence[int]) -> int:
         """As SourceRows has it."""
@@ -202,14 +202,16 @@ class TableRows:
         if len(parts) == 1:
             return self._file(parts[0], names, n)
         remote = bool(parts) and not parts[0][0].file.is_local
-        return chained(partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES)
+        return chain_results(
+            partial(self._file, names=names, n=n), parts, _REMOTE_FILES if remote else _FILES, _BATCHES
+        )
 
     # --- one file ---------------------------------------------------------------------------------
 
     def _file(self, part: FilePart, names: list[str], n: int) -> Generator[pa.RecordBatch, None, None]:
         file, groups = part
         view = self._view(file)
-        stored = view.stored(names)
+        stored = view.stored_names(names)
         one = self.fragment(part, self.schema)
         columns: Any = {str(i): pc.field(name) for i, name in enumerate(stored)} or []
         scanner = one.scanner(

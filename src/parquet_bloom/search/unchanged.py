@@ -32,11 +32,11 @@ from parquet_bloom.predicates.tree import Unknown
 from parquet_bloom.search.layouts import with_groups
 from parquet_bloom.search.options import DatasetSchema, FooterCache, Nan, Options
 from parquet_bloom.search.search import FileResult, Search, open_groups
-from parquet_bloom.source.source import found_files
+from parquet_bloom.source.source import resolved_files
+from parquet_bloom.storage.display import line, quantity
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location, side_by_side
-from parquet_bloom.storage.shown import counted, line
 from parquet_bloom.storage.stores import store_of
 
 # --- data sets that engines filter ----------------------------------------------------------------
@@ -69,7 +69,7 @@ class Narrowing:
             return None
         chosen = []
         try:
-            for at, one in enumerate(Search(found_files(self.files), tree, self.options)):
+            for at, one in enumerate(Search(resolved_files(self.files), tree, self.options)):
                 if isinstance(one, tuple):
                     raise one[1]
                 may = set(open_groups(one))
@@ -268,8 +268,8 @@ class SearchedDataset(ds.FileSystemDataset):
     def __repr__(self) -> str:
         """How much is left to be scanned: this opens no file."""
         fragments = self._made_of[0]
-        groups = counted(sum(one.num_row_groups for one in fragments), "row groups")
-        parts = [f"{groups} in {counted(len(fragments), 'files')}", counted(len(self.schema), "columns")]
+        groups = quantity(sum(one.num_row_groups for one in fragments), "row groups")
+        parts = [f"{groups} in {quantity(len(fragments), 'files')}", quantity(len(self.schema), "columns")]
         return line("SearchedDataset", [*parts, *(["filtered"] if self._filter is not None else [])])
 
     def check_unchanged(self) -> None:

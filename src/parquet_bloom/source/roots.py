@@ -25,8 +25,8 @@ from urllib.parse import unquote
 
 from parquet_bloom.errors import Message, TableFormatError, on_one_line, parameter
 from parquet_bloom.source.names import ORDINARY, TableAccess
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store
 from parquet_bloom.storage.stores import LOCAL, Stores, on_file_system, store_of
 

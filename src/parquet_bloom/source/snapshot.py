@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from parquet_bloom.format.schema import Leaf
 from parquet_bloom.format.values import Operand
-from parquet_bloom.options import Way
+from parquet_bloom.options import CommitMode
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import Location
 
@@ -160,7 +160,7 @@ class Snapshot:
     fields: tuple[Field, ...]
     by_id: bool
     files: list[TableFile]
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    filter_settings: Mapping[str, Any] = field(default_factory=dict)
     filesystem: Any = None
     logged: frozenset[str] = frozenset()
     identity: str = ""
@@ -168,7 +168,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class CommitModes:
     """How a file of a table may get a new version.
 
     default          the way that keeps every promise of this table; None: neither does, `refusal` says why
@@ -176,7 +176,7 @@ class Ways:
     no_new_path      why another file may not take its place; "" where it may
     """
 
-    default: Way | None
+    default: CommitMode | None
     no_same_path: str = ""
     no_new_path: str = ""
 
@@ -225,7 +225,7 @@ class Table(Protocol):
     def history(self, snapshot: Snapshot) -> History:
         """What the log tells of when its files came. Raises StorageError, TableFormatError."""
 
-    def ways(self, snapshot: Snapshot) -> Mapping[str, Ways]:
+    def commit_modes(self, snapshot: Snapshot) -> Mapping[str, CommitModes]:
         """For each file's path, how it may get a new version. Raises TableFormatError where the whole table refuses."""
 
     def new_location(self, file: TableFile) -> Location:
@@ -257,7 +257,7 @@ def first_name(name: str) -> str:
     return _OURS.sub("", name, count=1)
 
 
-def new_place(file: Location) -> Location:
+def location_beside(file: Location) -> Location:
     """A place beside a file, with a new name."""
     name = new_name(file.path.rpartition("/")[2])
     return Location(beside(file.path, name), file.filesystem, beside(file.shown, name) if file.shown else "")

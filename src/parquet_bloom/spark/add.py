@@ -4,7 +4,7 @@
     list_by_size -> small files, packed many to a task -> tasks.add ----------------------------> report
                  -> large files -> tasks.cut -> units -> tasks.build_units -> filters as rows
                                                          shuffled to their file, tasks.assemble -> report
-    a table      -> (file, where its new version goes) -> edit.add_to_source.Adding -> driver: edit.table_commit
+    a table      -> (file, where its new version goes) -> edit.add_to_source.AddToTableFile -> driver: edit.table_commit
 
 Only rows of the report, counts and sums cross the driver. A file is either old or new and whole at
 any time; a task that runs twice finds its work done, so retries, speculation and a second run of the
@@ -26,12 +26,20 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import pyarrow as pa
 
 from parquet_bloom.arguments import part, refuse_unknown
-from parquet_bloom.edit.add_to_source import Adding, asked_of
+from parquet_bloom.edit.add_to_source import AddToTableFile, request_for_source
+from parquet_bloom.edit.changeable import check_placement, checked_commits
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.reports import FileReport, TableCommit
 from parquet_bloom.edit.table_columns import TableColumns
-from parquet_bloom.edit.table_commit import Changed, Committing, FileWork, Worked, change_table, target_of, way_of
-from parquet_bloom.edit.to_change import check_placement, committing
+from parquet_bloom.edit.table_commit import (
+    Committing,
+    FileOutcome,
+    FileWork,
+    SourceChange,
+    change_table,
+    commit_mode_of,
+    target_of,
+)
 from parquet_bloom.errors import ParquetBloomError, RequestError, StorageError
 from parquet_bloom.options import Form, PathLike, RequestOptions, SparkAddOptions, WriteOptions
 from parquet_bloom.output.folder import remove_stale
@@ -55,7 +63,7 @@ from parquet_bloom.spark.listing import (
 from parquet_bloom.spark.storages import Storages, path_text, paths_of, storages
 from parquet_bloom.storage.progress import Meter
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.table_folders import Tables, look_before
+from parquet_bloom.storage.table_folders import Tables, write_guard
 from parquet_bloom.storage.workers import Workers
 
 if TYPE_CHECKING:
@@ -153,7 +161,7 @@ def add_filters(
     wanted: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
     access = TableAccess.asked(options, written.force)
     source = CallSource(names, None, options.get("raw_files", False), access)
-    commits = committing("add", source, output, options, written)
+    commits = checked_commits("add", source, output, options, written)
     if commits is None:
         wanted["in_place"] = output is None
     else:
@@ -166,7 +174,7 @@ def add_filters(
     where = storages(spark, names, new)
     names = [where.absolute(path) for path in names]
     job = tasks.Job(where, request, None if new is None else where.absolute(new))
-    tables = look_before(new is not None, source.raw_files, written.force)
+    tables = write_guard(new is not None, source.raw_files, written.force)
     _check_places(names, job.output, written, where, tables or Tables())
     if tables is not None:
         find_tables(spark, names, where, tables)
@@ -196,7 +204,7 @@ def _check_places(paths: Sequence[str], output: str | None, how: Writing, where:
         if how.in_place and not how.force and scheme in ("hdfs", "viewfs"):
             reason = "HDFS cannot replace a file in one step; give output, or force for two renames a file"
             raise RequestError(f"{path}: {reason}")
-        tables.refuse(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
+        tables.check_target(where.data_file(path), where.data_file(f"{path.rstrip('/')}/x"), how.force)
 
 
 def _as_report(spark: Any, rows: list[Row], progress: Any) -> DataFrame:
@@ -379,7 +387,7 @@ class RowReport(FileReport):
     row: Row
 
 
-_Result = Worked[RowReport] | ParquetBloomError
+_Result = FileOutcome[RowReport] | ParquetBloomError
 
 
 def add_to_table(
@@ -390,7 +398,7 @@ def add_to_table(
     Raises as parquet_bloom.add_filters does for a table; an error after some commits leaves these.
     """
     snapshot = table.snapshot(stored_only=True)
-    request, _ = asked_of(snapshot, request)
+    request, _ = request_for_source(snapshot, request)
     paths = [file.path for file in snapshot.files]
     if progress is not None:
         progress.expect(len(paths), sum(file.size for file in snapshot.files))
@@ -410,19 +418,19 @@ def add_to_table(
 
 def _change(
     spark: Any, table: Table, snapshot: Snapshot, request: Request, how: Committing, progress: Any
-) -> Changed[RowReport]:
+) -> SourceChange[RowReport]:
     """Files of one commit."""
-    ways = table.ways(snapshot)
+    ways = table.commit_modes(snapshot)
     planned: list[_Planned] = []
     for file in snapshot.files:
-        way, _ = way_of(ways[file.path], how.way)
+        way, _ = commit_mode_of(ways[file.path], how.way)
         planned.append((file, target_of(table, file, way), way is None))
     made = _made(spark, planned, _FileTask(dataclasses.replace(snapshot, files=[]), request, how.append), progress)
 
     def work_on(one: Snapshot) -> FileWork[RowReport]:
         here = _FileTask(one, request, how.append)
 
-        def work(file: TableFile, target: Location, look_only: bool, /) -> Worked[RowReport]:
+        def work(file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
             # Another commit may ask for another version of a file than the executor made.
             result = made.pop(target.path, None)
             if isinstance(result, ParquetBloomError):
@@ -489,15 +497,15 @@ class _FileTask:
     request: Request
     append: bool
 
-    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> Worked[RowReport]:
+    def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[RowReport]:
         """As FileWork has it. What an earlier attempt of this task made is made again."""
         started = time.perf_counter()
         request = self.request.written(overwrite=True)
         with Workers(request.threads or 1) as workers:
-            worked = Adding(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
+            worked = AddToTableFile(TableColumns(self.snapshot), request, workers, self.append)(file, target, look_only)
         status = tasks.DONE if worked.size else tasks.UNCHANGED
         row = tasks.report_row(str(file), str(target), status, worked.report, time.perf_counter() - started)
-        return Worked(
+        return FileOutcome(
             RowReport(row=row),
             worked.size,
             worked.footer_size,

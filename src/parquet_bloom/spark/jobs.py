@@ -30,13 +30,13 @@ from parquet_bloom.search.log import TableLog
 from parquet_bloom.search.options import Nan, Options
 from parquet_bloom.search.search import FileResult, Search, as_predicate, open_groups
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.failures import explained
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows
 from parquet_bloom.spark.listing import Listing, by_name, packed
 from parquet_bloom.spark.storages import paths_of
 from parquet_bloom.spark.work import ListedFiles, SentFile, SentFiles, Work, source_on_spark, work_of
-from parquet_bloom.storage.table_folders import Tables, refusing
+from parquet_bloom.storage.table_folders import Tables, read_guard
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -244,7 +244,7 @@ def prune(
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
     """What rows are looked for in: no file of a table that nobody named, without raw_files."""
     source = source_on_spark(paths, options)
-    return work_of(spark, source, refusing(source.raw_files))
+    return work_of(spark, source, read_guard(source.raw_files))
 
 
 def pruned(work: Work, predicate: Predicate, options: Options) -> DataFrame:
@@ -347,7 +347,7 @@ def search_rows(
     part = replace(snapshot, files=[one.file for one in files])
     log = TableLog(part, [one.outcome for one in files]) if part.has_log else None
     with_deletes = {str(one) for one in files if one.has_deletes}
-    for one in Search(Found(part), predicate, options, log):
+    for one in Search(ResolvedSource(part), predicate, options, log):
         for row in [failed_row(*one)] if isinstance(one, tuple) else rows_of(one):
             yield row | {"has_deletes": row["path"] in with_deletes}
 

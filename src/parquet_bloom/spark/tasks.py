@@ -26,7 +26,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from parquet_bloom.edit.add import add_file
-from parquet_bloom.edit.plan import Plan, Request, Run, planned, writing_order
+from parquet_bloom.edit.plan import Plan, Request, Run, plan_file, writing_order
 from parquet_bloom.edit.reports import AddedFile
 from parquet_bloom.edit.rewrite import is_made_from
 from parquet_bloom.edit.writer import BuiltElsewhere, build
@@ -187,7 +187,7 @@ def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile |
     with OpenFile(data_file) as source, OpenFile(target) as new:
         if run.request.replace or not is_made_from(source, new):
             raise StorageError(target, "exists and is not this file with filters; give overwrite to replace it")
-        if set(planned(source, run).sizings) & set(planned(new, run).sizings):
+        if set(plan_file(source, run).sizings) & set(plan_file(new, run).sizings):
             return None
         footer = source.footer()
         return AddedFile(str(data_file), str(target), footer.n_row_groups, [], source.size, new.size)
@@ -210,7 +210,7 @@ def cut(rows: Iterator[Row], job: Job) -> Iterator[Row]:
             units: list[Row] = []
             try:
                 with OpenFile(job.data_file(row), pin=True) as source:
-                    made = planned(source, run)
+                    made = plan_file(source, run)
                     known = {"crc": _layout(source), "chosen": made.columns}
                     header |= known
                     for first, stop in _runs(source, made, job.request):
@@ -263,7 +263,7 @@ def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltF
         if _layout(source) != row["crc"]:
             raise ConflictError(source.path, "was changed by another program meanwhile; run the job again")
         footer = source.footer()
-        made = planned(source, run, row["chosen"])
+        made = plan_file(source, run, row["chosen"])
         keys = writing_order(footer, made, request.at_chunk_start)[row["place"] : row["stop"]]
         readers = {column: ColumnReader(source, footer.leaves[column]) for _, column in keys}
         token = source.lasting_token(wait=True)

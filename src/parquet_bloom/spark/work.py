@@ -34,15 +34,15 @@ from parquet_bloom.search.options import DatasetSchema, Options
 from parquet_bloom.search.search import FileResult, Search
 from parquet_bloom.source import columns
 from parquet_bloom.source.snapshot import Snapshot, TableFile
-from parquet_bloom.source.source import CallSource, Found, found_files, source_of
+from parquet_bloom.source.source import CallSource, ResolvedSource, resolved_files, source_of
 from parquet_bloom.source.view import names_of
 from parquet_bloom.spark.frames import Row, frame_of, mapped_rows, try_workers
 from parquet_bloom.spark.listing import FILE, Listing, find_tables, gathered, list_files
 from parquet_bloom.spark.storages import Storages, storages
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile, Partitions
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.table_folders import Tables
 
 # --- work -----------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class ListedFiles:
 
     def snapshot(self) -> Snapshot:
         """The snapshot that all files are of, without any."""
-        return found_files([]).snapshot
+        return resolved_files([]).snapshot
 
     def file(self, row: Row, snapshot: Snapshot) -> SentFile:
         """The file of a row. Raises RequestError for one on a storage that nothing can open."""
@@ -340,7 +340,7 @@ class TableWork:
         """The leaves of the first file that has a footer, as people name them; None if none of the first has."""
         for file in self.snapshot.files[:_TRIED]:
             with suppress(ParquetBloomError), OpenFile(file) as source:
-                return names_of(self.snapshot).shown(source.footer(), file)
+                return names_of(self.snapshot).display_leaves(source.footer(), file)
         return None
 
     def plan_search(self, predicate: Predicate, options: Options) -> SearchPlan:
@@ -369,10 +369,10 @@ class SearchPlan:
 
 
 def work_of(spark: Any, source: CallSource, tables: Tables | None, stored_only: bool = False) -> Work:
-    """Find what a source names. Raises as `files_work`, and of a table as CallSource.found."""
+    """Find what a source names. Raises as `files_work`, and of a table as CallSource.resolve."""
     if source.table_name is None:
         return files_work(spark, source.paths, tables)
-    return TableWork(spark, source.found(stored_only).snapshot)
+    return TableWork(spark, source.resolve(stored_only).snapshot)
 
 
 def by_log(
@@ -382,11 +382,11 @@ def by_log(
 
     Raises as search.search.Search, for what is wrong with the predicate by the table's schema.
     """
-    search = Search(Found(snapshot), predicate, options)
+    search = Search(ResolvedSource(snapshot), predicate, options)
     search.ask_log()
     left, excluded = [], []
     for file in snapshot.files:
-        why = search.log.excluded(file)
+        why = search.log.exclusion(file)
         if why is None:
             left.append((file, search.log.outcome(file)))
         elif (one := excluded_file(FileResult(file, excluded=why))) is not None:
@@ -411,7 +411,7 @@ def sent_file(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
 
 def send_table(snapshot: Snapshot) -> bytes:
     """A snapshot without its files. Raises RequestError for a file system that cannot be sent."""
-    return sendable(replace(snapshot, files=[], wishes={}), snapshot.table)
+    return sendable(replace(snapshot, files=[], filter_settings={}), snapshot.table)
 
 
 def send(part: Any, snapshot: Snapshot) -> bytes:

@@ -28,7 +28,7 @@ from parquet_bloom.spark.frames import Row, computed, frame_of, mapped_rows, sma
 from parquet_bloom.spark.listing import FAILED, not_listed
 from parquet_bloom.spark.storages import path_text, paths_of, storages
 from parquet_bloom.spark.work import files_work, sendable, sent_file, source_on_spark
-from parquet_bloom.storage.table_folders import refusing
+from parquet_bloom.storage.table_folders import read_guard
 from parquet_bloom.zones.build import ZoneBatch, index_columns, write_indexes, zone_batches_of
 from parquet_bloom.zones.sources import Data, ParquetFragment, is_lance, open_data
 
@@ -108,7 +108,7 @@ def _found(spark: Any, source: CallSource) -> CallSource:
     """What is indexed, on the driver: files are those that tasks list."""
     if source.table_name is not None:
         return source
-    work = files_work(spark, source.paths, refusing(source.raw_files))
+    work = files_work(spark, source.paths, read_guard(source.raw_files))
     listed = work.listed.rows.orderBy("path").collect()
     for row in listed:
         if row["kind"] == FAILED:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from parquet_bloom.storage.display import Brief
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import Brief
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from parquet_bloom.errors import RequestError, StorageError
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.version_token import Kept, StoreToken
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from parquet_bloom.errors import RequestError, first_line
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Handle, Location, arrow_filesystem, fsspec_of, open_remote, storage_error
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import GLOB, Kind, LocalStore, Seen, Store, is_data
 
 # --- stores: other file systems -------------------------------------------------------------------

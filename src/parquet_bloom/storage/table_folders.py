@@ -205,7 +205,7 @@ class Tables:
 
     # --- looks ------------------------------------------------------------------------------------
 
-    def above(self, at: Location) -> Table | None:
+    def enclosing_table(self, at: Location) -> Table | None:
         """The nearest table that a file lies in. Raises StorageError where that cannot be told."""
         near = self._nearest(store_of(at).folders(at))
         if isinstance(near, Exception):
@@ -214,7 +214,7 @@ class Tables:
             raise StorageError(at, reason) from near
         return None if near is None else Table(*near, str(at), "in")
 
-    def around(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
+    def check_paths(self, named: Iterable[tuple[Location, Sequence[Location]]]) -> None:
         """Look at folders and at all above them. Those that may not be looked at are passed over.
 
         named  (what was named, folders: it, or those it lies in)
@@ -235,7 +235,7 @@ class Tables:
         if self.refuses:
             self._refuse_reading()
 
-    def lies_in(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
+    def parents_of(self, at: Location, files: Iterable[Location]) -> tuple[Location, list[Location]]:
         """What was named, and the folders it lies in: of a pattern those of the files that fit, or its fixed part."""
         fits = set(at.path) & GLOB and not (at.is_local and os.path.lexists(at.path))
         if at.is_local and (fits or not os.path.islink(at.path)):
@@ -248,14 +248,14 @@ class Tables:
             folders = store_of(at).folders(folders[0])
         return at, folders
 
-    def walked(self, named: Location, folder: str, below: Sequence[str]) -> None:
+    def note_folder(self, named: Location, folder: str, below: Sequence[str]) -> None:
         """Notice a table in a local folder, at `named` or below it, by the names of the folders in it."""
         kind = table_in(Location(folder), below)
         if kind is not None:
             is_named = folder.rstrip(os.sep) == named.path.rstrip(os.sep)
             self.add(Table(kind, os.path.abspath(folder), str(named), "is" if is_named else "holds"))
 
-    def listed(self, named: Location, entries: Iterable[tuple[str, bool]], recursive: bool = True) -> None:
+    def note_listing(self, named: Location, entries: Iterable[tuple[str, bool]], recursive: bool = True) -> None:
         """Notice tables in a listing of a storage: (path, whether it is a file) of all below `named`."""
         inside: dict[str, list[str]] = {}
         for path, is_file in entries:
@@ -348,9 +348,9 @@ class Tables:
             "or read every file as it is with " + self.refuses,
         )
 
-    def refuse(self, at: Location, target: Location, force: bool) -> None:
+    def check_target(self, at: Location, target: Location, force: bool) -> None:
         """Raise TableFormatError if writing `target` would change a file of a table, unless forced."""
-        table = None if force else self.above(target)
+        table = None if force else self.enclosing_table(target)
         if table is not None:
             raise TableFormatError(at, _sizes(table))
 
@@ -389,26 +389,26 @@ class Tables:
         return tables[0], f"holds {len(tables):,} tables, such as the {tables[0].kind} table {tables[0].folder}"
 
 
-def refusing(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
+def read_guard(raw_files: bool, how: str = RAW_FILES) -> Tables | None:
     """What reading rows looks with; None where files are to be read as they are, as `how` says to ask for."""
     return None if raw_files else Tables(refuses=how)
 
 
-def look_before(copies: bool, raw_files: bool, force: bool) -> Tables | None:
+def write_guard(copies: bool, raw_files: bool, force: bool) -> Tables | None:
     """What writing looks with, before any work: copies of dead files are refused, of changes see `change`."""
-    return refusing(raw_files or force) if copies else Tables()
+    return read_guard(raw_files or force) if copies else Tables()
 
 
 def named_as_files(named: Sequence[Location]) -> str | None:
     """That what is to be changed belongs to a table, and what to name instead; None where it does not."""
     tables = Tables()
-    tables.around((at, [_fixed_part(at)]) for at in named)
+    tables.check_paths((at, [_fixed_part(at)]) for at in named)
     if not tables.found:
         return None
     table, text = tables._first()
     copies = parameter("output") + " with " + parameter("raw_files", True)
     files = ". For its files as they are give " + copies + ", or " + parameter("in_place", True) + " with "
-    return f"{table.named} {text}; {_way(table)}" + files + parameter("force", True)
+    return f"{table.named} {text}; {_reading_advice(table)}" + files + parameter("force", True)
 
 
 def _fixed_part(at: Location) -> Location:
@@ -422,10 +422,10 @@ def _fixed_part(at: Location) -> Location:
 
 
 def _sizes(table: Table) -> str:
-    return f"{table}, whose log holds file sizes; {_way(table)}, or give " + parameter("force", True)
+    return f"{table}, whose log holds file sizes; {_reading_advice(table)}, or give " + parameter("force", True)
 
 
-def _way(table: Table) -> str:
+def _reading_advice(table: Table) -> str:
     return "rewrite it through the table" if table.kind == "Hudi" else _ADVICE[table.kind].format(folder=table.folder)
 
 

@@ -28,7 +28,7 @@ from parquet_bloom.options import PathLike
 from parquet_bloom.predicates.sql import ShortenedText, parsed, split
 from parquet_bloom.search.check import Verdicts, check
 from parquet_bloom.source.names import named_table
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.paths import locate
 from parquet_bloom.trials.ask import installed_engines
 from parquet_bloom.trials.process import EngineError, EngineProcess
@@ -87,7 +87,7 @@ _GAIN = 1.1  # times as fast, at least: less may be chance
 
 
 @dataclass(slots=True, repr=False)
-class EngineGain(Printed):
+class EngineGain(Result):
     """One engine over both files; what it does not tell is None.
 
     seconds_before, seconds_after        median of the runs, planning and the footer included
@@ -133,7 +133,7 @@ class EngineGain(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class BenchReport(Printed):
+class BenchReport(Result):
     """What filters gain one query.
 
     made            the file that was made for it: "before" (filters removed) or "after" (filters added)

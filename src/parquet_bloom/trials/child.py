@@ -36,12 +36,12 @@ def answering(adapter: str) -> Callable[[Mapping[str, Any]], Answer]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # of any kind: Rust's panics are no Exception
-            return {"error": _said(error)}, b""
+            return {"error": _error_text(error)}, b""
 
     return answer
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What went wrong, in one short line."""
     text = str(error) if isinstance(error, CannotAskError) else f"{type(error).__name__}: {first_line(error)}"
     return text[:_SHOWN]
@@ -49,15 +49,15 @@ def _said(error: BaseException) -> str:
 
 def _answer(engine: Adapter, question: Mapping[str, Any]) -> Any:
     if question["task"] == "count":
-        values, _ = samples.asked(question["kind"], question["question"])
+        values, _ = samples.question_values(question["kind"], question["question"])
         return engine.count(question["path"], COLUMNS[question["stored"]], question["question"], values)
     if question["task"] == "find":
-        return _found(engine, question["path"], question["where"])
+        return _run_query(engine, question["path"], question["where"])
     told = engine.tell(question["path"], question["where"])
     return {"read": told.read, "of": told.of, "note": told.note}
 
 
-def _found(engine: Adapter, path: str, where: str) -> dict[str, Any]:
+def _run_query(engine: Adapter, path: str, where: str) -> dict[str, Any]:
     """Run a query: how long it took, what it read, and a digest of its rows."""
     before = bytes_read()
     start = time.perf_counter()

@@ -95,7 +95,7 @@ def column(kind: str) -> pa.Array:
     return ascending(kind).take(rows)
 
 
-def asked(kind: str, question: str) -> tuple[list[pa.Scalar], int]:
+def question_values(kind: str, question: str) -> tuple[list[pa.Scalar], int]:
     """(the values of a question, how many rows it must find); of a range, its two ends, which are two apart."""
     values = ascending(kind)
     one = values[_ASKED]

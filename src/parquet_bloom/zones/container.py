@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from parquet_bloom.errors import DamagedFileError, FilterFormatError, StorageError
 from parquet_bloom.format import lance as form
 from parquet_bloom.format.lance import checksum, checksum_offset, placeholder
-from parquet_bloom.format.literals import shown
+from parquet_bloom.format.literals import literal_text
 from parquet_bloom.format.roaring import Ranges
 from parquet_bloom.kernels.block import BLOCK_BYTES, block_of, masks
 from parquet_bloom.output.atomic_file import AtomicFile, local_target
@@ -100,14 +100,16 @@ class ZoneFile:
         for one in found:
             for key, wanted in _FRAGMENT.items():
                 if type(one.get(key)) is not wanted and (key not in _MAY_LACK or key in one):
-                    reason = f"a fragment's {key} is {shown(one.get(key))}, and no {wanted.__name__}"
+                    reason = f"a fragment's {key} is {literal_text(one.get(key))}, and no {wanted.__name__}"
                     raise DamagedFileError(self.path, reason)
             if any(type(n) is not int for n in [*one.get("rows", ()), *one.get("chunk_crc32", ())]):
                 raise DamagedFileError(
-                    self.path, f"a fragment's rows or checksums, of {shown(one['path'])}, are no numbers"
+                    self.path, f"a fragment's rows or checksums, of {literal_text(one['path'])}, are no numbers"
                 )
             if not 0 <= one["fragment"] < 1 << 48 or not _is_name(one["path"] + one.get("relative", "")):
-                raise DamagedFileError(self.path, f"no fragment is {shown(one['fragment'])}, {shown(one['path'])}")
+                raise DamagedFileError(
+                    self.path, f"no fragment is {literal_text(one['fragment'])}, {literal_text(one['path'])}"
+                )
         if len({one["fragment"] for one in found}) < len(found):
             raise DamagedFileError(self.path, "names a fragment twice")
         return found

@@ -339,7 +339,7 @@ def sources_of(file: ZoneFile, root: PathLike | None = None) -> dict[DataFile, i
     return found
 
 
-def opened(file: ZoneFile, found: DataFile, root: PathLike | None) -> OpenFile:
+def open_indexed_file(file: ZoneFile, found: DataFile, root: PathLike | None) -> OpenFile:
     """A file that an index names, with its footer read. Raises StaleIndexError that shows nothing of what it holds."""
     try:
         source = OpenFile(found)
@@ -364,6 +364,6 @@ def check_sources(cover: Cover, root: PathLike | None = None) -> list[int]:
         known = check_dataset(cover, dataset)
         return sorted({int(f.fragment_id) for f in dataset.get_fragments()} - known)
     for found, number in sources_of(cover.file, root).items():
-        with opened(cover.file, found, root) as source:
+        with open_indexed_file(cover.file, found, root) as source:
             check_content(cover, number, source)
     return []

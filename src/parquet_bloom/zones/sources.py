@@ -57,7 +57,7 @@ def files_of(source: CallSource) -> tuple[Sequence[DataFile], frozenset[str]]:
 
     The first name among several that gives none is an error; see zones.sources.open_data.
     """
-    found = source.found(refuses=RAW_FILES)
+    found = source.resolve(refuses=RAW_FILES)
     found.raise_failed()
     if found.has_log:
         _check_names(found.snapshot)

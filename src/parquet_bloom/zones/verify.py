@@ -27,7 +27,7 @@ from parquet_bloom.kernels.split_block import bits_set, contains_hashes, exact_r
 from parquet_bloom.options import PathLike
 from parquet_bloom.output.atomic_file import AtomicFile
 from parquet_bloom.output.folder import clear_below
-from parquet_bloom.source.results import Printed, table_of
+from parquet_bloom.source.results import Result, table_of
 from parquet_bloom.storage.open_file import OpenFile
 from parquet_bloom.storage.paths import expand
 from parquet_bloom.zones.container import ZoneFile
@@ -40,7 +40,7 @@ from parquet_bloom.zones.match import (
     find_indexes,
     numbers_of,
     open_dataset,
-    opened,
+    open_indexed_file,
     sources_of,
 )
 from parquet_bloom.zones.reader import lance_errors, pylance
@@ -57,7 +57,7 @@ from parquet_bloom.zones.stretches import Cover, zone_at, zones_of
 
 
 @dataclass(slots=True, repr=False)
-class ZoneInfo(Printed):
+class ZoneInfo(Result):
     """One zone, in the words of the format.
 
     bytes      of its filter; bits how many of them are set, fpp the false positive rate these give
@@ -76,7 +76,7 @@ class ZoneInfo(Printed):
 
 
 @dataclass(slots=True, repr=False)
-class IndexInfo(Printed):
+class IndexInfo(Result):
     """What an index file holds.
 
     version      of the Lance file format
@@ -124,7 +124,7 @@ def inspect_index(path: PathLike) -> IndexInfo:
                 zone.problems.append(f"has_null is {zone.has_null}, its null bitmap has {zone.nulls}")
     for places, stack in file.stacks(np.arange(file.zones)):
         for i, at in enumerate(places.tolist()):
-            _look(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
+            _verify_fragment(zones[at], None if stack is None else stack[i], file.parameters.num_bytes)
     column = file.column or {}
     return IndexInfo(
         file.path,
@@ -140,7 +140,7 @@ def inspect_index(path: PathLike) -> IndexInfo:
     )
 
 
-def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> None:
+def _verify_fragment(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> None:
     if blocks is None:
         zone.problems.append("its filter is no positive multiple of 32 bytes; it admits everything")
         return
@@ -156,7 +156,7 @@ def _look(zone: ZoneInfo, blocks: NDArray[np.uint32] | None, wanted: int) -> Non
 
 
 @dataclass(slots=True, repr=False)
-class VerifiedIndex(Printed):
+class VerifiedIndex(Result):
     """The verdict on one index.
 
     rows       live rows of the fragments it is of; values those that are no nulls
@@ -238,7 +238,7 @@ def _fragments(cover: Cover, data: Any, filesystem: Any, root: Any) -> list[tupl
         raise StaleIndexError(cover.file.path, f"{left} of its files are not among those given")
     found: list[tuple[Fragment, Column]] = []
     for file, number in numbers.items():
-        with opened(cover.file, file, root) if data is None else OpenFile(file) as source:
+        with open_indexed_file(cover.file, file, root) if data is None else OpenFile(file) as source:
             check_content(cover, number, source)
             leaf = find_leaf(source.footer().leaves, cover.path)
         found.append((ParquetFragment(number, file), Column(leaf, cover.kind)))

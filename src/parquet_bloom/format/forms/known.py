@@ -301,7 +301,7 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def asked_form(form: Form | None, spec: FormName | None) -> Form:
+def requested_form(form: Form | None, spec: FormName | None) -> Form:
     """The form that `form` or `spec`, its short name, asks for; "final" unless given. Raises RequestError for both."""
     if form is not None and spec is not None:
         raise RequestError(parameter("spec") + " is a short name of form; give one of the two")

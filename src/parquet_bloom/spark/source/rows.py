@@ -46,7 +46,7 @@ from parquet_bloom.search.source_rows import TableRows
 from parquet_bloom.search.unchanged import ChangeGuard
 from parquet_bloom.source.columns import leaves_of, schema_of
 from parquet_bloom.source.snapshot import Snapshot
-from parquet_bloom.source.source import Found
+from parquet_bloom.source.source import ResolvedSource
 from parquet_bloom.spark.source.types import (
     PYARROW_ERRORS,
     InferredSchema,
@@ -464,7 +464,7 @@ class TableScan:
         """A file and its row groups. Raises what is wrong with it."""
         alone = replace(snapshot, files=[file.file])
         log = TableLog(alone, [file.outcome])
-        [found] = Search(Found(alone), self.predicate, self.query.options, log)
+        [found] = Search(ResolvedSource(alone), self.predicate, self.query.options, log)
         if isinstance(found, tuple):
             raise found[1]
         return found

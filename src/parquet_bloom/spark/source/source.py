@@ -37,7 +37,7 @@ from parquet_bloom.spark.source.types import InferredSchema, arrow_schema, infer
 from parquet_bloom.spark.source.units import files_of, plan, refusal
 from parquet_bloom.spark.storages import Storages, every_storage
 from parquet_bloom.spark.work import source_on_spark
-from parquet_bloom.storage.shown import without_secret
+from parquet_bloom.storage.display import without_secret
 
 # --- requests -------------------------------------------------------------------------------------
 #
@@ -132,7 +132,7 @@ class TableRequest(Request):
     @cached_property
     def snapshot(self) -> Snapshot:
         """The log, read once."""
-        return self.source.found().snapshot
+        return self.source.resolve().snapshot
 
     def types(self, columns: Sequence[str] | None) -> InferredSchema:
         """The types of all columns."""

@@ -28,7 +28,7 @@ from parquet_bloom.spark.storages import Storages
 from parquet_bloom.storage.paths import DataFile
 from parquet_bloom.storage.remote import side_by_side
 from parquet_bloom.storage.store import is_data
-from parquet_bloom.storage.table_folders import Tables, refusing
+from parquet_bloom.storage.table_folders import Tables, read_guard
 
 LOOK, FOLDERS = 10_000, 500
 _SHARES, _MOST_UNITS = 64, 4096
@@ -91,7 +91,7 @@ def list_some(
 
 def refusal(raw_files: bool) -> Tables | None:
     """Whom to refuse tables by; None if raw files are wanted."""
-    return refusing(raw_files, '.option("rawFiles", "true")')
+    return read_guard(raw_files, '.option("rawFiles", "true")')
 
 
 def _entries(name: str, root: str | None, where: Storages, raw_files: bool) -> list[Entry]:

@@ -296,10 +296,10 @@ def rows_of(add: Add) -> int | None:
     """How many rows a file stores, deleted ones too; None: not known."""
     # As most writers begin; large tables have many files.
     first = _ROWS.match(add.stats) if isinstance(add.stats, str) else None
-    return int(first[1]) if first is not None else _count(_told(add).get("numRecords"))
+    return int(first[1]) if first is not None else _count(_statistics(add).get("numRecords"))
 
 
-def _told(add: Add) -> Mapping[str, Any]:
+def _statistics(add: Add) -> Mapping[str, Any]:
     """The statistics of a file; empty where there are none that can be read."""
     text: object = add.stats  # a line of JSON may have anything there
     if text is not None:
@@ -326,7 +326,7 @@ class Bounds(Mapping[LeafPath, FileBounds]):
 
     def _find(self, path: LeafPath) -> FileBounds | None:
         column = self._schema.columns.get(path)
-        return None if column is None else _bounds(column, _told(self._add), self._add.vector is None)
+        return None if column is None else _bounds(column, _statistics(self._add), self._add.vector is None)
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         found = self._find(path)

@@ -20,9 +20,9 @@ from parquet_bloom.errors import RequestError, StorageError, TableFormatError, U
 from parquet_bloom.format.literals import read_instant
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots, no_plain_path
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.paths import HIVE_NULL, DataFile
 from parquet_bloom.storage.remote import Location, storage_error
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.store import Store, near_names
 from parquet_bloom.storage.stores import Stores
 from parquet_bloom.tables.ducklake.databases import Database, DuckDatabase, SQLiteDatabase, first_bytes

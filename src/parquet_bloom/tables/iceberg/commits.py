@@ -40,10 +40,10 @@ from parquet_bloom.errors import (
 )
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import Roots
-from parquet_bloom.source.snapshot import Change, Snapshot, TableFile, Ways, beside
+from parquet_bloom.source.snapshot import Change, CommitModes, Snapshot, TableFile, beside
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import side_by_side, storage_error
-from parquet_bloom.storage.shown import without_secret
-from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, telling
+from parquet_bloom.tables.iceberg.catalogs import check_provider, refresh, translated_errors
 from parquet_bloom.tables.iceberg.entries import Entry, entries_of, manifests_of
 from parquet_bloom.tables.iceberg.files import Files
 from parquet_bloom.tables.iceberg.row_deletes import RowDeletes, filesystem_of, first_named
@@ -303,11 +303,11 @@ _MOST_VERSION = 2
 _OF_FILES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-def ways_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, Ways]:
+def commit_modes_of(log: IcebergLog, name: str, files: Sequence[TableFile], roots: Roots) -> dict[str, CommitModes]:
     """For each file's path, how it may get a new version. Raises TableFormatError as `check_writable`."""
     check_writable(log, name)
     lost = lost_specs(log.schema(), log.specs())
-    return {file.path: _ways(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
+    return {file.path: _commit_modes(file, file.entry.partition[0] in lost, roots.no_change(file)) for file in files}
 
 
 def check_writable(log: IcebergLog, name: str) -> None:
@@ -318,14 +318,14 @@ def check_writable(log: IcebergLog, name: str) -> None:
     check_provider(name, log.properties, log.catalog.properties)
 
 
-def _ways(file: TableFile, lost_spec: bool, outside: str) -> Ways:
+def _commit_modes(file: TableFile, lost_spec: bool, outside: str) -> CommitModes:
     if outside:
-        return Ways(None, outside, outside)
+        return CommitModes(None, outside, outside)
     if lost_spec:
-        return Ways(None, LOST_SPEC, LOST_SPEC)
+        return CommitModes(None, LOST_SPEC, LOST_SPEC)
     if isinstance(file.deletes, RowDeletes) and (file.deletes.files or file.deletes.vectors):
-        return Ways("same-path", no_new_path="position deletes or a deletion vector name the file by its path")
-    return Ways("new-path")
+        return CommitModes("same-path", no_new_path="position deletes or a deletion vector name the file by its path")
+    return CommitModes("new-path")
 
 
 def commit(
@@ -349,7 +349,7 @@ def commit(
     touched = {swap.old.manifest for swap in swaps}
     untouched = {file.entry.manifest for file in snapshot.files} - touched
     transaction = log.transaction()
-    with telling(name):
+    with translated_errors(name):
         producer = Replacement(transaction, log.io, swaps, untouched, told)
     try:
         producer.commit()  # writes manifests; the catalog knows nothing yet

@@ -121,7 +121,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         column = self.columns[path]
-        found = joined(self._told(column), self.partition.get(path)) if path not in self.doubtful else None
+        found = intersection(self._told(column), self.partition.get(path)) if path not in self.doubtful else None
         if found is None:
             raise KeyError(path)
         return found
@@ -146,7 +146,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
         return FileBounds(low, high, nulls, values, not column.leaf.float_bits or nans == 0)
 
 
-def joined(one: FileBounds | None, other: FileBounds | None) -> FileBounds | None:
+def intersection(one: FileBounds | None, other: FileBounds | None) -> FileBounds | None:
     """What two sayings of one leaf tell together."""
     if one is None or other is None:
         return one or other
@@ -327,7 +327,7 @@ def evidence_of(
             continue
         if part.kind is BucketTransform and value is not None:
             told.buckets.append(HashBucket(path, part.number, value))
-        both = joined(told.bounds.get(path), _bounds(part, value, column, rows))
+        both = intersection(told.bounds.get(path), _bounds(part, value, column, rows))
         if both is not None:
             told.bounds[path] = both
     return told

@@ -19,8 +19,8 @@ from pyiceberg.table import Table as IcebergLog
 from parquet_bloom.errors import TableFormatError
 from parquet_bloom.source.names import TableAccess
 from parquet_bloom.source.roots import AZURE_HOST, Roots, no_plain_path
+from parquet_bloom.storage.display import without_secret
 from parquet_bloom.storage.remote import Location
-from parquet_bloom.storage.shown import without_secret
 from parquet_bloom.storage.stores import store_of
 
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}

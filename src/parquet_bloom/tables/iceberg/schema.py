@@ -95,7 +95,7 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
     return _PRIMITIVES[type(kind)]
 
 
-class Named:
+class NameHistory:
     """Whose each name is, and was: by all schemas of a table, and its mapping of names (None: it has none).
 
     moved  ids of fields of which a name is, or was, another field's of the same group, or which the mapping does not
@@ -133,7 +133,7 @@ def _names_in_mapping(entries: Iterable[MappedField], group: int | None) -> Iter
             yield from _names_in_mapping(entry.fields, entry.field_id)
 
 
-def fields_of(schema: Schema, named: Named, table: str) -> tuple[Field, ...]:
+def fields_of(schema: Schema, named: NameHistory, table: str) -> tuple[Field, ...]:
     """The fields of a schema. Raises TableFormatError for a type that this version does not know."""
     reused = named.moved if named.mapping is None else set()
     try:
@@ -142,7 +142,7 @@ def fields_of(schema: Schema, named: Named, table: str) -> tuple[Field, ...]:
         raise TableFormatError(table, f"has a column of type {error.args[0].__name__}, which cannot be read") from error
 
 
-def columns_of(schema: Schema, fields: Sequence[Field], named: Named) -> Mapping[int, Column]:
+def columns_of(schema: Schema, fields: Sequence[Field], named: NameHistory) -> Mapping[int, Column]:
     """The primitive fields of a schema by their ids."""
     moved = set() if named.mapping is None else named.moved
     leaves = iter(leaves_of(fields))

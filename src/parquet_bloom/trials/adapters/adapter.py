@@ -18,7 +18,7 @@ class CannotAskError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class QueryStats:
     """What an engine tells of a query that it ran.
 
     read, of  row groups that it read, of how many; None where it does not tell
@@ -44,7 +44,7 @@ class Adapter(Protocol):
         """The rows that a predicate keeps, all columns. Raises as `count`."""
         ...
 
-    def tell(self, path: str, where: str) -> Told:
+    def tell(self, path: str, where: str) -> QueryStats:
         """What the engine tells of the same query; run once more for it."""
         ...
 

@@ -17,7 +17,7 @@ _FEW = 3  # names that are listed; of more there is the number
 _drawing: list[Callable[[Any], str]] = []  # the last one draws
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """A number and a noun, from its plural: "1 file" or "2 files" of "files"."""
     return f"{number:,} {_SINGULAR.get(noun, noun.removesuffix('s')) if number == 1 else noun}"
 
@@ -72,7 +72,7 @@ def line_of(value: Any, *first: str) -> str:
             if one and few and len(text := repr(one)) <= _VALUE and text.isprintable():
                 parts.append(f"{name}={text}")
             elif one:
-                parts.append(counted(len(one), name.replace("_", " ")))
+                parts.append(quantity(len(one), name.replace("_", " ")))
         elif one is not None and one != "":
             parts.append(f"{name}={brief(one)}")
     return line(type(value).__name__, parts)
