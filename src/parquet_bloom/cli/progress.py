@@ -17,7 +17,7 @@ from parquet_bloom.report.text import cells, inert, painted, shortened, visible,
 from parquet_bloom.storage.display import without_secret
 
 if TYPE_CHECKING:
-    from parquet_bloom.spark.progress import JobProgress
+    from parquet_bloom.spark.sessions import JobProgress
     from parquet_bloom.storage.progress import Progress
 
 _LINE_EVERY = 10.0  # seconds
@@ -199,7 +199,7 @@ class Watch:
 @contextmanager
 def watched(spark: Any, name: str) -> Iterator[JobProgress | None]:
     """Show how far the jobs of a Spark session are; gives what `spark.add` counts with, None on Spark Connect."""
-    from parquet_bloom.spark.progress import counted
+    from parquet_bloom.spark.sessions import counted
 
     with counted(spark) as (job, look), Watch(name) as watch:
         watch.poll(look)
