@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from delta_tables import random_table
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from samples import open_to_all
-from shares import more_then_slow
+from support.delta_tables import random_table
+from support.repeats import more_then_slow
+from support.samples import open_to_all
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ducklakes import NOTHING_INLINED, Lake, sorted_rows
+from support.ducklake_tables import NOTHING_INLINED, Lake, sorted_rows
 
 import parquet_bloom as pb
 from parquet_bloom.cli import run

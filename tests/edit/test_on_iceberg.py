@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from iceberg_log import Warehouse, add_deletes, append, by_text, entries, position_deletes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType
+from support.iceberg_tables import Warehouse, add_deletes, append, by_text, entries, position_deletes
 
 import parquet_bloom as pb
 from parquet_bloom.errors import RequestError

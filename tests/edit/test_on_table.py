@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.change import add_filters, remove_filters

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cases import cases_of, worlds
-from shares import more_then_slow
+from support.repeats import more_then_slow
 
 pytestmark = pytest.mark.filterwarnings("ignore::parquet_bloom.errors.FilterWarning")
 EACH = 50  # predicates a file

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from samples import leftovers
+from support.samples import leftovers
 
 import parquet_bloom
 from parquet_bloom.errors import LayoutError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from evolving_tables import Evolving, a_tree, evolved
 from kleene import answers, stored
-from shares import more_then_slow
+from support.evolving_tables import Evolving, a_tree, evolved
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError

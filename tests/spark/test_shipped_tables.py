@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from evolving_tables import a_tree, evolved
 from pyarrow import fs
-from shares import more_then_slow
+from support.evolving_tables import a_tree, evolved
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.predicates.outcomes import ANY

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ducklakes import DuckLakeError, Lake, live_rows, sorted_rows, unsound
+from support.ducklake_tables import DuckLakeError, Lake, live_rows, sorted_rows, unsound
 
 import parquet_bloom
 from parquet_bloom.source.names import TableAccess
