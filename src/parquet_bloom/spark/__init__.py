@@ -9,6 +9,35 @@ raises as a whole is in parquet_bloom.errors, such as SparkJobError.
 Needs the extra `spark` (pyspark 4.1 or later, Java 17 or later).
 """
 
+# How it is built, and why
+#
+#     storages, listing   Spark's names with the session's Hadoop settings; folders, listed by executors
+#     dataset             what the files of a listing have in common; how they are packed into tasks
+#     add, jobs           the plan of a job           tasks   what an executor does: rows in, rows out, no Spark
+#
+# Jobs are few, because each costs Spark a tenth of a second or more.
+#     Up to 100,000 files are dealt out by size within the job that follows. Longer listings are packed into bins,
+#     partition by partition. Sums come with the listing, and one job makes the report. Adaptive planning is off for
+#     what stays in Spark's cache (`frames.kept`): it makes two jobs of each job that reads the cache.
+#
+# Each step of a job is unlike every earlier one (`frames`).
+#     Spark answers a plan that equals an earlier plan from the earlier plan's cached rows.
+#
+# Workers skip a garbage collection of all modules after each task (`frames`; Workarounds in docs/architecture.md).
+#
+# Filters of other bytes are never put in.
+#     The rows of a large file's filters carry the version token of the file that they were built from. If no token is
+#     proof, they carry the CRC-32 of the chunk. `edit.add.add_file` accepts such filters; all other code is that of one
+#     machine.
+#
+# A table that is searched (`table_jobs`) is not listed.
+#     The driver reads the log and evaluates the predicate over it. It ships each remaining file without its bounds and
+#     deletes, with the log's outcome. Executors make a `Snapshot` of these files and call the functions of one machine.
+#
+# Commits need no coordinator.
+#     Each file's commit is atomic and detects that it is too late. A `ConflictError` (the source changed, the target
+#     appeared) means that a twin was faster; the second check then finds nothing to do.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

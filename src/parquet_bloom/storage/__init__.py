@@ -1,1 +1,52 @@
-"""Names become files, files become bytes."""
+"""Names become files, files become bytes.
+
+Decisions
+
+Table folders are read through their log, or refused.
+    A table's folder keeps files that were replaced and rows that were deleted. A file that is live today may be dead
+    tomorrow, and only the log knows. So every function that returns rows, or verdicts about rows, takes a table by its
+    name (`source.names`), or by its folder if that has a Delta log. It refuses every other folder of a table and each
+    file in one. `raw_files` is the one exception, for callers that have the names of live files from the log; it
+    disables the search. `add -o` and `remove -o` are refused too, because their copies lie where no log marks them as
+    dead; `--force` also allows these. `inspect` and `verify` describe filters, not rows: in a folder that is not named
+    as a table they continue with a note. Changes of files in place need `--force`, which warns.
+
+    `table_folders` decides what a table's folder is. A name is not enough; it must find a log. `table_folders.Tables`
+    searches for one call and remembers the results. The number of requests depends on folders, never on files:
+
+    folders                 local                                   other storages
+    above, to the root      three names each                        three LISTs each, side by side, in one round
+    of a pattern            those of all files that fit, once each  its fixed part; the listing has the others
+    below                   names of `os.walk`; a log's folder is   names of the listing
+                            opened where one is met
+    beside                  100 folders on each of four levels,     none: a listing of all neighbours has no bound
+                            metadata of eight tables, 16 names
+    on Spark                the driver searches above (with Spark Connect a task); executors return the tables that they
+                            meet as rows of the listing
+
+    When reading, a folder without permission to list is passed over, because rights to an object do not include its
+    neighbours. Writing in place is then refused. A footer that names a table (`iceberg.schema`, deltalake's
+    `created_by`, Hudi's keys or its column `_hoodie_commit_time`) causes a note and never a refusal, because exported
+    files are legitimate. Not noticed:
+
+    * data of an Iceberg table outside of its folder, on another storage or further away than beside it, that pyiceberg
+      wrote (Iceberg's Java library leaves a sign in footers)
+    * files of Delta on Spark outside of the table
+    * footers on Spark
+    * symbolic links in a named folder that lead into a table
+    * folders of other kinds of tables, such as DuckLake and Paimon
+
+One function turns names into files.
+    `paths.locate` returns a `FileSet` of `DataFile`s, each with its file system, its shown name and its Hive
+    partitions. A single name is opened to find out whether it is a file, and `open_file.OpenFile` keeps that handle:
+    HEAD and GET, not two HEADs. pyarrow's own local file systems become local paths.
+
+One set of methods for all storages.
+    `store.Store` declares open, version, kinds, names, folders above, entries. `store.LocalStore` and
+    `stores.RemoteStore` implement it, and `stores.store_of` alone chooses. `is_local` is tested only where the work
+    itself differs: locks, links, requests side by side.
+
+The last 64 KiB of a remote file stay in memory, because the checks read them again.
+    A chunk reaches pyarrow through a file object that reads ahead. With `pre_buffer` pyarrow would keep whole row
+    groups.
+"""
