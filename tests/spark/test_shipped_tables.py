@@ -82,7 +82,7 @@ def test_executors_say_of_a_table_that_changed_what_one_machine_says(seed: int, 
     check_table(seed, tmp_path, 8)
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1200), 8))
+@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1200), 3))
 def test_executors_say_so_of_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
     check_table(seed, tmp_path, 30)
 

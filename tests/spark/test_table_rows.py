@@ -127,7 +127,7 @@ def test_tables_that_changed(tmp_path: Path) -> None:
     assert deleted > 5, "and rows that must not be shown"
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(2000, 2300), 10))
+@pytest.mark.parametrize("seed", more_then_slow(range(2000, 2300), 4))
 def test_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
     check_evolved(seed, tmp_path, 40)
 

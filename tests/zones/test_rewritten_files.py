@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import disguised_changes
+from support.repeats import more_then_slow
 
 import parquet_bloom
 import parquet_bloom.lance as zones
@@ -247,7 +248,7 @@ def rewrites_of(seed: int) -> Iterator[tuple[bytes, bytes, Any]]:
             yield old, new, value
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.more) for seed in range(4, 40))])
+@pytest.mark.parametrize("seed", [*range(4), *more_then_slow(range(4, 40), 8)])
 def test_no_row_is_lost_to_a_random_rewrite(seed: int, tmp_path: Path) -> None:
     cases = list(rewrites_of(seed))
     assert len(cases) >= 5, "most random files have a rewrite that looks alike"
