@@ -148,7 +148,7 @@ class UnknownCommitError(FileError):
 
 
 class FileChangedError(StorageError):
-    """A file is no longer the one that was searched; ask again."""
+    """A file is no longer the one that was searched."""
 
 
 class StaleIndexError(FileError):

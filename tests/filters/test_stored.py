@@ -45,7 +45,7 @@ def test_all_that_ask_a_filter_agree(keys: Path, tmp_path: Path, spec: str, fami
         filters, leaf = StoredFilters(source), source.footer().leaves[0]
         for group in range(3):
             (one,) = filters.of(group, leaf)
-            assert one == filters.asked(group, leaf), "the one there is, is the one that is asked"
+            assert one == filters.queried(group, leaf), "the one there is, is the one that is asked"
             stored = ids[group * ROWS : (group + 1) * ROWS]
             values = np.concatenate([stored, -np.arange(1, 200)]).astype(np.int64)
             admitted = [one.might_contain(struct.pack("<q", value)) for value in values.tolist()]
@@ -63,7 +63,7 @@ def test_all_that_ask_a_filter_agree(keys: Path, tmp_path: Path, spec: str, fami
         assert [filters.of(0, other) for other in source.footer().leaves[1:]] == [[]] * (
             len(source.footer().leaves) - 1
         )
-        assert filters.asked(0, source.footer().leaves[1]) is None
+        assert filters.queried(0, source.footer().leaves[1]) is None
 
 
 def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path
         first, second = filters.of(0, leaves[0])
         assert (first.spec, second.spec) == (None, "statistics"), "the header, which nobody has read, tells the first's"
         assert (first.place(filters.pages_end), second.place(filters.pages_end)) == ("footer", "Statistics")
-        assert filters.asked(0, leaves[0]) == first
-        assert filters.asked(2, leaves[1]) == filters.of(2, leaves[1])[0], "where there is one only, that one"
+        assert filters.queried(0, leaves[0]) == first
+        assert filters.queried(2, leaves[1]) == filters.of(2, leaves[1])[0], "where there is one only, that one"
     assert [(f.row_group, f.column, f.spec) for f in parquet_bloom.inspect(both).files[0].filters] == [
         (0, "id", "final"), (0, "id", "statistics"), (1, "id", "final"), (2, "id", "final"), (2, "name", "statistics"),
     ]  # fmt: skip
@@ -110,7 +110,7 @@ def test_filters_of_the_footer_alone_cost_no_reading(keys: Path, tmp_path: Path)
         leaf = source.outline().leaves[0]
         read, requests = source.bytes_read, source.requests
         filters = StoredFilters(source)
-        assert not any(one.might_contain(struct.pack("<q", -5)) for g in range(3) if (one := filters.asked(g, leaf)))
+        assert not any(one.might_contain(struct.pack("<q", -5)) for g in range(3) if (one := filters.queried(g, leaf)))
         assert (source.bytes_read, source.requests) == (read, requests)
         assert source._footer is None, "the outline is enough, no Thrift object is made"
 
@@ -134,7 +134,7 @@ def test_the_one_that_is_asked_is_the_first_there_is(name: str) -> None:
         for leaf in footer.leaves:
             exists = filter_ranges_of(outline, leaf.index).exists
             for group in range(footer.n_row_groups):
-                of_chunk, asked = filters.of(group, leaf), filters.asked(group, leaf)
+                of_chunk, asked = filters.of(group, leaf), filters.queried(group, leaf)
                 assert bool(of_chunk) == exists[group] == (asked is not None)
                 if asked is not None:
                     assert (asked.offset, read(asked)) == (of_chunk[0].offset, read(of_chunk[0]))

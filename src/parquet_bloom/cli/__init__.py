@@ -140,7 +140,7 @@ def run(arguments: list[str] | None = None) -> int:
             return 128 + (number or signal.SIGINT)
         status = _report_error(error)
         if status:
-            _tell_programs(error, status, _format(given))
+            _print_for_programs(error, status, _format(given))
         return status
 
 
@@ -160,7 +160,7 @@ def _format(arguments: list[str]) -> str:
     return "json" if "--json" in words else last or "text"
 
 
-def _tell_programs(error: BaseException, status: int, form: str) -> None:
+def _print_for_programs(error: BaseException, status: int, form: str) -> None:
     """The error once more on standard output, where a program reads it: as a document, or as an annotation."""
     text = str(error)
     if isinstance(error, ParquetBloomError):

@@ -311,7 +311,7 @@ def _echo(text: str, file: IO[str]) -> None:
 
 def complain(text: str, more: Sequence[str] = ()) -> None:
     """Print an error on stderr, and `more` lines below it that mark a position in a text."""
-    _tell("parquet-bloom: ", "red", text, more)
+    _print_line("parquet-bloom: ", "red", text, more)
 
 
 def suggest(errors: Iterable[Exception]) -> None:
@@ -325,22 +325,22 @@ def suggest(errors: Iterable[Exception]) -> None:
 
     found = dict.fromkeys(hint for hint in map(hint_of, errors) if hint)
     for hint in list(found)[:MOST_REASONS]:
-        _tell("  hint: ", "dim", hint)
+        _print_line("  hint: ", "dim", hint)
 
 
 def note(text: str) -> None:
     """Print a warning or a note on stderr, but not with --quiet."""
     if not talk.quiet:
-        _tell("parquet-bloom: ", "magenta", text)
+        _print_line("parquet-bloom: ", "magenta", text)
 
 
 def aside(text: str) -> None:
     """Print a line on stderr that goes with what is on standard output, but not with --quiet."""
     if not talk.quiet:
-        _tell("", "", text)
+        _print_line("", "", text)
 
 
-def _tell(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
+def _print_line(head: str, style: str, text: str, more: Sequence[str] = ()) -> None:
     """A line on stderr, folded on terminals alone, with nothing that one would obey and no secret of a URI."""
     first, *rest = (visible(without_secret(worded(line, option_of))) for line in (text, *more))
     width = width_of(sys.stderr) if sys.stderr.isatty() else UNBOUNDED

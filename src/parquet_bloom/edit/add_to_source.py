@@ -140,16 +140,16 @@ class CompleteFiles:
         if self._request.replace or not snapshot.files:
             return {}
         if self._by_log is None:  # once: a file that keeps its path and its size stays as it is
-            self._by_log = self._told(snapshot, names)
+            self._by_log = self._vouched_for(snapshot, names)
         by_log = self._by_log
         if self._request.columns is not None:
             stored = [file for file in snapshot.files if not file.is_local and (file.path, file.size) not in by_log]
-            self._look_into_footers(names, stored)
+            self._read_footers(names, stored)
         keys = {file.path: (file.path, file.size) for file in snapshot.files}
         known = {path: by_log.get(key) or self._looked.get(key) for path, key in keys.items()}
         return {path: report for path, report in known.items() if report is not None}
 
-    def _told(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
+    def _vouched_for(self, snapshot: Snapshot, names: TableColumns) -> dict[tuple[str, int], AddedFile]:
         try:
             history = self._table.history(snapshot)
         except ParquetBloomError:  # of what is older than the snapshot: then the files tell
@@ -165,7 +165,7 @@ class CompleteFiles:
             whole = [file for file in files if promised[file.path].complete.issuperset(wanted)]
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
-    def _look_into_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
+    def _read_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
         """Read the footers of files in a store, side by side; a file that cannot be read waits for its turn.
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
@@ -213,14 +213,16 @@ def add_to_source(to: Changeable, request: Request, progress: ProgressCallback |
     settled = CompleteFiles(to.table, request) if isinstance(to, ChangeableTable) else None
     with Workers(request.threads or processors()) as workers:
 
-        def told(path: str, done: int, parts: int) -> None:
+        def report_filters(path: str, done: int, parts: int) -> None:
             meter.part(done, parts)
 
         def work_on(one: Snapshot) -> FileWork[AddedFile]:
             if settled is None or not isinstance(to, ChangeableTable):
-                return AddToFile(Run(request, workers, to.tables, told))
+                return AddToFile(Run(request, workers, to.tables, report_filters))
             columns = TableColumns(one)
-            return _skipping(settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, told))
+            return _skipping(
+                settled.of(one, columns), AddToTableFile(columns, request, workers, to.how.append, report_filters)
+            )
 
         changed = to.change(snapshot, work_on, meter)
     if settled is not None and settled.unopened:

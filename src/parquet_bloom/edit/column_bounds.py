@@ -31,7 +31,7 @@ class Chunks:
     """The column chunks of one column that hold a value, in one file or many, as their footers describe them.
 
     row_groups     of all of the data, also those where the column has no value
-    lower, upper   of each chunk: bounds in the order of bounds.domain_of; None where unknown
+    lower, upper   of each chunk: bounds in the order of statistics.domain_of; None where unknown
     values         int64[n]: how many each has that are not NULL, as far as the footer tells
     num_values     int64[n]: NULL among them
     sizes          int64[n]: compressed bytes of the chunk; row_group_bytes: of all columns of its row group

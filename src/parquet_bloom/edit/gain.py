@@ -306,7 +306,7 @@ class _Values:
                     break
         return list(found)
 
-    def _held(self) -> tuple[Floats, Floats]:
+    def _stored_between(self) -> tuple[Floats, Floats]:
         """The share of values that lie between the bounds of other chunks and are stored there, by samples.
 
         returns  float[owners, samples]: how many there are; float[3, owners, samples]: how many of them the chunk
@@ -367,7 +367,7 @@ class _Values:
         n, k, whole = len(self.chunks), len(self.own), self.chunks.row_groups
         ones = int(self.alone.sum()) / n
         several = n - int(self.alone.sum())
-        inside, held = self._held()
+        inside, held = self._stored_between()
         rates = self._rates(inside, held)
         # Of the chunks of several values, by the sampled ones: float[4 or 6, k].
         within = self._mean(self.inside)[:k]

@@ -169,7 +169,7 @@ class GrowingSample:
 
 
 def places_of(leaf: Leaf, values: pa.ChunkedArray) -> list[Any]:
-    """Values in the order of bounds.domain_of, NaN as it is; none where the column has no order."""
+    """Values in the order of statistics.domain_of, NaN as it is; none where the column has no order."""
     domain = domain_of(leaf)
     if domain is None:
         return []

@@ -101,7 +101,7 @@ class FileWork(Protocol[R]):
     """Makes the new version of one file of a snapshot."""
 
     def __call__(self, file: TableFile, target: Location, look_only: bool, /) -> FileOutcome[R]:
-        """Rewrite a file. target is the file itself, or the place of its successor; look_only writes nothing."""
+        """Rewrite a file. target is the file itself, or the place of its successor; `look_only` writes nothing."""
 
 
 @dataclass(slots=True)
@@ -277,11 +277,11 @@ class _Run(Generic[R]):
 
         known = {fields: identities(fields) for fields in dict.fromkeys(one.fields for one in self._pending)}
 
-        def told_of(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
+        def identified(one: _Pending[R], names: frozenset[str]) -> set[tuple[str, Identity]]:
             return {(name, known[one.fields][name]) for name in names if name in known[one.fields]}
 
-        columns = [told_of(one, one.worked.columns) for one in self._pending]
-        complete = [told_of(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
+        columns = [identified(one, one.worked.columns) for one in self._pending]
+        complete = [identified(one, one.worked.complete) for one in self._pending if one.worked.complete is not None]
         told = properties_of(
             self._how.operation,
             set().union(*columns),
@@ -290,7 +290,7 @@ class _Run(Generic[R]):
             {
                 column: one.worked.options[column[0]]
                 for one in self._pending
-                for column in told_of(one, frozenset(one.worked.options))
+                for column in identified(one, frozenset(one.worked.options))
             },
         )
         return {**told, "parquet-bloom.version": __version__}

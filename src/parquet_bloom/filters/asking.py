@@ -81,7 +81,7 @@ def ask(source: OpenFile, column: int, row_groups: Integers, probes: Probes) -> 
     filters, leaf = StoredFilters(source), source.outline().leaves[column]
     for i in slow:
         own = probes if isinstance(probes, tuple) else probes[i]
-        _ask_alone(source, filters.asked(int(row_groups[i]), leaf), own, i, answers)
+        _ask_alone(source, filters.queried(int(row_groups[i]), leaf), own, i, answers)
     return answers
 
 

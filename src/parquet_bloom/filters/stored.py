@@ -1,6 +1,6 @@
 """The filters of one open file: queried, read and described alike, in every place and form.
 
-    StoredFilters(source).asked(row_group, leaf).might_contain(plain)
+    StoredFilters(source).queried(row_group, leaf).might_contain(plain)
 
 Two implementations of StoredFilter: InBody, of a filter that the footer points at (filters.locate), and InFooter, of
 one that the footer holds itself (format.footer_filters). Where there are very many of them filters.asking asks those
@@ -298,7 +298,7 @@ class StoredFilters:
         in_footer = None if held is None else InFooter(self._source, row_group, leaf, held)
         return [one for one in (self._in_body(row_group, leaf), in_footer) if one is not None]
 
-    def asked(self, row_group: int, leaf: Leaf) -> StoredFilter | None:
+    def queried(self, row_group: int, leaf: Leaf) -> StoredFilter | None:
         """The filter of a chunk that readers query: one that the footer points at goes before one that it holds.
 
         Of a file without filters in its body this takes the outline alone. Raises as OpenFile.outline.

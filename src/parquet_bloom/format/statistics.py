@@ -85,9 +85,9 @@ class ColumnStatistics:
 
     some_null, some_value  bool: a row may be NULL, may hold a value
     nan_free               bool: certainly no NaN (of columns that have NaN)
-    low, high              lowest and highest value there may be: int64, uint64 or float64, or objects
+    lower, upper           lowest and highest value there may be: int64, uint64 or float64, or objects
                            (int, bytes); what stands where nothing is known is meaningless
-    has_low, has_high      bool: whether it is known
+    has_lower, has_upper   bool: whether it is known
     """
 
     some_null: NDArray[np.bool_]
@@ -195,7 +195,7 @@ def _trusts_new(outline: Outline, leaf: Leaf) -> bool:
 
 
 def _trusts_nulls(outline: Outline, leaf: Leaf) -> bool:
-    """Whether null_count counts every NULL. A writer's dictionaries look like its plain texts."""
+    """Whether null_count counts every NULL. A writer's dictionaries are encoded as its plain texts are."""
     writer, version = _writer(outline.metadata.created_by)
     if not writer.startswith("parquet-cpp") or leaf.physical != BYTE_ARRAY:
         return True

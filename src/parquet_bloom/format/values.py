@@ -6,7 +6,7 @@ A filter is asked with the PLAIN bytes of the *physical* value, without a length
     FLOAT, DOUBLE  4, 8 bytes LE, raw; FLOAT16 2 bytes
     BYTE_ARRAY     the bytes;  FIXED_LEN_BYTE_ARRAY  type_length bytes, DECIMAL big-endian
 
-A value is what bounds.domain_of says: an int, a float, or bytes.
+A value is what statistics.domain_of says: an int, a float, or bytes.
 Source: parquet-format Encodings.md (PLAIN) and LogicalTypes.md; docs/formats.md section 2.
 """
 
@@ -302,7 +302,7 @@ def is_day_of_an_instant(value: Literal, leaf: Leaf) -> bool:
 class Operand:
     """A literal in the order of one column.
 
-    low, high  the literal lies between these two values of the column's order (see bounds.domain_of);
+    lower, upper  the literal lies between these two values of the column's order (see statistics.domain_of);
                equal if it is a value; where `known` is False, nothing is said
     never      no value of the column's type equals it
     probes     PLAIN bytes to ask a filter for: nothing stored equals the literal if it admits none;

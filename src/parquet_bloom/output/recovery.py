@@ -207,7 +207,7 @@ def remove_journal(folder: Folder, path: str, opened: int) -> bool:
     It may have gone with the file, which was replaced, and another append may have put its own there since.
     """
     name = journal_name(os.path.basename(path))
-    named = folder.look(name)
+    named = folder.lstat(name)
     if named is None or not os.path.samestat(named, os.fstat(opened)):
         return False
     with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Predicate -> the rows it keeps, in tables with a given Arrow schema.
+"""Filters rows by a predicate, in tables with an Arrow schema.
 
     keep = row_filter(And((Compare(("id",), "=", 5), Contains(("tags",), "new"))), schema)
     keep.filter_batch(batch)     keep.mask(batch)     keep.expression (None: it has a list_contains)

@@ -95,7 +95,7 @@ def partition_keys(files: Iterable[Pairs]) -> tuple[Leaf, ...]:
 
 
 def partition_value(key: Leaf, pairs: Pairs) -> Value:
-    """The value of one file, in the order of bounds.domain_of: an int, the bytes of a text, or None."""
+    """The value of one file, in the order of statistics.domain_of: an int, the bytes of a text, or None."""
     text = dict(pairs).get(key.path[0])
     if text is None:
         return None

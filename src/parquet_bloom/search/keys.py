@@ -42,7 +42,7 @@ class Keys:
     """Keys as one column stores them.
 
     stored  Arrow array of physical values, no nulls; sorted by `order` where there is one
-    order   the same in the order of bounds.domain_of: int64, uint64, float64 or objects
+    order   the same in the order of statistics.domain_of: int64, uint64, float64 or objects
     hashes  uint64, XXH64 of each
     open    some key's meaning for this column is not certain: no row group may be skipped for it
     reason  why
@@ -193,7 +193,7 @@ def hits_of(
                 hits[group] = n
     filters = StoredFilters(source)
     for group in np.flatnonzero(asked).tolist():
-        hits[group] = _hits(filters.asked(group, leaf), keys.stored[first[group] : last[group]], count)
+        hits[group] = _hits(filters.queried(group, leaf), keys.stored[first[group] : last[group]], count)
     return hits
 
 

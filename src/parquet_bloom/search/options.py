@@ -144,7 +144,7 @@ class Options:
 
     decide_true  ask filters too where their "no" would make TRUE the only outcome (NOT id = 5)
     skip_files   files that their folders' names exclude are not opened; their decision is None
-    known        in the place of what the first file and all folders' names tell
+    dataset_schema  in the place of the first file's columns and the folders' keys
     ignore_case  a column of another file whose name differs in case alone says nothing: it may be the same
 
     Raises RequestError for a `nan` that is neither.

@@ -300,10 +300,10 @@ class SearchedDataset(ds.FileSystemDataset):
     def _narrowed(self, filter: pc.Expression) -> ds.FileSystemDataset | None:
         """The data set with the row groups in which a filter can be true; None where it skips nothing."""
         _, schema, format, filesystem, _, _ = self._made_of
-        left = self._fragments_left(filter)
+        left = self._remaining_fragments(filter)
         return None if left is None else ds.FileSystemDataset(left, schema, format, filesystem)
 
-    def _fragments_left(self, filter: pc.Expression) -> list[Any] | None:
+    def _remaining_fragments(self, filter: pc.Expression) -> list[Any] | None:
         fragments, narrowing = self._made_of[0], self._made_of[5]
         chosen = narrowing.chosen(filter) if narrowing is not None else None
         return None if chosen is None else [with_groups(fragments[at], groups) for at, groups in chosen]
@@ -314,7 +314,7 @@ class SearchedDataset(ds.FileSystemDataset):
         Where there is none, one fragment without row groups remains: DataFusion plans no scan of no fragments.
         """
         try:
-            left = None if filter is None or self._filter is not None else self._fragments_left(filter)
+            left = None if filter is None or self._filter is not None else self._remaining_fragments(filter)
         finally:
             self.check_unchanged()
         if left is None:  # of a filtered data set it is pyarrow's error

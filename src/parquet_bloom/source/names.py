@@ -139,7 +139,7 @@ class TableAccess:
         return cls(properties, roots, force)
 
     @classmethod
-    def asked(cls, options: TableOptions, force: bool = False) -> TableAccess:
+    def from_options(cls, options: TableOptions, force: bool = False) -> TableAccess:
         """The same from a function's options. Raises RequestError."""
         return cls.of(options.get("catalog_properties"), options.get("allow_roots", ()), force)
 

@@ -146,7 +146,7 @@ class Snapshot:
     logged      top-level columns whose values are the constants alone, whatever a file has under their names: Delta's
                 partition columns. Elsewhere what a file has goes first
     files       in the order of the log
-    wishes      what the table's properties say of filters: "columns" is a list of names, "fpp" name -> rate,
+    filter_settings  of the table's properties: "columns" is a list of names, "fpp" name -> rate,
                 "max_bytes" a number, "passed_over" texts on properties that say none, "wrong" "fpp" or
                 "max_bytes" -> why it cannot be meant; only what is set
     filesystem  of all files

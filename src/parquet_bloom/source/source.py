@@ -186,7 +186,7 @@ def source_of(source: Any, filesystem: Any, options: TableOptions) -> CallSource
 
     Raises RequestError for what a Source has itself, and roots that are no names.
     """
-    access = TableAccess.asked(options)
+    access = TableAccess.from_options(options)
     if not isinstance(source, CallSource):
         return CallSource(source, filesystem, bool(options.get("raw_files")), access)
     if filesystem is not None or access.properties or access.allow_roots:
@@ -245,7 +245,7 @@ class Pinned(CallSource):
         """Raises RequestError for names that cannot be meant, such as two tables."""
         self.options = part(ReadOptions, options)
         many: Any = list(paths) if isinstance(paths, list | tuple) else paths
-        super().__init__(many, filesystem, options.get("raw_files", False), TableAccess.asked(options))
+        super().__init__(many, filesystem, options.get("raw_files", False), TableAccess.from_options(options))
         self._name = named_table(self.paths)
         self._kept_version: str | None = None  # of a copy that was pickled
 

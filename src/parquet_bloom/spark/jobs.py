@@ -242,7 +242,7 @@ def prune(
 
 
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
-    """What rows are looked for in: no file of a table that nobody named, without raw_files."""
+    """The work of a search for rows: no file of an unnamed table, without raw_files."""
     source = source_on_spark(paths, options)
     return work_of(spark, source, read_guard(source.raw_files))
 
@@ -284,7 +284,7 @@ def _rows(
 def rows_of_task(
     listed: Iterator[Row], opener: ListedFiles | SentFiles, rows_of: FilesToRows, together: int
 ) -> Iterator[Row]:
-    """The rows of the files of one task; of one that cannot be worked on a row with its error."""
+    """The rows of the files of one task; a row with its error of a file that cannot be processed."""
     snapshot = opener.snapshot()
     work = functools.partial(rows_of, snapshot)
     while some := list(islice(listed, together)):

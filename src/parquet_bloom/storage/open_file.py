@@ -295,7 +295,7 @@ class OpenFile:
         """
         if offset < 0 or length < 0 or offset + length > self.size:
             raise DamagedFileError(self.path, f"bytes {offset} to {offset + length} lie outside its {self.size}")
-        held = self._from_held(offset, length)
+        held = self._from_memory(offset, length)
         if held is not None:
             return held
         with self._counting:
@@ -359,7 +359,7 @@ class OpenFile:
         whole = [(b[0][0], max(o + n for o, n in b) - b[0][0]) for b in _joined(inside, _REMOTE_GAP, _REMOTE_MOST)]
         self._held = [(o, data) for (o, _), data in zip(whole, self.read_ranges(whole), strict=True)]
 
-    def _from_held(self, offset: int, length: int) -> bytes | None:
+    def _from_memory(self, offset: int, length: int) -> bytes | None:
         for held in (self._tail, self._held):
             at = bisect_right(held, offset, key=lambda block: block[0]) - 1
             if at >= 0 and offset + length <= held[at][0] + len(held[at][1]):

@@ -215,7 +215,7 @@ class Stores:
     """The file systems of one call: each is made once."""
 
     def __init__(self, filesystem: Any = None) -> None:
-        self.given = _given(filesystem)
+        self.given = _store_for(filesystem)
         self._made: dict[tuple[str, str, str], Store] = {}
 
     def locate(self, text: str) -> tuple[Store, str]:
@@ -232,7 +232,7 @@ class Stores:
         if uri[1].lower() == "file":
             raise RequestError(f"{shown}: a file: URI names no other machine, write file:///{uri[2]}{uri[3]}")
         if not self.given.is_local:
-            return self._on_given(text, uri)
+            return self._locate_on_store(text, uri)
         key = (uri[1].lower(), uri[2], uri[4] or "")
         if key not in self._made:
             self._made[key] = _from_uri(*key)
@@ -240,7 +240,7 @@ class Stores:
         rest = uri[3].lstrip("/")
         return store, store.base + (unquote(rest) if store.quoted else rest)
 
-    def _on_given(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
+    def _locate_on_store(self, text: str, uri: re.Match[str]) -> tuple[Store, str]:
         found = on_file_system(self.given, uri[1].lower(), uri[2], unquote(uri[3]), text)
         if found is None:
             raise RequestError(
@@ -276,7 +276,7 @@ def on_file_system(store: Store, scheme: str, authority: str, path: str, text: s
     return RemoteStore(filesystem, f"{bucket}/", shown, True), f"{bucket}/{path.lstrip('/')}"
 
 
-def _given(filesystem: Any) -> Store:
+def _store_for(filesystem: Any) -> Store:
     if filesystem is None:
         return LOCAL
     from pyarrow import fs

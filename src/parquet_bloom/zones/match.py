@@ -134,7 +134,7 @@ def _plain(path: str) -> bool:
 # --- indexes and their data -----------------------------------------------------------------------
 
 logger = logging.getLogger("parquet_bloom")
-_told: set[str] = set()  # indexes
+_warned: set[str] = set()  # indexes
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -281,7 +281,7 @@ def check_content(cover: Cover, number: int, source: OpenFile, row_groups: Itera
         return
     reason = difference(kept, source, cover.path, row_groups)
     if reason is None:
-        _tell_once(file.path, source)
+        _warn_once(file.path, source)
         return
     if source.size != recorded["size"]:
         reason += f", and {source.size:,} bytes where it had {recorded['size']:,}"
@@ -289,10 +289,10 @@ def check_content(cover: Cover, number: int, source: OpenFile, row_groups: Itera
     raise StaleIndexError(source.path, f"{reason}; build the index again")
 
 
-def _tell_once(index: str, source: OpenFile) -> None:
+def _warn_once(index: str, source: OpenFile) -> None:
     """Say of an index, once in a process, that its files are known by checksums only, which costs reading a column."""
-    if index not in _told:
-        _told.add(index)
+    if index not in _warned:
+        _warned.add(index)
         hint = "; build the index again, and they are known without" if source.lasting_token() is not None else ""
         logger.info("%s: knows %s, and perhaps more, by reading its column only%s", index, source.path, hint)
 

@@ -121,7 +121,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
 
     def __getitem__(self, path: LeafPath) -> FileBounds:
         column = self.columns[path]
-        found = intersection(self._told(column), self.partition.get(path)) if path not in self.doubtful else None
+        found = intersection(self._leaf_bounds(column), self.partition.get(path)) if path not in self.doubtful else None
         if found is None:
             raise KeyError(path)
         return found
@@ -132,7 +132,7 @@ class FileMetrics(Mapping[LeafPath, FileBounds]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _told(self, column: Column) -> FileBounds | None:
+    def _leaf_bounds(self, column: Column) -> FileBounds | None:
         file, number = self.file, column.field_id
         lower, upper = (file.lower_bounds or {}).get(number), (file.upper_bounds or {}).get(number)
         nans = (file.nan_value_counts or {}).get(number)
