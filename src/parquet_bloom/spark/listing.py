@@ -348,7 +348,7 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
 _AT_ONCE = 100_000  # files that one task may share out
-_OPENING = 8 << 20  # bytes that take as long as opening and checked_commits a file: 12 ms, and 1.4 ms for a MiB
+_OPENING = 8 << 20  # bytes that take as long as opening and committing a file: 12 ms, and 1.4 ms for a MiB
 _WORTH_A_TASK = 256 << 20  # starting one takes as long as 40 MiB
 _LISTED_FILES = 10_000  # that a partition of a listing is worth having for
 _BIN, _LISTED = "_bin", "_listed"
