@@ -159,9 +159,8 @@ def in_one_process(spark: Any) -> bool:
 def _crowded(name: str, where: Storages) -> bool:
     """Whether a folder, or that of a pattern, has more entries than are few."""
     path = where.open(name)[1].rstrip("/") or "/"
-    return crowded(
-        os.path.dirname(path) if set(os.path.basename(path)) & GLOB and not os.path.isdir(path) else path, _FEW
-    )
+    is_pattern = set(os.path.basename(path)) & GLOB and not os.path.isdir(path)
+    return crowded(os.path.dirname(path) if is_pattern else path, _FEW)
 
 
 def crowded(folder: str, limit: int) -> bool:
