@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from object_store import ObjectStore, options_of
-from sparks import need_spark
+from support.spark_needed import need_spark
 
 import parquet_bloom
 from parquet_bloom import errors

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.changeable import ChangeableTable
@@ -24,7 +24,7 @@ PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing
@@ -57,7 +57,7 @@ TEARS = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 from parquet_bloom.edit.plan import Request
 from parquet_bloom.edit.add_to_source import add_to_source
 from parquet_bloom.edit.table_commit import Committing

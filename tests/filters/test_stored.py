@@ -6,13 +6,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import drafts
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file, corpus_files, fixture_files
-from samples import ROWS, digest, keys_table, write_keys
+from support import draft_2015_files
+from support.corpus import corpus_file, corpus_files, fixture_files
+from support.samples import ROWS, digest, keys_table, write_keys
 
 import parquet_bloom
 from parquet_bloom.errors import FileError, FilterFormatError
@@ -23,7 +23,10 @@ from parquet_bloom.format.forms.known import FORMATS
 from parquet_bloom.storage.open_file import OpenFile
 
 STYLES = [(spec, None) for spec in FORMATS] + [("statistics", "hive"), ("statistics", "guava")]
-FULL, EMPTY = drafts.struct([-1] * 3, 2), drafts.struct([0, 0, 1], 2)  # a draft that admits all, one that denies most
+FULL, EMPTY = (
+    draft_2015_files.struct([-1] * 3, 2),
+    draft_2015_files.struct([0, 0, 1], 2),
+)  # a draft that admits all, one that denies most
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,7 @@ def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path
     """Two programs may have written one each. Readers ask one of them; inspect and verify tell of both."""
     ours, both = tmp_path / "ours.parquet", tmp_path / "both.parquet"
     parquet_bloom.add_filters(keys, ours, columns=["id"], sync=False)
-    drafts.with_drafts(ours, both, {(0, 0): EMPTY, (2, 1): FULL})
+    draft_2015_files.with_drafts(ours, both, {(0, 0): EMPTY, (2, 1): FULL})
     with OpenFile(both) as source:
         filters, leaves = StoredFilters(source), source.footer().leaves
         first, second = filters.of(0, leaves[0])
@@ -84,7 +87,7 @@ def test_a_filter_in_the_body_goes_before_one_in_the_footer(keys: Path, tmp_path
         "the wrong one is not asked"
     )
     parquet_bloom.remove_filters(both, in_place=True, sync=False)
-    without = drafts.with_drafts(keys, tmp_path / "without.parquet", {})
+    without = draft_2015_files.with_drafts(keys, tmp_path / "without.parquet", {})
     assert digest(both) == digest(without), "both leave"
 
 
@@ -92,10 +95,10 @@ def test_a_filter_without_any_bit_over_a_refused_column_is_wrong(tmp_path: Path)
     """No form has filters for BOOLEAN. One without any bit denies what is stored all the same, wherever it lies."""
     source, path = tmp_path / "flags.parquet", tmp_path / "blank.parquet"
     pq.write_table(pa.table({"flag": [True, False, None]}), source)
-    drafts.with_drafts(source, path, {(0, 0): drafts.struct([0, 0], 2)})
+    draft_2015_files.with_drafts(source, path, {(0, 0): draft_2015_files.struct([0, 0], 2)})
     (verdict,) = parquet_bloom.verify(path).files[0].filters
     assert (verdict.status, verdict.reason) == ("wrong", "no bit is set, but values are stored")
-    drafts.with_drafts(source, path, {(0, 0): FULL})
+    draft_2015_files.with_drafts(source, path, {(0, 0): FULL})
     (verdict,) = parquet_bloom.verify(path).files[0].filters
     assert (verdict.status, verdict.reason) == ("unknown", "not used: the 2015 draft has no filter for BOOLEAN")
 

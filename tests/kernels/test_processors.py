@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from shares import more_then_slow
+from support.repeats import more_then_slow
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names of x86 processors")
 

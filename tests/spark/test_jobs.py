@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from corpus import corpus_file
-from samples import write_keys
+from support.corpus import corpus_file
+from support.samples import write_keys
 
 import parquet_bloom
 from parquet_bloom import spark as bloom

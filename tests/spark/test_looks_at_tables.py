@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_tables import commit, field, file_of, inline, metadata, protocol
-from iceberg_log import Warehouse
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from support.delta_tables import commit, field, file_of, inline, metadata, protocol
+from support.iceberg_tables import Warehouse
 
 import parquet_bloom
 from parquet_bloom import spark as bloom

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sparks import without_progress
+from support.spark_needed import without_progress
 
 import parquet_bloom
 from parquet_bloom.errors import RequestError, StorageError, TableFormatError, TableWarning, UnknownColumnError

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from evolving_tables import a_tree, evolved
 from pyarrow import fs
-from shares import more_then_slow
+from support.evolving_tables import a_tree, evolved
+from support.repeats import more_then_slow
 
 import parquet_bloom
 from parquet_bloom.predicates.outcomes import ANY
@@ -80,7 +80,7 @@ def test_executors_say_of_a_table_that_changed_what_one_machine_says(seed: int, 
     check_table(seed, tmp_path, 8)
 
 
-@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1200), 8))
+@pytest.mark.parametrize("seed", more_then_slow(range(1000, 1200), 3))
 def test_executors_say_so_of_many_tables_that_changed(seed: int, tmp_path: Path) -> None:
     check_table(seed, tmp_path, 30)
 

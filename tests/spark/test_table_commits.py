@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from plain_table import PlainTable
+from support.plain_table import PlainTable
 
 from parquet_bloom import inspect
 from parquet_bloom.edit.plan import Request

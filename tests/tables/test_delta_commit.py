@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import delta_tables as made
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from object_store import SECRET, ObjectStore, options_of
-from other_duckdb import Asked
+from support import delta_tables as made
+from support.duckdb_process import Asked
 from test_delta_snapshot import rows_of, texts_of
 
 import parquet_bloom

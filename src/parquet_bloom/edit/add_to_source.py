@@ -64,14 +64,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UncommittedTail:
-    """Filters that a commit of the longer file gives, and the columns that were asked for, by their index."""
+    """Filters behind the logged size that a commit can add, and the columns of the request, by their index."""
 
     filters: list[AddedFilter]
     columns: list[int]
 
 
 def matching_tail(whole: OpenFile, logged: OpenFile, run: Run) -> UncommittedTail | None:
-    """The filters that lie behind what the log has, if all of them were asked for, at these sizes; else None.
+    """The filters behind the logged size, if the request wants each of them, at its size; else None.
 
     whole, logged  the file, and as it was when it had the logged size
     Where it lacks some that were asked for these can go behind it. Raises as plan.planned.
@@ -123,7 +123,7 @@ def _filters_of_size(whole: OpenFile, sizings: Mapping[ChunkKey, Sizing]) -> lis
 
 
 class CompleteFiles:
-    """What one call knows of files that it need not work on."""
+    """The files that a call need not process."""
 
     def __init__(self, table: Table, request: Request) -> None:
         self._table, self._request = table, request
@@ -166,7 +166,7 @@ class CompleteFiles:
         return {(file.path, file.size): self._nothing(file, file.size, skipped) for file in whole}
 
     def _look_into_footers(self, names: TableColumns, files: Sequence[TableFile]) -> None:
-        """Read the footers of files in a store, side by side; what cannot be read is left for its turn.
+        """Read the footers of files in a store, side by side; a file that cannot be read waits for its turn.
 
         Where none of the first has all it needs, as in a table that is new to us, the others are left for theirs.
         """
@@ -241,7 +241,7 @@ def _skipping(settled: Mapping[str, AddedFile], add: FileWork[AddedFile]) -> Fil
 
 
 def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, list[str]]:
-    """What files get by a request and the properties of their table, and notes on that."""
+    """The request completed by the properties of a table, and notes on that."""
     request, notes = _with_settings(request, snapshot)
     if snapshot.has_log:
         TableColumns(snapshot).check(request)
@@ -249,7 +249,7 @@ def request_for_source(snapshot: Snapshot, request: Request) -> tuple[Request, l
 
 
 def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[str]]:
-    """A request with what the table's properties wish where the caller says nothing."""
+    """The request with the table's settings where the caller says nothing."""
     wishes = snapshot.filter_settings
     if request.columns is not None or not wishes.get("columns"):
         return request, []
@@ -269,7 +269,7 @@ def _with_settings(request: Request, snapshot: Snapshot) -> tuple[Request, list[
 
 
 def _setting(snapshot: Snapshot, key: str) -> Any:
-    """One wish; None where there is none. Raises TableFormatError for one that cannot be meant."""
+    """One setting; None where there is none. Raises TableFormatError for one that makes no sense."""
     if reason := snapshot.filter_settings.get("wrong", {}).get(key):
         raise TableFormatError(snapshot.table, reason)
     return snapshot.filter_settings.get(key)
@@ -326,7 +326,7 @@ class AddToTableFile:
 
     @cached_property
     def _options(self) -> Mapping[str, FilterOptions]:
-        """What is asked of each column's filters."""
+        """The options of each column's filters."""
         from parquet_bloom.source.history import FilterOptions  # nothing is loaded for it where files are changed
 
         request, form = self.request, self.request.form
@@ -352,7 +352,7 @@ class AddToTableFile:
 
 
 def _add_behind(whole: OpenFile, logged: OpenFile, file: TableFile, target: Location, run: Run) -> AddedFile:
-    """Add to a file with a tail behind its logged size: that is taken up if it has what is asked, else passed over."""
+    """Add to a file with a tail behind its logged size: a tail with the wanted filters is used, any other ignored."""
     left = matching_tail(whole, logged, run)
     if left is None:
         return add_to(logged, file, target, dataclasses.replace(run, whole=whole))

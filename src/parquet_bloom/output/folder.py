@@ -1,4 +1,4 @@
-"""A folder that new files go to, held open, and the temporary files in it: their names, locks, and what runs leave.
+"""An open folder for new files, and the temporary files in it: their names, locks, and those of killed runs.
 
     .NAME.HOST-PID-RANDOM.parquet-bloom    beside NAME; locked (flock) while its process lives
 
@@ -172,7 +172,7 @@ class Folder:
         return True
 
     def sync(self) -> None:
-        """Wait until renames in it are on the disk, where there is a way to."""
+        """Wait until renames in it are on the disk, where the system can."""
         if not self.syncs:
             return
         if self.fd is not None:

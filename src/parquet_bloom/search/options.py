@@ -1,4 +1,4 @@
-"""How a predicate is asked of files: the keywords of all functions that take one, and what they become.
+"""Options of a search: the keywords of all functions that take a predicate, and their values.
 
 check, prune, count, read_table, ... (**options: SearchOptions) -> Options    -> Search, evidence.Question
                                                                 -> CallSource -> Found -> Search
@@ -103,7 +103,7 @@ Nan = Literal["ieee", "largest"]
 
 
 class AskOptions(TypedDict, total=False):
-    """How a predicate is asked, whatever it is asked of; each has a default.
+    """Options of every search; each has a default.
 
     nan           "ieee": no comparison with NaN is TRUE (SQL text in pyarrow); "largest": as in Spark, where NaN
                   equals itself and is more than any number. "largest" is the default of `dataset`, "ieee" of others
@@ -121,7 +121,7 @@ class AskOptions(TypedDict, total=False):
 
 
 class SearchOptions(AskOptions, ReadOptions, total=False):
-    """How a predicate is asked, and of which files of a table; each has a default. See AskOptions, ReadOptions."""
+    """Options of a search over files or a table; each has a default. See AskOptions, ReadOptions."""
 
 
 @dataclass(frozen=True, slots=True)
