@@ -114,7 +114,7 @@ def say_failed(failed: int, files: int, first: Sequence[str], written: str | Non
 
 @dataclass(frozen=True, slots=True)
 class _Printout:
-    """What a command prints of a job's rows.
+    """The printout of a job's rows.
 
     columns  of the rows that are printed
     sums     name -> expression over all rows
@@ -229,7 +229,7 @@ def inspect(
     exclude: tuple[str, ...],
     **options: Unpack[TableOptions],
 ) -> Any:
-    """Where filters lie, how full they are, what is wrong with them; --report FILE for all of them.
+    """List filters: their places, fill and problems; --report FILE for all of them.
 
     \b
     parquet-bloom spark inspect events/ --column trace_id --report filters.parquet

@@ -40,7 +40,7 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def lacking(error: BaseException) -> SparkJobError | None:
-    """What executors lack to run this package, with the ways to give it to them; None for all other errors."""
+    """The error for something that executors lack to run this package, with advice; None for all other errors."""
     text = str(error) if is_of_spark(error) else ""
     for pattern, advice in _LACKING:
         if found := re.search(pattern, text):

@@ -1,4 +1,4 @@
-"""What several jobs do with DataFrames: steps, how many tasks, how many rows at a time, a report as a file.
+"""DataFrames of jobs: steps, the number of tasks, rows at a time, a report as a file.
 
 frame -> mapped_rows(work) -> frame     executors: rows, as dicts -> a generator of ours -> rows
 """

@@ -164,34 +164,34 @@ def _crowded(name: str, where: Storages) -> bool:
 
 
 def crowded(folder: str, limit: int) -> bool:
-    """Whether a local folder has more entries than that; their sizes are not asked for."""
+    """Whether a local folder has more entries than that; their sizes are not read."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return any(at >= limit for at, _ in enumerate(entries))
     return False
 
 
 def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Look, on the driver, for tables that names are, or lie in: before any job. Raises as Tables.join.
+    """Find tables that names are, or lie in, on the driver and before any job. Raises as Tables.join.
 
     A client of Spark Connect may have no way to the storages, and other disks: there a task looks.
     """
     if not type(spark).__module__.startswith("pyspark.sql.connect"):
-        look_around(names, where, tables)
+        tables_around(names, where, tables)
         return
 
-    def look(rows: Iterator[Row]) -> Iterator[Row]:
+    def tables_of(rows: Iterator[Row]) -> Iterator[Row]:
         for _ in rows:
             seen = Tables()
-            look_around(names, where, seen)
+            tables_around(names, where, seen)
             for table in seen.found.values():
                 yield Entry(table.folder, table.named, 0, table.relation, table.kind)._asdict()
 
-    rows = mapped_rows(spark.range(0, 1, 1, 1), look, SCHEMA).collect()
+    rows = mapped_rows(spark.range(0, 1, 1, 1), tables_of, SCHEMA).collect()
     tables.join(Table(row.error, row.path, row.root, row.kind) for row in rows)
 
 
-def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Look for tables that names are, or lie in; where that cannot be told, the listing says what is wrong."""
+def tables_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
+    """Find tables that names are, or lie in; the listing reports errors."""
     named = []
     for name in (name.rstrip("/") or "/" for name in names):
         with contextlib.suppress(RequestError):
@@ -204,12 +204,12 @@ def look_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
 
 
 def not_listed(row: Any) -> StorageError:
-    """The error that a row of kind "failed" tells."""
+    """The error of a row of kind "failed"."""
     return StorageError(row["path"], row["error"].removeprefix(f"{row['path']}: "))
 
 
 def table_of(entry: Any) -> Table:
-    """The table that an entry of kind "table" tells."""
+    """The table of an entry of kind "table"."""
     return Table(entry.error, entry.path, entry.root, "is" if entry.path == entry.root else "holds")
 
 
@@ -229,7 +229,7 @@ def _listed_or_failed(name: str, root: str | None, where: Storages, tidy: bool) 
 
 
 def entries_of(name: str, root: str | None, where: Storages, tidy: bool = False) -> Iterator[Entry]:
-    """What is in a folder; without a root, what a name means. Raises StorageError."""
+    """The entries of a folder; without a root, the meaning of a name. Raises StorageError."""
     return list_named(name, where, tidy) if root is None else list_folder(name, root, where, tidy)
 
 

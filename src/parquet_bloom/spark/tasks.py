@@ -1,4 +1,4 @@
-"""What executors do with a file, or with a part of one, to add filters. No Spark here: rows in, rows out.
+"""The work of executors on a file, or a part of one, to add filters. No Spark here: rows in, rows out.
 
     small file   add                       -> its row of the report
     large file   cut: header row and units -> build: a row a filter -> assemble: its row of the report
@@ -55,7 +55,7 @@ _ABREAST = 2  # small files of a task: one is decoded while the other waits for 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of every file; made on the driver, sent to the executors.
+    """The request for every file; made on the driver, sent to the executors.
 
     output   a folder that takes the new versions; None: in place
     """
@@ -69,7 +69,7 @@ class Job:
         return self.storages.data_file(row["path"], row["root"])
 
     def target(self, data_file: DataFile) -> Location:
-        """Where the new version of a file goes."""
+        """The place of a file's new version."""
         if self.output is None:
             return data_file
         name = f"{self.output.rstrip('/')}/{data_file.relative}"
@@ -93,7 +93,7 @@ class Job:
 def report_row(
     found_as: str, target: str, status: str, report: AddedFile | None, seconds: float, error: str | None = None
 ) -> Row:
-    """One file's row, the same for all ways to it."""
+    """One file's row, for each kind of its work."""
     filters = report.filters if report is not None else []
     row = {
         "path": found_as,
@@ -180,7 +180,7 @@ def _once(
 
 
 def _made_before(data_file: DataFile, target: Location, run: Run) -> AddedFile | None:
-    """The report of an output that an earlier run finished; None if it lacks filters that are asked for now.
+    """The report of an output that an earlier run finished; None if it lacks filters of this request.
 
     Raises StorageError for a file that is something else.
     """
@@ -257,7 +257,7 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 
 def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
-    """Filters, each with what tells the bytes it is of: version_token, or else chunk_crc."""
+    """Filters, each with an identity of its bytes: version_token, or else chunk_crc."""
     request = run.request
     with OpenFile(job.data_file(row), pin=True) as source:
         if _layout(source) != row["crc"]:

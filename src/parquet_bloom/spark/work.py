@@ -1,4 +1,4 @@
-"""What a job works on: files that executors list, or a table's snapshot whose files the driver sends.
+"""The work of a job: files that executors list, or a table's snapshot whose files the driver sends.
 
     names -> FilesWork   listed by tasks: path, root       the first file's columns, the folders' keys
           -> TableWork   the log, read by the driver: path, a file's bytes    the table's columns
@@ -70,7 +70,7 @@ class SentFile:
 
 
 def source_on_spark(paths: Sequence[str], options: ReadOptions | TableOptions) -> CallSource:
-    """What a function of Spark works on. Raises RequestError for a table among several names, or options of tables."""
+    """The source of a function of Spark. Raises RequestError for a table among several names, or options of tables."""
     source = source_of(list(paths), None, options)
     if source.table_name is None:
         source.access.refuse_files()
@@ -307,7 +307,7 @@ class SentFiles:
 
 @dataclass(frozen=True)
 class TableWork:
-    """A table's files, which the driver sends; `outcomes` of them by the log, where it was asked."""
+    """A table's files, which the driver sends; `outcomes` of them by the log, after a search."""
 
     spark: Any
     snapshot: Snapshot
@@ -344,7 +344,7 @@ class TableWork:
         return None
 
     def plan_search(self, predicate: Predicate, options: Options) -> SearchPlan:
-        """Ask the log. Raises as `by_log`."""
+        """Evaluate a predicate over the log. Raises as `by_log`."""
         left, excluded = by_log(self.snapshot, predicate, options)
         snapshot = replace(self.snapshot, files=[file for file, _ in left])
         return SearchPlan(TableWork(self.spark, snapshot, [one for _, one in left]), predicate, options, excluded)
@@ -378,7 +378,7 @@ def work_of(spark: Any, source: CallSource, tables: Tables | None, stored_only: 
 def by_log(
     snapshot: Snapshot, predicate: Predicate, options: Options
 ) -> tuple[list[tuple[TableFile, int]], list[ExcludedFile]]:
-    """Ask the log of a table: files in which a row can match, each with its outcome by the log; and the others.
+    """Files of a table in which a row can match, each with its outcome by the log; and the others.
 
     Raises as search.search.Search, for what is wrong with the predicate by the table's schema.
     """
@@ -395,7 +395,7 @@ def by_log(
 
 
 def sent_file(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
-    """What executors need of a file; with `deletes`, the deletes too."""
+    """A file without its log, as executors need it; with `deletes`, the deletes too."""
     own = replace(
         file,
         shown=str(file),
@@ -420,7 +420,7 @@ def send(part: Any, snapshot: Snapshot) -> bytes:
 
 
 def receive(data: bytes, table: Snapshot) -> Any:
-    """What `send` sent, on the snapshot's file system."""
+    """The value of a pickle of `send`, on the snapshot's file system."""
     return _Receiver(io.BytesIO(data), table.filesystem).load()
 
 

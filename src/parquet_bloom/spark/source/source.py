@@ -30,7 +30,7 @@ from parquet_bloom.source.snapshot import Snapshot
 from parquet_bloom.source.source import CallSource
 from parquet_bloom.spark.failures import in_one_line
 from parquet_bloom.spark.frames import try_workers
-from parquet_bloom.spark.listing import look_around
+from parquet_bloom.spark.listing import tables_around
 from parquet_bloom.spark.sessions import adopt_python, is_own, own_python
 from parquet_bloom.spark.source.rows import FileReader, Query, TableScan, columns_of, plan_table, table_types
 from parquet_bloom.spark.source.types import InferredSchema, arrow_schema, infer_schema, spark_schema
@@ -73,7 +73,7 @@ class Request:
     partitions: int | None
 
     def refuse_tables(self) -> None:
-        """Raise TableFormatError for names that are, or lie in, a table's folder; listings tell those below."""
+        """Raise TableFormatError for names that are, or lie in, a table's folder; listings find those below."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class FileRequest(Request):
         """As Request has it."""
         tables = refusal(self.raw_files)
         if tables is not None:
-            look_around(self.names, self.where, tables)
+            tables_around(self.names, self.where, tables)
 
     def types(self, columns: Sequence[str] | None) -> InferredSchema:
         """The types of columns (None: all); of others perhaps too. Raises as infer_schema."""
@@ -125,7 +125,7 @@ class FileScan:
 
 @dataclass(frozen=True)
 class TableRequest(Request):
-    """A read of one table, at the version that was named or the latest: that of the first look."""
+    """A read of one table, at the version that was named, or the latest at the first use."""
 
     source: CallSource
 
@@ -234,7 +234,7 @@ class ParquetBloomSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `spark.read.format`. Spark asks for it right before it takes this class to its workers."""
+        """The name for `spark.read.format`. Spark reads it right before it takes this class to its workers."""
         adopt_python()
         return _NAME
 

@@ -447,7 +447,7 @@ def infer_schema(
     merge: bool = False,
     raw_files: bool = False,
 ) -> InferredSchema:
-    """Look at one file, or with `merge` at all, and at the folders that the driver lists anyway.
+    """Infer the schema of one file, or with `merge` of all, and of the folders that the driver lists anyway.
 
     columns  the only ones whose types matter; None: all
     Raises StorageError where there is no file; RequestError for types that cannot be merged;
