@@ -134,7 +134,7 @@ def inspect_filters(
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
     refuse_unknown("inspect_filters", options, TableOptions)
-    return _of_filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
+    return _filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
 
 
 @explained
@@ -155,10 +155,10 @@ def verify_filters(
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     function = functools.partial(verify, sample=sample)
-    return _of_filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
+    return _filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
 
 
-def _of_filters(
+def _filters(
     spark: Any,
     paths: PathLike | Sequence[PathLike],
     options: TableOptions,
