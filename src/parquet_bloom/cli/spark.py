@@ -18,14 +18,11 @@ from parquet_bloom.cli.common import (
 )
 from parquet_bloom.cli.groups import FILE, RATE, SIZE, Commands
 from parquet_bloom.cli.progress import watched
-from parquet_bloom.cli.spark_jobs import COMMANDS, paths_argument, report_options, say_failed
+from parquet_bloom.cli.spark_jobs import COMMANDS, FIRST_FAILED, paths_argument, report_options, say_failed
 
 if TYPE_CHECKING:
     from parquet_bloom.format.forms.form import Rate
     from parquet_bloom.options import Form, SparkAddOptions
-
-
-_SHOWN = 5  # failed files that are named; --report FILE has them all
 
 
 class _Commands(Commands):
@@ -79,8 +76,8 @@ def command() -> None:
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="The most a filter may take, as 64KiB or 1MB.")
 @click.option("--replace", is_flag=True, help="Rebuild filters that are there already.")
 @click.option("--threads", type=int, default=1, show_default=True, metavar="N", help="Of one task.")
-@report_options
 @form_as_value
+@report_options
 def add(
     spark: Any,
     paths: tuple[str, ...],
@@ -164,7 +161,7 @@ def _sums(rows: Any) -> tuple[dict[str, Any], list[str]]:
         .head()
         .asDict()
     )
-    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(_SHOWN).collect()]
+    return sums, [row.error for row in rows.filter("status = 'failed'").orderBy("path").limit(FIRST_FAILED).collect()]
 
 
 def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -174,7 +171,7 @@ def _own_sums(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[s
     for name, column in (("filters", "filters"), ("filter_bytes", "filter_bytes"), ("bytes", "bytes_before")):
         sums[name] = sum(row[column] or 0 for row in rows)
     failed = sorted((row["path"], row["error"]) for row in rows if row["status"] == "failed")
-    return sums, [error for _, error in failed[:_SHOWN]]
+    return sums, [error for _, error in failed[:FIRST_FAILED]]
 
 
 def _print_sums(sums: dict[str, Any], written: str | None) -> None:

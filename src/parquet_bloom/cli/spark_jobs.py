@@ -93,7 +93,7 @@ def _session(master: str | None, conf: Sequence[str], py_files: Sequence[str]) -
 #
 # One frame: some of the rows of a job and sums of all are printed, all are written as a report.
 
-_FIRST = 5  # failed files that are named; --report FILE has them all
+FIRST_FAILED = 5  # failed files that are named; --report FILE has them all
 rows_option = click.option(
     "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="Print so many rows."
 )
@@ -114,7 +114,7 @@ def say_failed(failed: int, files: int, first: Sequence[str], written: str | Non
 
 @dataclass(frozen=True, slots=True)
 class _Printout:
-    """Prints a job's rows.
+    """The printout of a job's rows.
 
     columns  of the rows that are printed
     sums     name -> expression over all rows
@@ -157,7 +157,7 @@ def _print_rows(
         totals = (
             frame.selectExpr(*named, "count_if(error IS NOT NULL) failed", "count(DISTINCT path) files").head().asDict()
         )
-        errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(_FIRST).collect()]
+        errors = [row.error for row in frame.filter("error IS NOT NULL").orderBy("path").limit(FIRST_FAILED).collect()]
         worth = frame.filter("error IS NULL").filter(printout.worth)
         rows = worth.select(*printout.columns).limit(limit).collect()
         if report is not None:
@@ -229,7 +229,7 @@ def inspect(
     exclude: tuple[str, ...],
     **options: Unpack[TableOptions],
 ) -> Any:
-    """Describe filters: their places, how full they are, their problems; --report FILE for all of them.
+    """List filters: their places, fill and problems; --report FILE for all of them.
 
     \b
     parquet-bloom spark inspect events/ --column trace_id --report filters.parquet

@@ -159,7 +159,7 @@ def add_filters(
     names = paths_of(paths)
     written = Writing.of(part(WriteOptions, options))
     wanted: RequestOptions = {"threads": 1, **part(RequestOptions, options)}
-    access = TableAccess.from_options(options, written.force)
+    access = TableAccess.asked(options, written.force)
     source = CallSource(names, None, options.get("raw_files", False), access)
     commits = checked_commits("add", source, output, options, written)
     if commits is None:
@@ -348,7 +348,7 @@ def _refuse_equal(targets: Counter[str]) -> None:
 
 
 def _sweep(report: Any, run: _FilesRun) -> None:
-    """Remove temporary files of executors that died, from local folders where something was written."""
+    """Remove temporary files of executors that died, from local folders in which something was written."""
     where = run.job.storages
     places = run.names if run.job.output is None else [run.job.output]
     if in_one_process(run.spark) or all(where.split(path)[0] != "file" for path in places):
@@ -458,7 +458,7 @@ class _PlannedTable:
 
 
 def _made(spark: Any, planned: Sequence[_Planned], task: _FileTask, progress: Any) -> dict[str, _Result]:
-    """The outcomes of executors: the place of a new version -> its outcome."""
+    """The executors' results, by the path of the new version."""
     if not planned:
         return {}
     plain = [(dataclasses.replace(file, bounds={}, deletes=None, entry=None), *rest) for file, *rest in planned]

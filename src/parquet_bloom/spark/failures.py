@@ -40,7 +40,7 @@ def is_of_spark(error: BaseException) -> bool:
 
 
 def lacking(error: BaseException) -> SparkJobError | None:
-    """The error for executors without this package, with the commands that install it; None for all other errors."""
+    """The error for something that executors lack to run this package, with advice; None for all other errors."""
     text = str(error) if is_of_spark(error) else ""
     for pattern, advice in _LACKING:
         if found := re.search(pattern, text):

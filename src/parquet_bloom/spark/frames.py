@@ -1,4 +1,4 @@
-"""Steps of jobs over DataFrames: the number of tasks, rows at a time, a report as a file.
+"""DataFrames of jobs: steps, the number of tasks, rows at a time, a report as a file.
 
 frame -> mapped_rows(work) -> frame     executors: rows, as dicts -> a generator of ours -> rows
 """
@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
 from typing import Any
 from weakref import WeakSet
 
@@ -232,27 +233,20 @@ def write_report(spark: Any, frame: Any, name: str) -> None:
     Raises StorageError; a local file that exists is an error too.
     """
     store, path = storages(spark, [name]).open(name)
+    schema = _arrow_schema(frame)
     try:
-        if store.is_local:
-            with new_output(path, overwrite=False) as out:
-                _write(frame, out)
-        else:
-            with store.filesystem.open_output_stream(path) as out:
-                _write(frame, out)
+        with (
+            new_output(path, overwrite=False) if store.is_local else store.filesystem.open_output_stream(path) as out,
+            pq.ParquetWriter(out, schema) as writer,
+        ):
+            rows = iter(frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True))
+            some = [row.asDict(recursive=True) for row in islice(rows, _REPORT_ROWS)]
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+            while len(some) == _REPORT_ROWS:
+                some = [row.asDict(recursive=True) for row in islice(rows, _REPORT_ROWS)]
+                writer.write_table(pa.Table.from_pylist(some, schema=schema))
     except OSError as error:
         raise storage_error(name, error) from error
-
-
-def _write(frame: Any, out: Any) -> None:
-    schema = _arrow_schema(frame)
-    with pq.ParquetWriter(out, schema) as writer:
-        pending = []
-        for row in frame.coalesce(_MOST_PARTS).toLocalIterator(prefetchPartitions=True):
-            pending.append(row.asDict(recursive=True))
-            if len(pending) == _REPORT_ROWS:
-                writer.write_table(pa.Table.from_pylist(pending, schema=schema))
-                pending = []
-        writer.write_table(pa.Table.from_pylist(pending, schema=schema))
 
 
 def _arrow_schema(frame: Any) -> pa.Schema:

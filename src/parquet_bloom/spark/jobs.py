@@ -127,14 +127,14 @@ def inspect_filters(
     paths             a file, folder or glob, or a list, as Spark names them (s3a://bucket/folder); or one table,
                       delta:, iceberg: or ducklake:, of which the driver reads the log: its live files, under its names
     columns, exclude  one name or pattern, or a list; None: all columns
-    error             of a file that could not be read, the one thing its row says beside its path
     options           see TableOptions: of a table catalog_properties, allow_roots
+    returns           DataFrame; the row of a file that could not be read has its path and `error` alone
 
     A TableWarning says that files lie in an Iceberg, Delta or Hudi table, so that dead ones may be among them.
     Raises UnknownColumnError for a name that no file has; where only some have it the others' rows say so.
     """
     refuse_unknown("inspect_filters", options, TableOptions)
-    return _of_filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
+    return _filters(spark, paths, options, INSPECTED, inspect, columns, exclude)
 
 
 @explained
@@ -155,10 +155,10 @@ def verify_filters(
     if sample is not None and sample < 1:
         raise RequestError(f"sample {sample} is not a positive number of row groups")
     function = functools.partial(verify, sample=sample)
-    return _of_filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
+    return _filters(spark, paths, options, VERIFIED, function, columns, exclude, packed)
 
 
-def _of_filters(
+def _filters(
     spark: Any,
     paths: PathLike | Sequence[PathLike],
     options: TableOptions,
@@ -230,8 +230,9 @@ def prune(
 ) -> DataFrame:
     """Find the files with row groups in which a row can match: a row each, with the columns of PRUNED.
 
-    row_groups   their numbers; rows and size (compressed bytes) are of these together
-    has_deletes  whether they are of a table that has deleted rows of this file, which are among these all the same
+    returns  DataFrame; `row_groups` are numbers, `rows` and `size` (compressed bytes) are of these row groups together;
+             `has_deletes`: the table has deleted rows of this file, which are among these all the same
+
     Files that could not be read are rows with their error: whatever is in them may match.
     The rest, and errors, as check.
     """
@@ -242,7 +243,7 @@ def prune(
 
 
 def searchable(spark: Any, paths: Sequence[str], options: ReadOptions) -> Work:
-    """The work of a search for rows: no file of an unnamed table, without raw_files."""
+    """The work of a search. A table that is not named is an error, without raw_files."""
     source = source_on_spark(paths, options)
     return work_of(spark, source, read_guard(source.raw_files))
 
@@ -284,7 +285,7 @@ def _rows(
 def rows_of_task(
     listed: Iterator[Row], opener: ListedFiles | SentFiles, rows_of: FilesToRows, together: int
 ) -> Iterator[Row]:
-    """The rows of the files of one task; a row with its error of a file that cannot be processed."""
+    """The rows of the files of one task; a file that fails has a row with its error."""
     snapshot = opener.snapshot()
     work = functools.partial(rows_of, snapshot)
     while some := list(islice(listed, together)):

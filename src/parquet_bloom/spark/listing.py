@@ -159,9 +159,8 @@ def in_one_process(spark: Any) -> bool:
 def _crowded(name: str, where: Storages) -> bool:
     """Whether a folder, or that of a pattern, has more entries than are few."""
     path = where.open(name)[1].rstrip("/") or "/"
-    return crowded(
-        os.path.dirname(path) if set(os.path.basename(path)) & GLOB and not os.path.isdir(path) else path, _FEW
-    )
+    is_pattern = set(os.path.basename(path)) & GLOB and not os.path.isdir(path)
+    return crowded(os.path.dirname(path) if is_pattern else path, _FEW)
 
 
 def crowded(folder: str, limit: int) -> bool:
@@ -172,7 +171,7 @@ def crowded(folder: str, limit: int) -> bool:
 
 
 def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Find, on the driver, tables that names are, or lie in: before any job. Raises as Tables.join.
+    """Find tables that names are, or lie in, on the driver and before any job. Raises as Tables.join.
 
     A client of Spark Connect may have no way to the storages, and other disks: there a task looks.
     """
@@ -180,19 +179,19 @@ def find_tables(spark: Any, names: Sequence[str], where: Storages, tables: Table
         tables_around(names, where, tables)
         return
 
-    def around(rows: Iterator[Row]) -> Iterator[Row]:
+    def tables_of(rows: Iterator[Row]) -> Iterator[Row]:
         for _ in rows:
             seen = Tables()
             tables_around(names, where, seen)
             for table in seen.found.values():
                 yield Entry(table.folder, table.named, 0, table.relation, table.kind)._asdict()
 
-    rows = mapped_rows(spark.range(0, 1, 1, 1), around, SCHEMA).collect()
+    rows = mapped_rows(spark.range(0, 1, 1, 1), tables_of, SCHEMA).collect()
     tables.join(Table(row.error, row.path, row.root, row.kind) for row in rows)
 
 
 def tables_around(names: Sequence[str], where: Storages, tables: Tables) -> None:
-    """Find tables that names are, or lie in; where that is unknown, the listing has the error."""
+    """Find tables that names are, or lie in; the listing reports errors."""
     named = []
     for name in (name.rstrip("/") or "/" for name in names):
         with contextlib.suppress(RequestError):
@@ -230,7 +229,7 @@ def _listed_or_failed(name: str, root: str | None, where: Storages, tidy: bool) 
 
 
 def entries_of(name: str, root: str | None, where: Storages, tidy: bool = False) -> Iterator[Entry]:
-    """The entries of a folder; without a root, those of a name. Raises StorageError."""
+    """The entries of a folder; without a root, the meaning of a name. Raises StorageError."""
     return list_named(name, where, tidy) if root is None else list_folder(name, root, where, tidy)
 
 
@@ -348,7 +347,7 @@ def _tidy(folder: str, names: set[str], where: Storages) -> bool:
 TASK_BYTES = 4 << 30  # of files whose columns are decoded
 TASK_FILES = 1000
 _AT_ONCE = 100_000  # files that one task may share out
-_OPENING = 8 << 20  # bytes that take as long as opening and checked_commits a file: 12 ms, and 1.4 ms for a MiB
+_OPENING = 8 << 20  # bytes that take as long as opening and committing a file: 12 ms, and 1.4 ms for a MiB
 _WORTH_A_TASK = 256 << 20  # starting one takes as long as 40 MiB
 _LISTED_FILES = 10_000  # that a partition of a listing is worth having for
 _BIN, _LISTED = "_bin", "_listed"

@@ -318,7 +318,7 @@ class JobProgress:
 
 @contextlib.contextmanager
 def counted(spark: Any) -> Iterator[tuple[JobProgress | None, State]]:
-    """The counters of add_filters, and a function for the progress of a session's jobs.
+    """The counters of add_filters, and a function that says how far the jobs of a session are.
 
     The counts are None on Spark Connect, whose server tells tasks alone. The function may be called from any thread.
     """

@@ -130,7 +130,7 @@ def path_text(path: PathLike, name: str) -> str:
 
 
 def storages(spark: Any, paths: Sequence[str], output: str | None = None) -> Storages:
-    """The settings of a session that executors need to open these names. Raises RequestError."""
+    """The storages of these names, with the settings of a session. Raises RequestError."""
     plain = Storages(default=_setting(spark, "fs.defaultFS") or "file:///")
     schemes = {plain.split(name)[0] for name in (*paths, *([] if output is None else [output]))}
     return replace(plain, settings=_settings(spark, {_PREFIXES[scheme] for scheme in schemes & _PREFIXES.keys()}))

@@ -1,4 +1,4 @@
-"""The work of executors on a file, or on a part of one, to add filters. No Spark here: rows in, rows out.
+"""The work of executors on a file, or a part of one, to add filters. No Spark here: rows in, rows out.
 
     small file   add                       -> its row of the report
     large file   cut: header row and units -> build: a row a filter -> assemble: its row of the report
@@ -93,7 +93,7 @@ class Job:
 def report_row(
     found_as: str, target: str, status: str, report: AddedFile | None, seconds: float, error: str | None = None
 ) -> Row:
-    """One file's row of the report."""
+    """One file's row, for each kind of its work."""
     filters = report.filters if report is not None else []
     row = {
         "path": found_as,
@@ -257,7 +257,7 @@ def build_units(rows: Iterator[Row], job: Job) -> Iterator[Row]:
 
 
 def _build_unit(row: Row, job: Job, run: Run) -> Iterator[tuple[ChunkKey, BuiltFilter, Row]]:
-    """Filters, each with the identity of its bytes: version_token, or else chunk_crc."""
+    """Filters, each with an identity of its bytes: version_token, or else chunk_crc."""
     request = run.request
     with OpenFile(job.data_file(row), pin=True) as source:
         if _layout(source) != row["crc"]:

@@ -307,7 +307,7 @@ class SentFiles:
 
 @dataclass(frozen=True)
 class TableWork:
-    """A table's files, which the driver sends; `outcomes` of them by the log, after a predicate."""
+    """A table's files, which the driver sends; `outcomes` of them by the log, after a search."""
 
     spark: Any
     snapshot: Snapshot
@@ -344,7 +344,7 @@ class TableWork:
         return None
 
     def plan_search(self, predicate: Predicate, options: Options) -> SearchPlan:
-        """Apply the predicate to the log. Raises as `by_log`."""
+        """Evaluate a predicate over the log. Raises as `by_log`."""
         left, excluded = by_log(self.snapshot, predicate, options)
         snapshot = replace(self.snapshot, files=[file for file, _ in left])
         return SearchPlan(TableWork(self.spark, snapshot, [one for _, one in left]), predicate, options, excluded)
@@ -378,7 +378,7 @@ def work_of(spark: Any, source: CallSource, tables: Tables | None, stored_only: 
 def by_log(
     snapshot: Snapshot, predicate: Predicate, options: Options
 ) -> tuple[list[tuple[TableFile, int]], list[ExcludedFile]]:
-    """Apply a predicate to a table's log: files in which a row can match, each with its outcome; and the others.
+    """Files of a table in which a row can match, each with its outcome by the log; and the others.
 
     Raises as search.search.Search, for what is wrong with the predicate by the table's schema.
     """
@@ -395,7 +395,7 @@ def by_log(
 
 
 def sent_file(file: TableFile, outcome: int, deletes: bool = False) -> SentFile:
-    """The part of a file's entry that executors need; with `deletes`, the deletes too."""
+    """A file without its log, as executors need it; with `deletes`, the deletes too."""
     own = replace(
         file,
         shown=str(file),
@@ -420,7 +420,7 @@ def send(part: Any, snapshot: Snapshot) -> bytes:
 
 
 def receive(data: bytes, table: Snapshot) -> Any:
-    """The value that `send` sent, on the snapshot's file system."""
+    """The value of a pickle of `send`, on the snapshot's file system."""
     return _Receiver(io.BytesIO(data), table.filesystem).load()
 
 

@@ -105,7 +105,7 @@ def build_zone_index(
 
 
 def _found(spark: Any, source: CallSource) -> CallSource:
-    """The data to index, on the driver: files are those that tasks list."""
+    """The files of an index, on the driver; tasks list them."""
     if source.table_name is not None:
         return source
     work = files_work(spark, source.paths, read_guard(source.raw_files))

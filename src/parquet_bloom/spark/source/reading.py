@@ -168,7 +168,7 @@ def _schema(work: FilesWork, names: Sequence[str]) -> Any:
 
 
 def _frames(work: FilesWork, schema: Any, predicate: Predicate, options: Options) -> Iterator[Any]:
-    """Scans of the remaining files: a root each, as all files of a scan have one base path."""
+    """Scans of the files that can match: a root each, as all files of a scan have one base path."""
     kept = pruned(work, predicate, options).select("path").join(work.sound.select("path", "root"), "path")
     by_root: dict[str, list[str]] = {}
     for row in kept.collect():

@@ -170,7 +170,7 @@ def own_name(name: str, names: list[str]) -> str | None:
 
 
 def for_leaves(part: LeafPart, leaves: Sequence[Leaf], wide: pa.Schema) -> Answer:
-    """The predicate for a file, or a table, with these leaves; a column that it lacks is NULL in all its rows.
+    """A part as a question to a file or table with these leaves; a column that it lacks is NULL in all its rows.
 
     wide  Spark's columns
     """
@@ -396,7 +396,7 @@ def table_types(snapshot: Snapshot) -> InferredSchema:
 
 
 def plan_table(snapshot: Snapshot, query: Query, partitions: int | None = None) -> TableScan:
-    """Apply the predicate to the log, on the driver, and share out the remaining files.
+    """Evaluate a query over the log, on the driver, and share out the files that can match.
 
     partitions  tasks; None: as many as the bytes are worth
     Raises UnknownColumnError, RequestError for a column that the table lacks, or has as another type; as Query.check

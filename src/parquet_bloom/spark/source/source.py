@@ -125,7 +125,7 @@ class FileScan:
 
 @dataclass(frozen=True)
 class TableRequest(Request):
-    """A read of one table, at the named version or the latest: that of the first planning."""
+    """A read of one table, at the version that was named, or the latest at the first use."""
 
     source: CallSource
 

@@ -14,6 +14,7 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -62,6 +63,16 @@ _FLAT = {
 }
 
 
+_ONE_FOR_ALL = (  # kinds of types that Spark has one of
+    (is_text, pa.string()),
+    (is_bytes, pa.binary()),
+    (_T.is_date, pa.date32()),
+    (_T.is_float64, pa.float64()),
+    (_T.is_floating, pa.float32()),
+    (_T.is_duration, pa.int64()),  # Parquet has no such type: it is a plain INT64
+)
+
+
 class TypeMisfitError(Exception):
     """A type has no place in the other; the message says why."""
 
@@ -76,22 +87,15 @@ def compatible(kind: pa.DataType) -> pa.DataType:
     kind = _plain(kind)
     if _T.is_unsigned_integer(kind):
         return pa.decimal128(20, 0) if kind.bit_width == 64 else getattr(pa, f"int{2 * kind.bit_width}")()
-    if _T.is_floating(kind):
-        return pa.float64() if kind.bit_width == 64 else pa.float32()
     if _T.is_decimal(kind):
         if not 0 <= kind.scale <= kind.precision <= 38:
             raise TypeMisfitError("Spark's decimals have at most 38 digits, and a scale from 0 to their precision")
         return pa.decimal128(kind.precision, kind.scale)
-    if is_text(kind):
-        return pa.string()
-    if is_bytes(kind):
-        return pa.binary()
-    if _T.is_date(kind):
-        return pa.date32()
+    for is_one, in_spark in _ONE_FOR_ALL:
+        if is_one(kind):
+            return in_spark
     if _T.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz is not None else None)
-    if _T.is_duration(kind):
-        return pa.int64()  # Parquet has no such type: it is a plain INT64
     if _T.is_boolean(kind) or _T.is_integer(kind) or _T.is_null(kind):
         return kind
     if is_list(kind):
@@ -311,15 +315,10 @@ def infer(text: str) -> pa.DataType:
                 return kind
     if _DOUBLE.fullmatch(text):
         return _whole_decimal(text) or _FLOAT
-    return _DATE if _is_date(text) else _TEXT
-
-
-def _is_date(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         read_date(text)
-    except ValueError:
-        return False
-    return True
+        return _DATE
+    return _TEXT
 
 
 def _whole_decimal(text: str) -> pa.DataType | None:

@@ -1,4 +1,4 @@
-"""Units of tasks, planned without listing everything first.
+"""The reading of tasks, decided without listing everything first.
 
     few files      looked at on the driver:     (file, part 2 of 5), packed to about 128 MB a task
     many           nobody looks before tasks:   Share(folder, 17 of 64): each task lists the folder and takes
@@ -39,7 +39,7 @@ _SIDE_BY_SIDE = 16
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A folder (or, without a root, a user's name) and all below: one of `of` shares of its files."""
+    """A folder (or, without a root, a name of the call) and all below: one of `of` shares of its files."""
 
     path: str
     root: str | None
@@ -53,7 +53,7 @@ Part = tuple[T, int, int]  # a file, and one of so many equal parts of its row g
 
 
 class Unit(InputPartition):
-    """The unit of one task."""
+    """The reading of one task."""
 
     def __init__(self, parts: Sequence[Part[Entry] | Share]) -> None:
         super().__init__(tuple(parts))
@@ -61,7 +61,7 @@ class Unit(InputPartition):
 
 @dataclass(slots=True)
 class PartialListing:
-    """Files and folders that were listed; `unseen`: those that were not."""
+    """Files of the folders that were listed; `unseen`: the other folders."""
 
     files: list[Entry] = field(default_factory=list)
     unseen: list[Folder] = field(default_factory=list)
@@ -125,7 +125,7 @@ def _walk(start: Sequence[Folder], where: Storages, raw_files: bool, any_file: b
 
 
 def first_file(seen: PartialListing, where: Storages, raw_files: bool = False) -> Entry | None:
-    """Any file, for its schema: of those listed, or else the first below; None if there is none."""
+    """Any file, for its schema: one of those seen, or else the first one below; None if there is none."""
     return next(chain(seen.files, _walk(seen.unseen, where, raw_files, any_file=True)), None)
 
 
